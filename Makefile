@@ -1,0 +1,41 @@
+# make run    sets everything up, generates Linear Road input, runs it on Ray, checks every answer
+# make test   sets everything up, runs all checks and tests
+# make check  style, layers and types only
+# make clean  removes the environment and what the commands wrote here
+
+XWAYS ?= 1
+DURATION ?= 5400
+SPEED ?= 60
+PYTEST ?=
+
+VENV := .venv
+PYTHON_IN := $(VENV)/bin/python
+SETUP := pyproject.toml constraints.txt tools/install.py tools/system.py
+
+export RAY_USAGE_STATS_ENABLED := 0
+
+.PHONY: help run test check clean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+run: $(VENV)/.ready-run
+	@$(PYTHON_IN) -m lrb demo --xways $(XWAYS) --seconds $(DURATION) --speed $(SPEED)
+
+test: $(VENV)/.ready-dev
+	@$(PYTHON_IN) tools/check.py --tests $(PYTEST)
+
+check: $(VENV)/.ready-dev
+	@$(PYTHON_IN) tools/check.py
+
+clean:
+	rm -rf $(VENV) data answers report .hypothesis .mypy_cache .ruff_cache .pytest_cache
+
+$(VENV)/.ready-run: $(SETUP)
+	@tools/with-python tools/install.py run
+	@touch $@
+
+$(VENV)/.ready-dev: $(SETUP)
+	@tools/with-python tools/install.py dev
+	@touch $@ $(VENV)/.ready-run

@@ -1,0 +1,156 @@
+"""Everything raystream raises, as one small tree.
+
+    RaystreamError
+    ├── GraphError       the flow is wrong as written; nothing was started
+    ├── ConfigError      an option, a path or the machine is wrong; nothing was started
+    ├── InputError       the data to read is not what was declared
+    ├── OperatorError    your function raised; `__cause__` is the original exception
+    ├── StateError       operator state cannot be stored, read or restored
+    ├── JobError         the running job failed: a process died, a limit was reached
+    │   └── OutputError  the place to write to went away, is full, or is forbidden
+    └── InternalError    an invariant of raystream broke: our bug, please report it
+
+A message says what happened, where in the user's code, and what to do, in that order.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import traceback
+from typing import NamedTuple
+
+
+class Where(NamedTuple):
+    """A place in the user's code."""
+
+    file: str
+    line: int
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" + (f"   {self.text}" if self.text else "")
+
+
+class RaystreamError(Exception):
+    """Base of all errors that raystream raises on purpose. `where` is in the user's code."""
+
+    def __init__(self, message: str, *, where: Where | None = None, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        if self.where is not None:
+            lines.append(f"  {self.where}")
+        if self.hint:
+            lines.append(f"  {self.hint}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions cross process borders: keyword-only fields would be lost by the default.
+        return (
+            _rebuild,
+            (type(self), self.message, self.where, self.hint),
+            {"__notes__": notes(self)},
+        )
+
+
+def _rebuild(
+    kind: type[RaystreamError], message: str, where: Where | None, hint: str
+) -> RaystreamError:
+    return kind(message, where=where, hint=hint)
+
+
+def notes(error: BaseException) -> list[str]:
+    """The notes that were added to an exception (PEP 678), oldest first."""
+    return list(getattr(error, "__notes__", ()))
+
+
+class GraphError(RaystreamError):
+    """The flow is wrong as written; nothing was started."""
+
+
+class ConfigError(RaystreamError):
+    """An option, a path or the machine is wrong; nothing was started."""
+
+
+class InputError(RaystreamError):
+    """The data to read is not what was declared."""
+
+
+class OperatorError(RaystreamError):
+    """A user's function raised; `__cause__` (where it could be kept) is the original exception."""
+
+
+class StateError(RaystreamError):
+    """Operator state cannot be stored, read or restored."""
+
+
+class JobError(RaystreamError):
+    """The running job failed."""
+
+
+class OutputError(JobError):
+    """What a running job made cannot be written."""
+
+
+class InternalError(RaystreamError):
+    """An invariant of raystream broke. This is a bug of raystream: please report it."""
+
+
+_PACKAGE = __name__.partition(".")[0] + "."
+
+
+def user_frame(error: BaseException) -> Where | None:
+    """Where the user's code was when `error` was raised.
+
+    The innermost frame that is neither raystream's nor a library's; where all are a library's, the
+    one that raystream called.
+    """
+    import linecache
+
+    found: Where | None = None
+    certain = False
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        if (frame.f_globals.get("__name__", "") + ".").startswith(_PACKAGE):
+            continue
+        own = not _of_library(file)
+        if own or not (certain or found):
+            found = Where(file, line, linecache.getline(file, line).strip())
+            certain = certain or own
+    return found
+
+
+def user_traceback(error: BaseException) -> str:
+    """The traceback of an exception, without the frames of raystream."""
+    here = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    told = traceback.TracebackException.from_exception(error)
+    told.stack = traceback.StackSummary.from_list(
+        [frame for frame in told.stack if not frame.filename.startswith(here)]
+    )
+    return "".join(told.format()).rstrip()
+
+
+def _of_library(file: str) -> bool:
+    """Whether a file belongs to Python or to an installed package."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return file.startswith("<frozen ") or any(
+        file.startswith(sysconfig.get_path(name) + os.sep) for name in names
+    )
+
+
+def operator_error(
+    name: str, error: BaseException, *, epoch: int, key: object = None, doing: str = ""
+) -> OperatorError:
+    """What is raised when a user's function raised `error`. `doing`: at which record or timer."""
+    place = ", ".join(
+        filter(None, [f"key {key!r}" if key is not None else "", f"epoch {epoch}", doing])
+    )
+    raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    wrapped = OperatorError(f"{name} raised {raised}", where=user_frame(error), hint=f"at {place}")
+    wrapped.__cause__ = error
+    return wrapped

@@ -1,0 +1,36 @@
+"""Fixtures that tests of several areas share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One small Spark for all tests that need one: starting it takes seconds."""
+    from spark_ingest.session import spark_session
+
+    with spark_session("tests", cores=2, options={"spark.sql.shuffle.partitions": "2"}) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def slices() -> Path:
+    """The folder of slices of the official Linear Road data; tests that need it skip without.
+
+    The data may not be redistributed, so it is no part of this repository.
+    """
+    folder = Path(os.environ.get("RAYSTREAM_LRB_SLICES", ROOT.parent / "shared" / "lrb"))
+    if not folder.is_dir():
+        pytest.skip(f"no Linear Road slices in {folder} (RAYSTREAM_LRB_SLICES says where)")
+    return folder
