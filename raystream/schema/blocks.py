@@ -1,0 +1,61 @@
+"""What an operator's logic is given for an epoch and what it returns: columns, in canonical order.
+
+Both interpreted logic (`dataflow`) and compiled drivers (`compiled`) speak these two types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from raystream.schema.columns import Columns
+
+
+@dataclass(slots=True)
+class Input:
+    """The records of one epoch for one instance.
+
+    columns: one `Columns` per input type of the operator, possibly empty.
+    which: uint8 [n], the input type of each record in canonical order; None when there is one type.
+    where: int64 [n], the row of each record in its type's columns; None when that is the identity.
+    offsets: int64 [R + 1], the records of each key group of the instance's range.
+    lo: the first key group of the range.
+    """
+
+    columns: tuple[Columns, ...]
+    which: np.ndarray | None
+    where: np.ndarray | None
+    offsets: np.ndarray
+    lo: int
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+
+@dataclass(slots=True)
+class Emitted:
+    """The records of one type that an instance emitted in one epoch.
+
+    rows: in canonical order, key group by key group.
+    offsets: int64 [R + 1], the rows of each key group of the producing range.
+    rank: int64 [n], running number of emission over all types that were emitted together; None
+        where there is one type.
+    origin: int64 [n], for stateless operators: the input record that each row comes from.
+    """
+
+    rows: Columns
+    offsets: np.ndarray
+    rank: np.ndarray | None = None
+    origin: np.ndarray | None = None
+
+
+@dataclass(slots=True)
+class Output:
+    """What an operator emitted: one `Emitted` per output type, and which records were late.
+
+    late: int64, positions of late records in the canonical order of the input.
+    """
+
+    emitted: tuple[Emitted, ...]
+    late: np.ndarray | None = None

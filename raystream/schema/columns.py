@@ -1,0 +1,345 @@
+"""Columns of records: the form in which records are moved, kept and handed to batch functions.
+
+A `Columns` holds the rows of one record type as *physical columns*: a NumPy array for each number
+(and a second one of validity where the field may be None), an Arrow array for text and bytes, an
+Arrow binary array of msgpack for everything else. Columns are never changed once made, so slices
+share memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from raystream.errors import StateError
+from raystream.schema.fields import Field
+from raystream.schema.objects import decode_all, encode_all
+from raystream.schema.records import RecordSchema
+
+RANK = "_rank"
+"""Hidden column of an edge that is merged with others of its producer (see `dataflow.order`)."""
+
+
+class Columns:
+    """Rows of one record type. `extra` may hold the hidden int64 rank column."""
+
+    __slots__ = ("arrays", "length", "rank", "schema")
+
+    def __init__(
+        self,
+        schema: RecordSchema,
+        arrays: Sequence[Any],
+        length: int,
+        rank: np.ndarray | None = None,
+    ) -> None:
+        self.schema = schema
+        self.arrays = tuple(arrays)
+        self.length = length
+        self.rank = rank
+
+    def __len__(self) -> int:
+        return self.length
+
+    def column(self, name: str) -> Any:
+        """The values of a field: a NumPy or Arrow array of `len(self)`."""
+        return self.arrays[column_index(self.schema)[name]]
+
+    def slice(self, lo: int, hi: int) -> Columns:
+        """Rows `lo` to `hi`, without a copy."""
+        if lo == 0 and hi == self.length:
+            return self
+        arrays = [
+            a[lo:hi] if isinstance(a, np.ndarray) else a.slice(lo, hi - lo) for a in self.arrays
+        ]
+        return Columns(
+            self.schema, arrays, hi - lo, None if self.rank is None else self.rank[lo:hi]
+        )
+
+    def take(self, order: np.ndarray) -> Columns:
+        """The rows at the positions `order`."""
+        arrays = [
+            a.take(order) if isinstance(a, np.ndarray) else a.take(pa.array(order))
+            for a in self.arrays
+        ]
+        return Columns(
+            self.schema, arrays, len(order), None if self.rank is None else self.rank.take(order)
+        )
+
+    def ranked(self, rank: np.ndarray | None) -> Columns:
+        """The same rows with this rank column."""
+        return Columns(self.schema, self.arrays, self.length, rank)
+
+    def records(self) -> Iterator[Any]:
+        """The rows as records of the user's class, holding Python values only."""
+        make = self.schema.cls._make  # type: ignore[attr-defined]
+        return map(make, zip(*self.lists(), strict=True)) if self.length else iter(())
+
+    def lists(self) -> list[Any]:
+        """One list of Python values per field."""
+        out, at = [], 0
+        for f in self.schema.fields:
+            if f.kind == "fixed":
+                values = self.arrays[at].tolist()
+                if f.optional:
+                    at += 1
+                    valid = self.arrays[at].tolist()
+                    values = [v if ok else None for v, ok in zip(values, valid, strict=True)]
+                if f.convert is not None:
+                    values = [None if v is None else f.convert(v) for v in values]
+            elif f.kind == "object":
+                values = decode_all(self.arrays[at].to_pylist(), f.convert)
+            else:
+                values = self.arrays[at].to_pylist()
+            out.append(values)
+            at += 1
+        return out
+
+    def nbytes(self) -> int:
+        """Bytes that the rows occupy."""
+        return sum(a.nbytes for a in self.arrays)
+
+
+@cache
+def physical(schema: RecordSchema) -> tuple[tuple[str, str, str], ...]:
+    """(name, stored kind, dtype) of each physical column; kinds `number`, `text`, `bytes`."""
+    out: list[tuple[str, str, str]] = []
+    for f in schema.fields:
+        if f.kind == "fixed":
+            out.append((f.name, "number", f.dtype))
+            if f.optional:
+                out.append((f"{f.name}?", "number", "?"))
+        else:
+            out.append((f.name, "text" if f.kind == "text" else "bytes", ""))
+    return tuple(out)
+
+
+@cache
+def column_index(schema: RecordSchema) -> dict[str, int]:
+    """Where each physical column is."""
+    return {name: i for i, (name, _, _) in enumerate(physical(schema))}
+
+
+def empty(schema: RecordSchema) -> Columns:
+    """No rows."""
+    return _empty(schema)
+
+
+@cache
+def _empty(schema: RecordSchema) -> Columns:
+    arrays = [
+        np.zeros(0, d) if kind == "number" else pa.array([], _ARROW[kind])
+        for _, kind, d in physical(schema)
+    ]
+    return Columns(schema, arrays, 0)
+
+
+_ARROW = {"text": pa.string(), "bytes": pa.binary()}
+
+
+def concat(parts: Sequence[Columns]) -> Columns:
+    """The rows of all parts in order; parts have one schema and there is at least one."""
+    full = [p for p in parts if p.length]
+    if not full:
+        return parts[0]
+    if len(full) == 1:
+        return full[0]
+    arrays = [
+        np.concatenate(column) if isinstance(column[0], np.ndarray) else pa.concat_arrays(column)
+        for column in zip(*(p.arrays for p in full), strict=True)
+    ]
+    rank = (
+        None
+        if full[0].rank is None
+        else np.concatenate([p.rank for p in full if p.rank is not None])
+    )
+    return Columns(full[0].schema, arrays, sum(p.length for p in full), rank)
+
+
+def from_records(schema: RecordSchema, records: Iterable[Any]) -> Columns:
+    """Columns of records.
+
+    Raises:
+        StateError: a value does not fit its field; the message names the field.
+    """
+    rows = records if isinstance(records, list) else list(records)
+    if not rows:
+        return empty(schema)
+    return from_lists(schema, list(zip(*rows, strict=True)), len(rows))
+
+
+def from_lists(schema: RecordSchema, lists: Sequence[Sequence[Any]], length: int) -> Columns:
+    """Columns of one sequence of Python values per field, each of `length`."""
+    arrays: list[Any] = []
+    for f, values in zip(schema.fields, lists, strict=True):
+        arrays.extend(_store(schema.name, f, values))
+    return Columns(schema, arrays, length)
+
+
+def from_columns(schema: RecordSchema, given: dict[str, Any]) -> Columns:
+    """Columns of what a user's batch holds: per field a NumPy array, an Arrow array or a sequence.
+
+    Raises:
+        StateError: a column is missing, unknown, of another length or of a wrong type.
+    """
+    for name in given:
+        if schema.field(name) is None:
+            raise StateError(
+                f"{schema.name} has no field {name!r}", hint=f"It has {', '.join(schema.names)}."
+            )
+    missing = [n for n in schema.names if n not in given]
+    if missing:
+        raise StateError(f"the batch of {schema.name} lacks the column {missing[0]!r}")
+    lengths = {n: len(v) for n, v in given.items()}
+    if len(set(lengths.values())) > 1:
+        raise StateError(f"the columns of {schema.name} have different lengths: {lengths}")
+    arrays: list[Any] = []
+    for f in schema.fields:
+        arrays.extend(_store(schema.name, f, given[f.name]))
+    return Columns(schema, arrays, next(iter(lengths.values())))
+
+
+def _store(owner: str, f: Field, values: Any) -> list[Any]:
+    """The physical columns of one field."""
+    if f.kind == "fixed":
+        return _store_numbers(owner, f, values)
+    if f.kind in ("text", "bytes"):
+        return [_store_strings(owner, f, values)]
+    if isinstance(values, pa.ChunkedArray | pa.Array):
+        values = values.to_pylist()
+    return [pa.array(encode_all(values, f"{owner}.{f.name}"), pa.binary())]
+
+
+def _store_strings(owner: str, f: Field, values: Any) -> Any:
+    kind = _ARROW[f.kind]
+    try:
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        if isinstance(values, pa.DictionaryArray):
+            values = values.dictionary_decode()
+        array = (
+            values
+            if isinstance(values, pa.Array)
+            else pa.array(values.tolist() if isinstance(values, np.ndarray) else values, kind)
+        )
+        array = array if array.type == kind else array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise StateError(f"{owner}.{f.name}: {_first(error)}") from None
+    if array.null_count and not f.optional:
+        raise StateError(f"{owner}.{f.name} is None, but is not declared optional")
+    return array
+
+
+_NOTHING = {"?": False}
+"""What stands in a number column where there is none, if not 0."""
+
+
+def _store_numbers(owner: str, f: Field, values: Any) -> list[np.ndarray]:
+    valid: np.ndarray | None = None
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.Array):
+        if values.null_count:
+            valid = np.asarray(values.is_valid())
+            values = values.fill_null(False if pa.types.is_boolean(values.type) else 0)
+        values = values.to_numpy(zero_copy_only=False)
+    elif f.optional and not isinstance(values, np.ndarray):
+        valid = np.array([v is not None for v in values], bool)
+        values = [_NOTHING.get(f.dtype, 0) if v is None else v for v in values]
+    if valid is not None and not f.optional and not valid.all():
+        raise StateError(f"{owner}.{f.name} is None, but is not declared optional")
+    array = _numbers(owner, f, values)
+    if not f.optional:
+        return [array]
+    valid = np.ones(len(array), bool) if valid is None else valid
+    if not valid.all():
+        array = np.where(valid, array, np.zeros((), array.dtype))
+    return [array, valid]
+
+
+def _numbers(owner: str, f: Field, values: Any) -> np.ndarray:
+    """Numbers in the field's dtype; a value that would change is refused."""
+    dtype = np.dtype(f.dtype)
+    if isinstance(values, np.ndarray) and values.dtype == dtype:
+        return values if values.flags.c_contiguous else np.ascontiguousarray(values)
+    try:
+        raw = np.asarray(values)
+        if len(raw) == 0:
+            return np.zeros(0, dtype)
+        fits = raw.dtype.kind in {"b": "b", "i": "iub", "f": "fiub"}[dtype.kind]
+        if not fits:
+            raise TypeError
+        if dtype.kind == "i":
+            info = np.iinfo(dtype)
+            if raw.dtype.kind != "b" and (raw.max() > info.max or raw.min() < info.min):
+                raise OverflowError
+        return raw.astype(dtype)
+    except (TypeError, ValueError, OverflowError):
+        bad = next((v for v in _plain(values) if not _fits(v, dtype)), "a value")
+        raise StateError(f"{owner}.{f.name}: {bad!r} does not fit {f}") from None
+
+
+def _plain(values: Any) -> Iterable[Any]:
+    return values.tolist() if isinstance(values, np.ndarray) else values
+
+
+def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
+    if dtype.kind == "b":
+        return isinstance(value, bool)
+    if dtype.kind == "f":
+        return isinstance(value, int | float)
+    info = np.iinfo(dtype)
+    return isinstance(value, int) and info.min <= value <= info.max
+
+
+def _first(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
+
+
+# ---------------------------------------------------------------- the wire
+
+
+@cache
+def arrow_schema(schema: RecordSchema, *, ranked: bool = False) -> Any:
+    """The Arrow schema in which these columns travel and spill. Bool travels as uint8: Arrow's is
+    packed into bits, which would cost a copy each way."""
+    names = [
+        pa.field(name, _ARROW.get(kind) or _arrow_number(dtype), nullable=kind != "number")
+        for name, kind, dtype in physical(schema)
+    ]
+    return pa.schema([*names, *([pa.field(RANK, pa.int64(), nullable=False)] if ranked else [])])
+
+
+def _arrow_number(dtype: str) -> Any:
+    return pa.uint8() if dtype == "?" else pa.from_numpy_dtype(np.dtype(dtype))
+
+
+def to_arrow(columns: Columns) -> Any:
+    """A record batch over the same memory."""
+    ranked = columns.rank is not None
+    arrays = [_to_arrow(a) for a in columns.arrays]
+    if ranked:
+        arrays.append(pa.array(columns.rank))
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns.schema, ranked=ranked))
+
+
+def _to_arrow(array: Any) -> Any:
+    if not isinstance(array, np.ndarray):
+        return array
+    return pa.array(array.view(np.uint8) if array.dtype == np.bool_ else array)
+
+
+def from_arrow(schema: RecordSchema, batch: Any) -> Columns:
+    """Columns over the memory of a record batch made by `to_arrow`."""
+    arrays: list[Any] = []
+    for i, (_, kind, dtype) in enumerate(physical(schema)):
+        array = batch.column(i)
+        if kind == "number":
+            array = array.to_numpy()
+            array = array.view(np.bool_) if dtype == "?" else array
+        arrays.append(array)
+    rank = batch.column(len(arrays)).to_numpy() if batch.num_columns > len(arrays) else None
+    return Columns(schema, arrays, batch.num_rows, rank)

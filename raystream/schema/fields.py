@@ -1,0 +1,128 @@
+"""How an annotation becomes columns: one `Field` per field of a record or state row.
+
+A field is stored in one of four ways: `fixed` (a NumPy number, with a second column of validity
+when it may be None), `array` (a fixed number of NumPy numbers; state rows only), `text` and `bytes`
+(Arrow), or `object` (msgpack in an Arrow binary column).
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from raystream.errors import GraphError
+from raystream.schema.types import Array, Width
+
+Kind = Literal["fixed", "array", "text", "bytes", "object"]
+
+_PLAIN: dict[Any, str] = {int: "i8", float: "f8", bool: "?"}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field: its name, how it is stored, what turns a stored value into the user's type."""
+
+    name: str
+    kind: Kind
+    dtype: str = ""
+    size: int = 1
+    optional: bool = False
+    timer: bool = False
+    convert: Any = None
+
+    @property
+    def number(self) -> bool:
+        """Whether the field is one plain number that is always there."""
+        return self.kind == "fixed" and not self.optional
+
+    @property
+    def integer(self) -> bool:
+        return self.kind == "fixed" and np.dtype(self.dtype).kind in "iu"
+
+    def __str__(self) -> str:
+        shape = self.dtype if self.kind == "fixed" else self.kind
+        if self.kind == "array":
+            shape = f"{self.dtype}[{self.size}]"
+        shown = {
+            "i1": "int8",
+            "i2": "int16",
+            "i4": "int32",
+            "i8": "int64",
+            "f4": "float32",
+            "f8": "float64",
+            "?": "bool",
+            "text": "str",
+        }.get(shape, shape)
+        return f"{self.name}: {shown}{' | None' if self.optional else ''}"
+
+
+def field_of(owner: str, name: str, hint: Any, *, state: bool) -> Field:
+    """The field that an annotation stands for; `owner` names the class in errors.
+
+    Raises:
+        GraphError: the annotation has no stored form.
+    """
+    base, marks, optional = _unwrap(hint)
+    for mark in marks:
+        if isinstance(mark, Array):
+            if not state:
+                raise GraphError(
+                    f"{owner}.{name}: rs.Array is for state rows, not for records",
+                    hint="Use one field per number, or a list.",
+                )
+            return Field(name, "array", mark.dtype, mark.size)
+        if isinstance(mark, Width):
+            return Field(name, "fixed", mark.dtype, optional=optional, timer=mark.timer)
+    if base in _PLAIN:
+        return Field(name, "fixed", _PLAIN[base], optional=optional)
+    if isinstance(base, type) and issubclass(base, enum.IntEnum):
+        return Field(name, "fixed", "i8", optional=optional, convert=base)
+    if base is str:
+        return Field(name, "text", optional=optional)
+    if base is bytes:
+        return Field(name, "bytes", optional=optional)
+    _refuse(owner, name, base)
+    return Field(name, "object", optional=optional, convert=hint)
+
+
+def _refuse(owner: str, name: str, base: Any) -> None:
+    origin = typing.get_origin(base) or base
+    if origin in (set, frozenset):
+        raise GraphError(
+            f"{owner}.{name}: a set has no stable order, so it cannot be replayed",
+            hint="Use dict[K, None], which keeps the order of insertion.",
+        )
+    if origin is typing.Any or origin is object:
+        raise GraphError(f"{owner}.{name}: declare what it holds; Any has no stored form")
+    if origin in (list, dict, tuple) or origin is types.NoneType:
+        return
+    if isinstance(origin, type) and (issubclass(origin, tuple) and hasattr(origin, "_fields")):
+        return
+    raise GraphError(
+        f"{owner}.{name}: {getattr(base, '__name__', base)} has no stored form",
+        hint="Fields are int, float, bool, str, bytes, rs.Int8 to rs.Int64, rs.Float32, IntEnum,"
+        " list, dict, tuple or a NamedTuple of these.",
+    )
+
+
+def _unwrap(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
+    """Take `Annotated` and `| None` apart: (the bare type, its marks, may it be None)."""
+    optional = False
+    marks: tuple[Any, ...] = ()
+    while True:
+        origin = typing.get_origin(hint)
+        if origin is typing.Annotated:
+            marks += tuple(hint.__metadata__)
+            hint = hint.__origin__
+        elif origin in (typing.Union, types.UnionType):
+            rest = [a for a in typing.get_args(hint) if a is not type(None)]
+            if len(rest) == len(typing.get_args(hint)) or len(rest) != 1:
+                return hint, marks, optional
+            optional, hint = True, rest[0]
+        else:
+            return hint, marks, optional

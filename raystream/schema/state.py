@@ -1,0 +1,201 @@
+"""State rows: `class Tally(rs.State): n: int = 0`.
+
+A row is what an operator keeps for one key. Every field has a default, the value for a key that is
+seen for the first time. Rows whose fields are all fixed numbers or arrays of numbers can live in
+structured NumPy storage; others are Python objects that are stored as msgpack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, ClassVar, dataclass_transform
+
+import numpy as np
+
+from raystream.errors import GraphError
+from raystream.schema.fields import Field, field_of
+from raystream.schema.records import located, resolve_hints, where_is
+from raystream.schema.types import NEVER, Factory, field
+
+_MUTABLE = (list, dict, set, bytearray)
+FORGOTTEN = -1
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class StateMeta(type):
+    """Makes slots of annotations and keeps their defaults apart."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], ns: dict[str, Any]) -> StateMeta:
+        if not bases:
+            return super().__new__(mcs, name, bases, {**ns, "__slots__": ("_mark",)})
+        names = tuple(_annotations(ns))
+        defaults: dict[str, Any] = {}
+        for n in names:
+            if n not in ns:
+                raise GraphError(
+                    f"{name}.{n} needs a default: it is the value of a key seen for the first time"
+                )
+            value = ns.pop(n)
+            if type(value) in _MUTABLE:
+                raise GraphError(
+                    f"{name}.{n}: a mutable default would be shared by all rows",
+                    hint=f"Write rs.field(factory={type(value).__name__}).",
+                )
+            defaults[n] = value
+        for base in bases:
+            if getattr(base, "_names", ()):
+                raise GraphError(f"{name}: state rows do not inherit from other state rows")
+        return super().__new__(
+            mcs, name, bases, {**ns, "__slots__": names, "_names": names, "_defaults": defaults}
+        )
+
+
+def _annotations(ns: dict[str, Any]) -> dict[str, Any]:
+    return {
+        n: a
+        for n, a in ns.get("__annotations__", {}).items()
+        if not (isinstance(a, str) and a.startswith(("ClassVar", "typing.ClassVar")))
+    }
+
+
+class State(metaclass=StateMeta):
+    """Base of state rows. Fields are keyword arguments; misspelt ones are refused.
+
+    Example:
+        >>> class Tally(State):
+        ...     n: int = 0
+        >>> Tally(n=3)
+        Tally(n=3)
+    """
+
+    _names: ClassVar[tuple[str, ...]] = ()
+    _defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, **fields: Any) -> None:
+        for n in self._names:
+            default = self._defaults[n]
+            value = (
+                fields.pop(n)
+                if n in fields
+                else (default.make() if isinstance(default, Factory) else default)
+            )
+            setattr(self, n, value)
+        self._mark: int = 0
+        if fields:
+            raise TypeError(f"{type(self).__name__} has no field {sorted(fields)[0]!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and all(
+            getattr(self, n) == getattr(other, n) for n in self._names
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{n}={getattr(self, n)!r}" for n in self._names)
+        return f"{type(self).__name__}({shown})"
+
+
+def forget(state: State, /) -> None:
+    """Remove this key's row when the call ends: a later record starts from the defaults."""
+    state._mark = FORGOTTEN
+
+
+class StateSchema:
+    """The fields of a state class and how a row is stored."""
+
+    def __init__(self, cls: type[State], fields: tuple[Field, ...]) -> None:
+        self.cls = cls
+        self.fields = fields
+        timers = [f.name for f in fields if f.timer]
+        if len(timers) > 1:
+            raise GraphError(
+                f"{cls.__name__} has {len(timers)} rs.Timer fields; a row has one alarm",
+                where=where_is(cls),
+            )
+        self.timer: str | None = timers[0] if timers else None
+
+    @property
+    def name(self) -> str:
+        return self.cls.__name__
+
+    @property
+    def structured(self) -> bool:
+        """Whether rows fit structured NumPy storage."""
+        return all(f.number or f.kind == "array" for f in self.fields)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The structured dtype of a row's fields (aligned), if `structured`."""
+        return np.dtype(
+            [
+                (f.name, f.dtype, (f.size,)) if f.kind == "array" else (f.name, f.dtype)
+                for f in self.fields
+            ],
+            align=True,
+        )
+
+    @cached_property
+    def defaults(self) -> np.void:
+        """A structured row of the defaults, if `structured`."""
+        row = np.zeros((), self.dtype)
+        fresh = self.cls()
+        for f in self.fields:
+            row[f.name] = getattr(fresh, f.name)
+        found: Any = row[()]
+        assert isinstance(found, np.void)
+        return found
+
+    @cached_property
+    def fresh(self) -> Callable[[], State]:
+        """Makes a row of defaults; generated, because `State.__init__` is slow for many keys."""
+        env: dict[str, Any] = {"new": self.cls.__new__, "cls": self.cls}
+        lines = ["def fresh():", "    row = new(cls)", "    row._mark = 0"]
+        for i, f in enumerate(self.fields):
+            default = self.cls._defaults[f.name]
+            env[f"d{i}"] = default.make if isinstance(default, Factory) else default
+            lines.append(f"    row.{f.name} = d{i}{'()' if isinstance(default, Factory) else ''}")
+        exec("\n".join([*lines, "    return row"]), env)
+        made: Callable[[], State] = env["fresh"]
+        return made
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.fields))})"
+
+    def __repr__(self) -> str:
+        return self.fingerprint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (state_schema, (self.cls,))
+
+
+_SCHEMAS: dict[type, StateSchema] = {}
+
+
+def state_schema(cls: type[State], scope: Mapping[str, Any] | None = None) -> StateSchema:
+    """The schema of a state class.
+
+    Raises:
+        GraphError: a field has no stored form, or its default does not fit it.
+    """
+    known = _SCHEMAS.get(cls)
+    if known is None:
+        hints = resolve_hints(cls, scope)
+        with located(where_is(cls)):
+            fields = tuple(field_of(cls.__name__, n, hints[n], state=True) for n in cls._names)
+        known = StateSchema(cls, fields)
+        if known.structured:
+            try:
+                known.defaults  # noqa: B018 - evaluated to check that the defaults fit
+            except (OverflowError, ValueError, TypeError) as error:
+                raise GraphError(
+                    f"{cls.__name__}: a default does not fit its field: {error}",
+                    where=where_is(cls),
+                ) from None
+        _SCHEMAS[cls] = known
+    return known
+
+
+__all__ = ["FORGOTTEN", "NEVER", "State", "StateMeta", "StateSchema", "forget", "state_schema"]

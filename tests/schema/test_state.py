@@ -1,0 +1,89 @@
+"""State classes: what a declaration means, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+
+import raystream as rs
+from raystream.errors import GraphError
+from raystream.schema.state import FORGOTTEN, state_schema
+
+
+class Row(rs.State):
+    n: rs.Int32 = 7
+    real: float = 0.5
+    due: rs.Timer = rs.NEVER
+    cars: Annotated[list[int], rs.Array("i1", 3)] = rs.zeros(3)
+
+
+class Loose(rs.State):
+    names: list[str] = rs.field(factory=list)
+    note: str | None = None
+
+
+def test_rows_start_from_the_defaults_and_share_nothing() -> None:
+    fresh = state_schema(Loose).fresh
+    one, two = fresh(), fresh()
+    one.names.append("x")  # type: ignore[attr-defined]
+    assert (one, two) == (Loose(names=["x"]), Loose())
+    assert repr(two) == "Loose(names=[], note=None)"
+    assert Loose() != Row()
+
+
+def test_fields_are_fixed() -> None:
+    with pytest.raises(AttributeError):
+        Loose().nam = []  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="Loose has no field 'nam'"):
+        Loose(nam=[])  # type: ignore[call-arg]
+
+
+def test_structured_rows() -> None:
+    schema = state_schema(Row)
+    assert schema.structured
+    assert schema.timer == "due"
+    assert schema.dtype.names == ("n", "real", "due", "cars")
+    assert schema.defaults["n"] == 7
+    assert schema.defaults["due"] == rs.NEVER
+    assert schema.defaults["cars"].tolist() == [0, 0, 0]
+    assert schema.dtype["cars"] == np.dtype(("i1", (3,)))
+    assert schema.fingerprint == "Row(n: int32, real: float64, due: int64, cars: i1[3])"
+    assert not state_schema(Loose).structured
+
+
+def test_forget_marks_the_row() -> None:
+    row = Row()
+    rs.forget(row)
+    assert row._mark == FORGOTTEN
+
+
+def declare(name: str, fields: dict[str, tuple[Any, Any]]) -> type[rs.State]:
+    namespace: dict[str, Any] = {"__annotations__": {n: hint for n, (hint, _) in fields.items()}}
+    namespace |= {n: value for n, (_, value) in fields.items() if value is not ...}
+    return type(rs.State)(name, (rs.State,), namespace)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"n": (int, ...)}, r"Odd\.n needs a default"),
+        ({"n": (list[int], [])}, r"Odd\.n: a mutable default would be shared by all rows"),
+        ({"n": (set[int], rs.field(factory=set))}, "a set has no stable order"),
+        ({"n": (rs.Int8, 300)}, "a default does not fit its field"),
+        ({"n": (int, "x")}, "a default does not fit its field"),
+        ({"n": (object, 1)}, "declare what it holds"),
+        ({"a": (rs.Timer, rs.NEVER), "b": (rs.Timer, rs.NEVER)}, "Odd has 2 rs.Timer fields"),
+    ],
+)
+def test_declarations_that_are_refused(fields: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(GraphError, match=complaint):
+        state_schema(declare("Odd", fields))
+
+
+def test_rows_do_not_inherit() -> None:
+    with pytest.raises(GraphError, match="do not inherit from other state rows"):
+
+        class More(Row):
+            extra: int = 0
