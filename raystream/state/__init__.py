@@ -1,0 +1,1 @@
+"""What an operator knows: keys, tables, epoch logs, checkpoints, assignments."""

@@ -1,0 +1,319 @@
+"""Checkpoint and restore of processing state: tables to the columns of an image, and back.
+
+Taking a checkpoint has two halves. The first copies what is dirty, on the thread that computes:
+structured rows as they are, Python rows field by field, and encoded what could still change. The
+second makes Arrow columns of the copy, anywhere. Rows that are put back count as touched at the cut
+of the image that brought them, so a later delta against an older base holds them still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from raystream.errors import StateError
+from raystream.schema.fields import Field
+from raystream.schema.objects import decode_all, encode_all
+from raystream.schema.state import StateSchema
+from raystream.state.image import END, KEY, START, Image
+from raystream.state.objects import ObjectTable
+from raystream.state.partition import key_order
+from raystream.state.rows import StructuredTable
+
+Finish = Callable[[], tuple[Any, Any]]
+"""The second half of a checkpoint: makes (rows, gone) of an image."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the rows of an operator hold: its key fields, state class, and kind of window.
+
+    window: in words, "" without windows. sessions: whether rows have ends of their own.
+    """
+
+    keys: tuple[Field, ...]
+    state: StateSchema
+    window: str = ""
+    sessions: bool = False
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for two operators whose images can be exchanged."""
+        keys = ", ".join(f"{f.name}: {_KEY_WORDS[_key_type(f)]}" for f in self.keys)
+        return f"{self.state.fingerprint} by {keys}{', ' if self.window else ''}{self.window}"
+
+    @cached_property
+    def gone(self) -> Any:
+        """The Arrow schema of removed rows."""
+        fields = [pa.field(KEY + f.name, _key_type(f), nullable=False) for f in self.keys]
+        if self.window:
+            fields.append(pa.field(START, pa.int64(), nullable=False))
+        return pa.schema(fields)
+
+    @cached_property
+    def rows(self) -> Any:
+        """The Arrow schema of rows."""
+        fields = list(self.gone)
+        if self.sessions:
+            fields.append(pa.field(END, pa.int64(), nullable=False))
+        fields += [pa.field(f.name, _type(f), nullable=f.optional) for f in self.state.fields]
+        return pa.schema(fields)
+
+
+_KEY_WORDS = {pa.int64(): "int", pa.string(): "str", pa.binary(): "bytes"}
+
+
+def _key_type(f: Field) -> Any:
+    return {"text": pa.string(), "bytes": pa.binary()}.get(f.kind, pa.int64())
+
+
+def _type(f: Field) -> Any:
+    """How a state field is stored. A Python float has 64 bits, whatever was declared: stored in
+    32 it would be another number after a restore."""
+    if f.kind == "array":
+        return pa.list_(pa.field("item", _number(f.dtype), nullable=False), f.size)
+    if f.kind == "fixed":
+        return _number(f.dtype)
+    return pa.string() if f.kind == "text" else pa.binary()
+
+
+def _number(dtype: str) -> Any:
+    return pa.float64() if dtype == "f4" else pa.from_numpy_dtype(np.dtype(dtype))
+
+
+# ---------------------------------------------------------------- Python rows
+
+
+def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> Finish:
+    """Copy what changed after the cut `since`; 0 copies all.
+
+    Raises:
+        StateError: in the second half too: a value does not fit its field.
+    """
+    oldest = since or -1
+    dirty = [(key, row) for key, row in table.rows.items() if row._mark > oldest]
+    keys = [k for k, _ in dirty]
+    gone = list(table.gone(since)) if since else []
+    ends = [table.ends[k] for k in keys] if shape.sessions else None
+    taken = [
+        _values(f, [getattr(row, f.name) for _, row in dirty], shape) for f in shape.state.fields
+    ]
+
+    def finish() -> tuple[Any, Any]:
+        columns = _key_columns(shape, keys)
+        if ends is not None:
+            columns.append(pa.array(ends, pa.int64()))
+        for f, values in zip(shape.state.fields, taken, strict=True):
+            columns.append(_column(shape, f, values, keys))
+        return (
+            _sorted(columns, shape.rows, groups),
+            _sorted(_key_columns(shape, gone), shape.gone, groups),
+        )
+
+    return finish
+
+
+def _values(f: Field, values: list[Any], shape: Shape) -> list[Any]:
+    """What cannot change any more of one field of all rows."""
+    if f.kind == "object":
+        return encode_all(values, f"{shape.state.name}.{f.name}")
+    return [tuple(v) for v in values] if f.kind == "array" else values
+
+
+def _key_columns(shape: Shape, keys: Sequence[Any]) -> list[Any]:
+    """Columns of an ObjectTable's keys."""
+    starts = []
+    if shape.window:
+        keys, starts = [k for k, _ in keys], [pa.array([s for _, s in keys], pa.int64())]
+    parts = (
+        [keys] if len(shape.keys) == 1 else [[k[i] for k in keys] for i in range(len(shape.keys))]
+    )
+    columns = []
+    for f, values in zip(shape.keys, parts, strict=True):
+        kind = _key_type(f)
+        columns.append(pa.array(map(int, values) if f.kind == "fixed" else values, kind))
+    return columns + starts
+
+
+def _column(shape: Shape, f: Field, values: list[Any], keys: list[Any]) -> Any:
+    try:
+        if f.kind == "array":
+            if any(len(v) != f.size for v in values):
+                raise ValueError
+            flat = pa.array(_plain(f, [n for v in values for n in v]), _number(f.dtype))
+            return pa.FixedSizeListArray.from_arrays(flat, type=_type(f))
+        return pa.array(values if f.kind == "object" else _plain(f, values), _type(f))
+    except (ValueError, TypeError, OverflowError, pa.ArrowException):
+        at = next((i for i, v in enumerate(values) if not _fits(f, v)), 0)
+        raise StateError(
+            f"{shape.state.name}.{f.name} of key {keys[at]!r} holds {values[at]!r:.80}, which does"
+            f" not fit {f}",
+            hint="State holds plain Python values: int(...) and float(...) make them of NumPy's.",
+        ) from None
+
+
+_PYTHON: dict[str, tuple[Any, Any]] = {
+    "i": (int, int),
+    "f": (float, (float, int)),
+    "b": (bool, bool),
+    "text": (str, str),
+    "bytes": (bytes, bytes),
+}
+
+
+def _plain(f: Field, values: list[Any]) -> list[Any]:
+    """Values as the type that is declared. NumPy's numbers are refused: they reckon otherwise than
+    Python's, which they would be after a restore."""
+    kinds = set(map(type, values))
+    if type(None) in kinds and not f.optional:
+        raise TypeError
+    wanted, allowed = _PYTHON[np.dtype(f.dtype).kind if f.dtype else f.kind]
+    kinds.discard(type(None))
+    if any(not issubclass(kind, allowed) or issubclass(kind, np.generic) for kind in kinds):
+        raise TypeError
+    return values if kinds <= {wanted} else [None if v is None else wanted(v) for v in values]
+
+
+def _fits(f: Field, value: Any) -> bool:
+    try:
+        if f.kind == "array":
+            return len(value) == f.size and all(_fits(_item(f), v) for v in value)
+        pa.array(_plain(f, [value]), _type(f))
+    except (ValueError, TypeError, OverflowError, pa.ArrowException):
+        return False
+    return True
+
+
+def _item(f: Field) -> Field:
+    return Field(f.name, "fixed", f.dtype)
+
+
+def _sorted(columns: list[Any], schema: Any, groups: int) -> Any:
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    return batch.take(pa.array(key_order(batch, groups)))
+
+
+def put_objects(table: ObjectTable, shape: Shape, image: Image) -> None:
+    """Put the rows of an image into a table, and take out those that it says are gone."""
+    cut = image.header.cut
+    for key in _keys(shape, image.gone):
+        if key in table.rows:
+            table.remove(key, cut)
+    keys = _keys(shape, image.rows)
+    fields = [(f.name, _stored(f, image.rows.column(f.name))) for f in shape.state.fields]
+    for i, key in enumerate(keys):
+        row = table.rows[key] = shape.state.fresh()
+        row._mark = cut
+        for name, values in fields:
+            setattr(row, name, values[i])
+    if shape.sessions:
+        table.ends.update(zip(keys, image.rows.column(END).to_pylist(), strict=True))
+
+
+def _keys(shape: Shape, batch: Any) -> list[Any]:
+    """The keys of an ObjectTable that columns stand for."""
+    parts = []
+    for f in shape.keys:
+        values = batch.column(KEY + f.name).to_pylist()
+        convert = bool if f.dtype == "?" else f.convert
+        parts.append(values if convert is None else [convert(v) for v in values])
+    keys = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+    return list(zip(keys, batch.column(START).to_pylist(), strict=True)) if shape.window else keys
+
+
+def _stored(f: Field, column: Any) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    if f.kind == "object":
+        return decode_all(values, f.convert)
+    if f.kind == "fixed" and f.convert is not None:
+        return [None if v is None else f.convert(v) for v in values]
+    return values
+
+
+# ---------------------------------------------------------------- structured rows
+
+Names = Sequence[Sequence[Any]]
+"""Per key field what its numbers stand for, where it is text or bytes."""
+
+
+def take_rows(
+    table: StructuredTable, shape: Shape, groups: int, since: int, names: Names = ()
+) -> Finish:
+    """Copy what changed after the cut `since`; 0 copies all."""
+    dirty = table.dirty(since or -1)
+    gone = table.gone(since) if since else np.zeros((0, table.columns), np.int64)
+
+    def finish() -> tuple[Any, Any]:
+        columns = _matrix_columns(shape, dirty["_key"], names)
+        columns += [_structured(f, dirty[f.name]) for f in shape.state.fields]
+        return (
+            _sorted(columns, shape.rows, groups),
+            _sorted(_matrix_columns(shape, gone, names), shape.gone, groups),
+        )
+
+    return finish
+
+
+def _matrix_columns(shape: Shape, keys: np.ndarray, names: Names) -> list[Any]:
+    columns = []
+    for j in range(keys.shape[1]):
+        numbers = np.ascontiguousarray(keys[:, j])
+        if j < len(shape.keys) and shape.keys[j].kind != "fixed":
+            known = names[j]
+            columns.append(pa.array([known[i] for i in numbers.tolist()], _key_type(shape.keys[j])))
+        else:
+            columns.append(pa.array(numbers))
+    return columns
+
+
+def _structured(f: Field, values: np.ndarray) -> Any:
+    if f.kind == "array":
+        flat = np.ascontiguousarray(values).reshape(-1)
+        return pa.FixedSizeListArray.from_arrays(pa.array(flat, _number(f.dtype)), type=_type(f))
+    return pa.array(np.ascontiguousarray(values), _type(f))
+
+
+def put_rows(
+    table: StructuredTable,
+    shape: Shape,
+    image: Image,
+    number: Callable[[int, Any], np.ndarray] | None = None,
+) -> None:
+    """Put the rows of an image into a table, and take out those that it says are gone.
+
+    number: gives numbers to the text of a key column (its place, values).
+    """
+    cut = image.header.cut
+    if image.gone.num_rows:
+        slots = table.find(_numbered(shape, image.gone, number))
+        table.remove(slots[slots >= 0], cut)
+    rows = np.zeros(image.rows.num_rows, table.dtype)
+    for j, column in enumerate(_numbered(shape, image.rows, number)):
+        rows["_key"][:, j] = column
+    rows["_epoch"] = cut
+    for f in shape.state.fields:
+        column = image.rows.column(f.name)
+        if f.kind == "array":
+            rows[f.name] = column.flatten().to_numpy().reshape(-1, f.size)
+        else:
+            rows[f.name] = column.to_numpy(zero_copy_only=False)
+    table.load(rows)
+
+
+def _numbered(
+    shape: Shape, batch: Any, number: Callable[[int, Any], np.ndarray] | None
+) -> list[np.ndarray]:
+    columns = []
+    for j in range(len(shape.gone)):
+        column = batch.column(j)
+        if pa.types.is_integer(column.type):
+            columns.append(column.to_numpy())
+        else:
+            assert number is not None
+            columns.append(number(j, column))
+    return columns

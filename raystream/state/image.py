@@ -1,0 +1,168 @@
+"""Images: the stored checkpoint of one operator, one range and one cut, as bytes.
+
+An image is a header and columns. Its rows are sorted by key group and key, so partitioning is
+slicing; there is one form, whether the rows lived as Python objects or in structured storage, so
+either can be restored from the other. A *delta* holds what changed since its base cut, and the keys
+that went; a *full* image is a delta since cut 0, when there was nothing. Images are never changed.
+
+    magic 8 · version u16 · crc32 u32 · header length u32 · header (msgpack), padded · Arrow streams
+
+The checksum covers all that follows it. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgpack
+import pyarrow as pa
+
+from raystream.errors import StateError
+from raystream.schema.types import BEFORE_ALL, KeyRange
+
+MAGIC = b"raystate"
+VERSION = 1
+_PREFIX = struct.Struct("<8sHII")
+_ALIGN = 64
+
+KEY = "key:"
+"""Prefix of key columns."""
+START, END = "window:start", "window:end"
+"""Columns of windows; ends are stored for sessions only."""
+
+
+class Ended(NamedTuple):
+    """A producer range whose last epoch was `epoch`."""
+
+    epoch: int
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where an instance stood in its input at the end of a cut, beside its position, the cut.
+
+    watermark: of the instance. ended: the cut is its last epoch. inlets: per edge the ranges of its
+    producer that have ended. splits: of a source, per split its key group and whatever numbers say
+    where to read on. counts: what the range has done so far, so that totals survive a restore.
+    """
+
+    watermark: int = BEFORE_ALL
+    ended: bool = False
+    inlets: Mapping[int, tuple[Ended, ...]] = field(default_factory=dict)
+    splits: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageHeader:
+    """What an image is of.
+
+    shape: names and types of key, window and state fields, in words; "" without state.
+    base: the cut that a delta was taken against; 0 in a full image.
+    """
+
+    operator: str
+    shape: str
+    groups: int
+    keys: KeyRange
+    base: int
+    cut: int
+    standing: Standing
+
+    def __str__(self) -> str:
+        kind = f"delta {self.base} to {self.cut}" if self.base else f"cut {self.cut}"
+        return f"image of {self.operator} {self.keys} at {kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """rows: key columns, window columns, state fields. gone: key columns of removed rows. Both
+    sorted by key group and key; None for an operator without state."""
+
+    header: ImageHeader
+    rows: Any
+    gone: Any
+
+    def __len__(self) -> int:
+        return 0 if self.rows is None else int(self.rows.num_rows)
+
+    def encode(self) -> bytes:
+        """The stored form; equal images have equal bytes."""
+        head = msgpack.packb(_packed(self.header))
+        head += bytes(-(_PREFIX.size + len(head)) % _ALIGN)
+        sink = pa.BufferOutputStream()
+        for batch in (self.rows, self.gone):
+            if batch is not None:
+                with pa.ipc.new_stream(sink, batch.schema) as writer:
+                    writer.write_batch(batch)
+        body = sink.getvalue()
+        size = struct.pack("<I", len(head))
+        checksum = zlib.crc32(body, zlib.crc32(head, zlib.crc32(size)))
+        return b"".join([_PREFIX.pack(MAGIC, VERSION, checksum, len(head)), head, body])
+
+
+def decode(data: Any) -> Image:
+    """The image whose stored form is `data` (bytes or an Arrow buffer), over the same memory.
+
+    Raises:
+        StateError: it is no image, an image of another version, or damaged.
+    """
+    buffer = pa.py_buffer(data)
+    if buffer.size < _PREFIX.size or buffer.slice(0, len(MAGIC)).to_pybytes() != MAGIC:
+        raise StateError(f"{buffer.size} bytes that are no checkpoint: they do not begin as one")
+    _, version, checksum, size = _PREFIX.unpack(buffer.slice(0, _PREFIX.size).to_pybytes())
+    if version != VERSION:
+        raise StateError(
+            f"a checkpoint of format version {version}; this raystream reads version {VERSION}",
+            hint="Resume with the version of raystream that wrote it.",
+        )
+    if zlib.crc32(buffer.slice(_PREFIX.size - 4)) != checksum:
+        raise StateError(
+            f"a checkpoint of {buffer.size} bytes is damaged: its checksum is another",
+            hint="Another copy may be whole.",
+        )
+    head = buffer.slice(_PREFIX.size, size).to_pybytes()
+    unpacker = msgpack.Unpacker(strict_map_key=False, use_list=False)
+    unpacker.feed(head)
+    header = _unpacked(unpacker.unpack())
+    if not header.shape:
+        return Image(header, None, None)
+    source = pa.BufferReader(buffer.slice(_PREFIX.size + size))
+    rows, gone = (_batch(source) for _ in range(2))
+    return Image(header, rows, gone)
+
+
+def _batch(source: Any) -> Any:
+    with pa.ipc.open_stream(source) as reader:
+        batch = reader.read_next_batch()
+        for _ in reader:  # to the end of the stream, where the next begins
+            pass
+    return batch
+
+
+def _packed(header: ImageHeader) -> list[Any]:
+    s = header.standing
+    return [
+        header.operator,
+        header.shape,
+        header.groups,
+        header.keys,
+        header.base,
+        header.cut,
+        s.watermark,
+        s.ended,
+        *(sorted(d.items()) for d in (s.inlets, s.splits, s.counts)),
+    ]
+
+
+def _unpacked(values: tuple[Any, ...]) -> ImageHeader:
+    operator, shape, groups, keys, base, cut, watermark, ended, inlets, splits, counts = values
+    ends = {edge: tuple(Ended(*e) for e in ranges) for edge, ranges in inlets}
+    standing = Standing(watermark, ended, ends, dict(splits), dict(counts))
+    return ImageHeader(operator, shape, groups, KeyRange(*keys), base, cut, standing)

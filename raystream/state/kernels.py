@@ -1,0 +1,134 @@
+"""The hot loops over columns: hash, key group, counting sort. Compiled once, kept on disk.
+
+Importing this module imports Numba (0.2 s), so it is imported where columns are first touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from raystream.state.keys import BYTES_MUL, BYTES_SEED, GOLDEN
+
+_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_GOLD, _SEED, _MUL = np.uint64(GOLDEN), np.uint64(BYTES_SEED), np.uint64(BYTES_MUL)
+_U27, _U29, _U30, _U31, _U32 = (np.uint64(n) for n in (27, 29, 30, 31, 32))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def mix(x: Any) -> Any:
+    x = (x ^ (x >> _U30)) * _M1
+    x = (x ^ (x >> _U27)) * _M2
+    return x ^ (x >> _U31)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def hash_int(value: Any) -> Any:
+    return mix(np.uint64(np.int64(value)) + _GOLD)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def fold(h: Any, column: Any) -> Any:
+    return mix((h ^ (h >> _U29)) * _MUL + column)
+
+
+@njit(cache=True, nogil=True)
+def _hash_ints(values: Any, out: Any) -> None:
+    for i in range(len(values)):
+        out[i] = hash_int(values[i])
+
+
+@njit(cache=True, nogil=True)
+def _fold_ints(values: Any, out: Any) -> None:
+    for i in range(len(values)):
+        out[i] = fold(out[i], hash_int(values[i]))
+
+
+@njit(cache=True, nogil=True)
+def _hash_strings(offsets: Any, data: Any, out: Any) -> None:
+    for i in range(len(offsets) - 1):
+        at, end = offsets[i], offsets[i + 1]
+        h = _SEED ^ np.uint64(end - at)
+        while at < end:
+            word = np.uint64(0)
+            for j in range(min(8, end - at)):
+                word |= np.uint64(data[at + j]) << np.uint64(8 * j)
+            h = (h ^ word) * _MUL
+            h ^= h >> _U32
+            at += 8
+        out[i] = mix(h)
+
+
+@njit(cache=True, nogil=True)
+def _fold_hashes(hashes: Any, out: Any) -> None:
+    for i in range(len(hashes)):
+        out[i] = fold(out[i], hashes[i])
+
+
+@njit(cache=True, nogil=True)
+def _groups(hashes: Any, groups: Any, out: Any) -> None:
+    for i in range(len(hashes)):
+        out[i] = np.uint16(((hashes[i] >> _U32) * groups) >> _U32)
+
+
+@njit(cache=True, nogil=True)
+def _count(group: Any, offsets: Any) -> None:
+    for i in range(len(group)):
+        offsets[group[i] + 1] += 1
+    for g in range(len(offsets) - 1):
+        offsets[g + 1] += offsets[g]
+
+
+@njit(cache=True, nogil=True)
+def _scatter(group: Any, offsets: Any, order: Any) -> None:
+    at = offsets[:-1].copy()
+    for i in range(len(group)):
+        g = group[i]
+        order[at[g]] = i
+        at[g] += 1
+
+
+def hash_columns(columns: list[Any]) -> np.ndarray:
+    """uint64 hashes of keys that are held in columns (NumPy integers, Arrow text or bytes)."""
+    out = np.empty(len(columns[0]), np.uint64)
+    for i, column in enumerate(columns):
+        if isinstance(column, np.ndarray):
+            (_fold_ints if i else _hash_ints)(column, out)
+        else:
+            hashes = out if i == 0 else np.empty(len(column), np.uint64)
+            _hash_strings(*string_buffers(column), hashes)
+            if i:
+                _fold_hashes(hashes, out)
+    return out
+
+
+def string_buffers(array: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(offsets int32 [n + 1], bytes) of an Arrow text or bytes array, which may be a slice."""
+    _, offsets, data = array.buffers()
+    if offsets is None:
+        return np.zeros(1, np.int32), np.zeros(0, np.uint8)
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    at = np.frombuffer(offsets, np.int64 if wide else np.int32)[
+        array.offset : array.offset + len(array) + 1
+    ]
+    return at, np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+
+
+def key_groups(columns: list[Any], groups: int) -> np.ndarray:
+    """uint16 key groups of keys that are held in columns."""
+    hashes = hash_columns(columns)
+    out = np.empty(len(hashes), np.uint16)
+    _groups(hashes, np.uint64(groups), out)
+    return out
+
+
+def sort_by_group(group: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """A stable counting sort: (order int64 [n], offsets int64 [groups + 1])."""
+    offsets = np.zeros(groups + 1, np.int64)
+    _count(group, offsets)
+    order = np.empty(len(group), np.int64)
+    _scatter(group, offsets, order)
+    return order, offsets

@@ -1,0 +1,83 @@
+"""The stable hash of keys, key groups and ranges.
+
+The hash is part of the stored format: it must never change, whatever the machine, the process or
+the Python version, so golden values are tested. Integers of all widths (and bool) with one value
+hash alike; text hashes as its UTF-8 bytes; a key of several columns folds their hashes in order.
+`raystream.state.kernels` holds the same functions for columns.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from raystream.schema.types import KeyRange
+
+_MASK = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+_MUL1 = 0xBF58476D1CE4E5B9
+_MUL2 = 0x94D049BB133111EB
+BYTES_SEED = 0x243F6A8885A308D3
+BYTES_MUL = 0xFF51AFD7ED558CCD
+
+
+def mix(x: int) -> int:
+    """The finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014) on 64 bits."""
+    x = (x ^ (x >> 30)) * _MUL1 & _MASK
+    x = (x ^ (x >> 27)) * _MUL2 & _MASK
+    return x ^ (x >> 31)
+
+
+def hash_int(value: int) -> int:
+    """Hash of an integer of at most 64 bits."""
+    return mix((value + GOLDEN) & _MASK)
+
+
+def hash_bytes(data: bytes) -> int:
+    """Hash of bytes: 8 bytes at a time, little-endian, the last word padded with zeros."""
+    h = BYTES_SEED ^ len(data)
+    for at in range(0, len(data), 8):
+        h = ((h ^ int.from_bytes(data[at : at + 8], "little")) * BYTES_MUL) & _MASK
+        h ^= h >> 32
+    return mix(h)
+
+
+def fold(h: int, column: int) -> int:
+    """Add the hash of one more column to the hash of those before it."""
+    return mix(((h ^ (h >> 29)) * BYTES_MUL + column) & _MASK)
+
+
+def key_hash(key: Any) -> int:
+    """Hash of a key: an int, bool, str, bytes or a tuple of these."""
+    if isinstance(key, tuple):
+        h = key_hash(key[0])
+        for part in key[1:]:
+            h = fold(h, key_hash(part))
+        return h
+    if isinstance(key, int):
+        return hash_int(int(key))
+    if isinstance(key, str):
+        return hash_bytes(key.encode())
+    if isinstance(key, bytes):
+        return hash_bytes(key)
+    raise TypeError(
+        f"a key is an int, bool, str, bytes or a tuple of these, not {type(key).__name__}"
+    )
+
+
+def group_of_hash(h: int, groups: int) -> int:
+    """The key group of a hash: its top 32 bits scaled to `groups`."""
+    return (h >> 32) * groups >> 32
+
+
+def key_group(key: Any, groups: int) -> int:
+    """The key group of a key."""
+    return group_of_hash(key_hash(key), groups)
+
+
+def even_ranges(groups: int, instances: int) -> list[KeyRange]:
+    """Cut all key groups into `instances` ranges of nearly equal size."""
+    if not 1 <= instances <= groups:
+        raise ValueError(f"{instances} instances for {groups} key groups")
+    bounds = [groups * i // instances for i in range(instances + 1)]
+    return [KeyRange(lo, hi) for lo, hi in pairwise(bounds)]

@@ -1,0 +1,191 @@
+"""What a keeper does with images: partition, merge, fold. It knows columns, not users' classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from raystream.errors import StateError
+from raystream.schema.types import KeyRange
+from raystream.state.image import KEY, START, Ended, Image, Standing
+
+
+def keys_of(batch: Any) -> list[Any]:
+    """The key columns of rows: int64 NumPy arrays and Arrow text or bytes."""
+    columns = [batch.column(n) for n in batch.schema.names if n.startswith(KEY)]
+    return [c.to_numpy() if pa.types.is_integer(c.type) else c for c in columns]
+
+
+def groups_of(batch: Any, groups: int) -> np.ndarray:
+    """uint16: the key group of each row."""
+    from raystream.state.kernels import key_groups
+
+    return key_groups(keys_of(batch), groups)
+
+
+def key_order(batch: Any, groups: int) -> np.ndarray:
+    """int64: the positions of rows by key group, key and window start; stable."""
+    columns = [c if isinstance(c, np.ndarray) else _ranks(c) for c in keys_of(batch)]
+    if START in batch.schema.names:
+        columns.append(batch.column(START).to_numpy())
+    return np.lexsort((*columns[::-1], groups_of(batch, groups)))
+
+
+def _ranks(column: Any) -> np.ndarray:
+    """int64: numbers that are ordered as the text (or bytes) of a column."""
+    encoded = column.dictionary_encode()
+    rank = np.empty(len(encoded.dictionary), np.int64)
+    rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
+    return rank[encoded.indices.to_numpy()]
+
+
+# ---------------------------------------------------------------- partition
+
+
+def partition(image: Image, ranges: Sequence[KeyRange]) -> list[Image]:
+    """The parts of an image for ranges inside its own, at the same cut.
+
+    What was counted so far goes with the first key group, so that totals stay.
+
+    Raises:
+        StateError: a range is not inside that of the image.
+    """
+    for keys in ranges:
+        if not image.header.keys.lo <= keys.lo < keys.hi <= image.header.keys.hi:
+            raise StateError(f"{image.header} has no part {keys}")
+    batches = [_slices(b, image.header.groups, ranges) for b in (image.rows, image.gone)]
+    return [
+        Image(_part(image, keys), rows, gone)
+        for keys, rows, gone in zip(ranges, *batches, strict=True)
+    ]
+
+
+def _part(image: Image, keys: KeyRange) -> Any:
+    s = image.header.standing
+    splits = {n: at for n, at in s.splits.items() if keys.lo <= at[0] < keys.hi}
+    counts = s.counts if keys.lo == image.header.keys.lo else {}
+    return replace(image.header, keys=keys, standing=replace(s, splits=splits, counts=counts))
+
+
+def _slices(batch: Any, groups: int, ranges: Sequence[KeyRange]) -> list[Any]:
+    if batch is None:
+        return [None] * len(ranges)
+    group = groups_of(batch, groups)
+    bounds = np.searchsorted(group, np.array(ranges, np.int64).reshape(-1, 2)).tolist()
+    return [batch.slice(lo, hi - lo) for lo, hi in bounds]
+
+
+# ---------------------------------------------------------------- merge
+
+
+def merge(images: Sequence[Image]) -> Image:
+    """One image of several whose ranges follow each other, of one operator, base and cut.
+
+    Raises:
+        StateError: they do not belong together.
+    """
+    parts = sorted(images, key=lambda i: i.header.keys.lo)
+    first = parts[0].header
+    for before, after in pairwise(parts):
+        if before.header.keys.hi != after.header.keys.lo:
+            raise StateError(f"{after.header} does not follow {before.header}: ranges must meet")
+        same = replace(after.header, keys=first.keys, standing=first.standing)
+        one, two = first.standing, after.header.standing
+        alike = (one.watermark, one.ended) == (two.watermark, two.ended)
+        if same != first or not (alike or _of_source(parts)):
+            raise StateError(f"{after.header} does not belong with {first}")
+    header = replace(
+        first,
+        keys=KeyRange(first.keys.lo, parts[-1].header.keys.hi),
+        standing=reduce(_together, (p.header.standing for p in parts)),
+    )
+    rows = None if parts[0].rows is None else pa.concat_batches([p.rows for p in parts])
+    gone = None if parts[0].gone is None else pa.concat_batches([p.gone for p in parts])
+    return Image(header, rows, gone)
+
+
+def _of_source(parts: Sequence[Image]) -> bool:
+    """Ranges of a source end each for itself; those of an operator stand where the others do."""
+    return any(p.header.standing.splits for p in parts)
+
+
+def _together(one: Standing, two: Standing) -> Standing:
+    """Two ranges may have heard of an end from different senders: both are true."""
+    inlets: dict[int, tuple[Ended, ...]] = {
+        edge: tuple(sorted({*one.inlets.get(edge, ()), *two.inlets.get(edge, ())}))
+        for edge in {*one.inlets, *two.inlets}
+    }
+    counts = {n: one.counts.get(n, 0) + two.counts.get(n, 0) for n in {*one.counts, *two.counts}}
+    return Standing(
+        min(one.watermark, two.watermark),
+        one.ended and two.ended,
+        inlets,
+        {**one.splits, **two.splits},
+        counts,
+    )
+
+
+# ---------------------------------------------------------------- fold
+
+
+def fold(base: Image, deltas: Sequence[Image]) -> Image:
+    """The image that a base and the deltas since it make: at the newest cut, since the base's base.
+
+    Raises:
+        StateError: a delta was taken against another base.
+    """
+    images = [base, *deltas]
+    for at, delta in zip(images, deltas, strict=False):
+        follows(at, delta)
+    header = replace(images[-1].header, base=base.header.base)
+    if base.rows is None or not deltas:
+        return Image(header, base.rows, base.gone)
+    events = [b for i in images for b in (i.gone, i.rows)]
+    columns = base.gone.schema.names
+    keys = pa.concat_batches([b.select(columns) for b in events])
+    lasting = _last_of_each(keys, header.groups)
+    removal = np.concatenate([np.full(b.num_rows, i % 2 == 0) for i, b in enumerate(events)])
+    number = np.cumsum(~removal) - 1
+    live = lasting[~removal[lasting]]
+    rows = pa.concat_batches([i.rows for i in images]).take(pa.array(number[live]))
+    gone = keys.take(pa.array(lasting[removal[lasting]])) if header.base else base.gone
+    return Image(header, rows, gone)
+
+
+def follows(base: Image, delta: Image) -> None:
+    """Check that a delta was taken against this very image.
+
+    Raises:
+        StateError: it was not.
+    """
+    one, two = base.header, delta.header
+    if (one.operator, one.keys, one.groups, one.shape) != (
+        two.operator,
+        two.keys,
+        two.groups,
+        two.shape,
+    ) or not two.base == one.cut < two.cut:
+        raise StateError(
+            f"the {two} does not apply to the {one}",
+            hint="A delta applies to exactly the base that it names. Take a full image instead.",
+        )
+
+
+def _last_of_each(keys: Any, groups: int) -> np.ndarray:
+    """int64: for each distinct key the position where it comes last, in key order."""
+    order = key_order(keys, groups)
+    columns = [c if isinstance(c, np.ndarray) else _ranks(c) for c in keys_of(keys)]
+    if START in keys.schema.names:
+        columns.append(keys.column(START).to_numpy())
+    changes = np.zeros(max(len(order) - 1, 0), bool)
+    for column in columns:
+        in_order = column[order]
+        changes |= in_order[1:] != in_order[:-1]
+    return order[np.append(changes, True)[: len(order)]]

@@ -1,0 +1,222 @@
+"""The index over structured rows: open addressing with linear probing, jitted.
+
+Drivers inline these functions, batch access calls them over columns. A key is anything with `len`
+and integer items: a tuple of int64 in drivers, a row of a key matrix elsewhere. The index holds
+int32 slots (-1 is empty) at positions that come from the *low* bits of the hash; its top bits say
+the key group. At least half of it is empty, and removal shifts entries back, so that a search never
+meets a grave.
+
+Importing this module imports Numba.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from raystream.schema.types import NEVER
+from raystream.state.kernels import fold, hash_int
+
+LIVE, USED, CHAIN, NEXT, GONE, FIELDS = 0, 1, 2, 3, 4, 5
+"""Entries of a table's `meta`: live rows; slots ever used; head of the chain of free slots among
+those (-1: none), linked through their first key column; lower bound of the next due time; removals
+remembered."""
+
+FREE = -1
+"""`_epoch` of a slot without a row. A free slot holds the defaults."""
+
+FORGET = -2
+"""`_epoch` of a row that the user's function forgot: the driver removes it after the call."""
+
+
+@intrinsic
+def prefetch(typing: Any, array: Any, at: Any) -> Any:
+    """Fetch an item of a one-dimensional array into the cache ahead of its use; no `at` is bad."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        data = context.make_array(array)(context, builder, args[0]).data
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        named: Any = cgutils.get_or_insert_function
+        function = named(builder.module, kind, "llvm.prefetch.p0i8")
+        to_write, keep, is_data = flag(1), flag(3), flag(1)
+        address = builder.bitcast(builder.gep(data, [args[1]]), byte)
+        builder.call(function, [address, to_write, keep, is_data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+@njit(nogil=True)
+def hash_key(key: Any, columns: Any) -> Any:
+    """The hash of the first `columns` columns of a key (see `state.keys`)."""
+    h = hash_int(key[0])
+    for j in range(1, columns):
+        h = fold(h, hash_int(key[j]))
+    return h
+
+
+@njit(nogil=True)
+def home_of(key: Any, mask: Any) -> Any:
+    """Where a key's search begins in an index of `mask + 1` entries."""
+    return np.int64(hash_key(key, len(key)) & np.uint64(mask))
+
+
+@njit(nogil=True)
+def _is(rows: Any, slot: Any, key: Any) -> Any:
+    # The array, not the row: Numba would take a row of more fields for one of fewer, and warn.
+    same = True
+    for j in range(len(key)):
+        same &= rows[slot]._key[j] == key[j]
+    return same
+
+
+@njit(nogil=True)
+def find(rows: Any, index: Any, key: Any) -> Any:
+    """The slot of a key, or -1."""
+    mask = len(index) - 1
+    at = home_of(key, mask)
+    while index[at] >= 0:
+        if _is(rows, index[at], key):
+            return np.int64(index[at])
+        at = (at + 1) & mask
+    return np.int64(-1)
+
+
+@njit(nogil=True)
+def find_or_insert(rows: Any, index: Any, meta: Any, key: Any, epoch: Any, home: Any) -> Any:
+    """The slot of a key; a new key gets the defaults and `epoch`. -1: the table is full.
+
+    home: `home_of(key)`.
+    """
+    mask = len(index) - 1
+    at = home
+    while index[at] >= 0:
+        if _is(rows, index[at], key):
+            return np.int64(index[at])
+        at = (at + 1) & mask
+    slot = meta[CHAIN]
+    if slot >= 0:
+        meta[CHAIN] = rows[slot]._key[0]
+    elif meta[USED] < len(rows):
+        slot = meta[USED]
+        meta[USED] += 1
+    else:
+        return np.int64(-1)
+    for j in range(len(key)):
+        rows[slot]._key[j] = key[j]
+    rows[slot]._epoch = epoch
+    index[at] = slot
+    meta[LIVE] += 1
+    return slot
+
+
+@njit(nogil=True, cache=True)
+def remove(rows: Any, index: Any, meta: Any, defaults: Any, slot: Any) -> None:
+    """Free a slot. `defaults`: one row."""
+    mask = len(index) - 1
+    hole = home_of(rows[slot]._key, mask)
+    while index[hole] != slot:
+        hole = (hole + 1) & mask
+    at = (hole + 1) & mask
+    while index[at] >= 0:
+        home = home_of(rows[index[at]]._key, mask)
+        if ((at - home) & mask) >= ((at - hole) & mask):
+            index[hole] = index[at]
+            hole = at
+        at = (at + 1) & mask
+    index[hole] = -1
+    rows[slot] = defaults[0]
+    rows[slot]._key[0] = meta[CHAIN]
+    meta[CHAIN] = slot
+    meta[LIVE] -= 1
+
+
+@njit(nogil=True, cache=True)
+def remove_noted(
+    rows: Any, index: Any, meta: Any, defaults: Any, gone: Any, slot: Any, epoch: Any
+) -> None:
+    """Free a slot and remember the removal; the caller has seen that `gone` has room."""
+    at = meta[GONE]
+    for j in range(len(rows[slot]._key)):
+        gone[at]._key[j] = rows[slot]._key[j]
+    gone[at]._epoch = epoch
+    meta[GONE] = at + 1
+    remove(rows, index, meta, defaults, slot)
+
+
+@njit(nogil=True, cache=True)
+def rebuild(rows: Any, index: Any, used: Any) -> None:
+    """Fill an empty index with the rows among the first `used` slots."""
+    mask = len(index) - 1
+    for slot in range(used):
+        if rows[slot]._epoch != FREE:
+            at = home_of(rows[slot]._key, mask)
+            while index[at] >= 0:
+                at = (at + 1) & mask
+            index[at] = slot
+
+
+@njit(nogil=True, cache=True)
+def insert_all(rows: Any, index: Any, meta: Any, keys: Any, epoch: Any, slots: Any, at: Any) -> Any:
+    """Find or insert keys[at:] into slots[at:]; where it stopped because the table is full."""
+    while at < len(keys):
+        home = home_of(keys[at], len(index) - 1)
+        slots[at] = find_or_insert(rows, index, meta, keys[at], epoch, home)
+        if slots[at] < 0:
+            break
+        at += 1
+    return at
+
+
+@njit(nogil=True, cache=True)
+def find_all(rows: Any, index: Any, keys: Any, slots: Any) -> None:
+    """The slot of each key, or -1."""
+    for i in range(len(keys)):
+        slots[i] = find(rows, index, keys[i])
+
+
+@njit(nogil=True, cache=True)
+def distinct(slots: Any, seen: Any, base: Any, inverse: Any) -> Any:
+    """Number slots by first appearance; `slots` becomes the distinct ones. Returns how many.
+
+    seen: int64 per slot, below `base` when this call begins.
+    """
+    n = 0
+    for i in range(len(slots)):
+        slot = slots[i]
+        if seen[slot] < base:
+            seen[slot] = base + n
+            slots[n] = slot
+            n += 1
+        inverse[i] = seen[slot] - base
+    return n
+
+
+@njit(nogil=True, cache=True)
+def scan_due(times: Any, epochs: Any, size: Any, watermark: Any, meta: Any, out: Any) -> Any:
+    """Slots whose time + size is due; the least time that is not due becomes the bound.
+
+    Time `NEVER` is never due. Returns how many slots `out` got; those beyond its length are counted
+    and not written.
+    """
+    n = 0
+    least = NEVER
+    for slot in range(meta[USED]):
+        if epochs[slot] == FREE or times[slot] == NEVER:
+            continue
+        due = times[slot] + size
+        if due > watermark:
+            least = min(least, due)
+        else:
+            if n < len(out):
+                out[n] = slot
+            n += 1
+    if n <= len(out):
+        meta[NEXT] = least
+    return n

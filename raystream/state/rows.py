@@ -1,0 +1,297 @@
+"""Processing state with fixed-width rows: one structured NumPy array and an index over its keys.
+
+A row holds its key (`_key`, int64 per key column; for windows the window's start is one more, the
+last), the last epoch that touched it (`_epoch`) and the fields of the user's state class. Compiled
+functions index the array directly (see `state.row_kernels`), batch functions get copies of rows.
+
+A row stays dirty until a cut with it is stored: since every row keeps its epoch, a delta against
+any base is one scan. Removed rows are remembered, with their epoch, until told that a cut has seen
+them go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from raystream.errors import InternalError, StateError
+from raystream.schema.state import StateSchema
+from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
+
+LEAST_CAPACITY = 16
+HIDDEN = ("_key", "_epoch")
+
+
+def row_dtype(schema: StateSchema, columns: int) -> np.dtype[Any]:
+    """The aligned dtype of the rows of a table whose keys have so many columns."""
+    fields: list[Any] = []
+    for name in schema.dtype.names or ():
+        shaped = schema.dtype[name].subdtype
+        fields.append((name, schema.dtype[name]) if shaped is None else (name, *shaped))
+    return np.dtype([("_key", "i8", (columns,)), ("_epoch", "i8"), *fields], align=True)
+
+
+def key_matrix(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """int64 [n, columns] of key columns."""
+    out = np.empty((len(columns[0]), len(columns)), np.int64)
+    for j, column in enumerate(columns):
+        out[:, j] = column
+    return out
+
+
+def in_key_order(rows: np.ndarray) -> np.ndarray:
+    """Structured rows, sorted by key (numeric, column by column)."""
+    return rows[np.lexsort(rows["_key"].T[::-1])]
+
+
+class StructuredTable:
+    """Rows by key, in dense slots of one array. Not thread-safe.
+
+    Args:
+        schema: of the user's fields, all of fixed width.
+        keys: how many integer columns a key has.
+        groups: the number of key groups of the job.
+        window: for windowed operators the length of a window in time units; rows are then by key
+            and window start.
+        capacity: for how many rows memory is touched ahead.
+
+    Slots are not stable: they say nothing beyond the call (`reserve`, a removal) that changes them.
+    """
+
+    def __init__(
+        self,
+        schema: StateSchema,
+        *,
+        keys: int,
+        groups: int,
+        window: int | None = None,
+        capacity: int = 0,
+    ) -> None:
+        from raystream.state import row_kernels as kernels
+
+        if clash := set(HIDDEN) & {f.name for f in schema.fields}:
+            raise StateError(f"{schema.name}.{clash.pop()}: this name is raystream's own")
+        self.schema = schema
+        self.keys = keys
+        self.groups = groups
+        self.window = window
+        self.columns = keys + (window is not None)
+        self.dtype = row_dtype(schema, self.columns)
+        self.defaults = np.zeros(1, self.dtype)
+        for f in schema.fields:
+            self.defaults[f.name] = schema.defaults[f.name]
+        self.defaults["_epoch"] = kernels.FREE
+        self.meta = np.zeros(kernels.FIELDS, np.int64)
+        self.meta[kernels.CHAIN] = -1
+        self.meta[kernels.NEXT] = NEVER
+        self.rows = np.zeros(0, self.dtype)
+        self.index = np.zeros(0, np.int32)
+        self.removals = np.zeros(
+            LEAST_CAPACITY, np.dtype([("_key", "i8", (self.columns,)), ("_epoch", "i8")])
+        )
+        self._kernels = kernels
+        self._seen = np.zeros(0, np.int64)
+        self._batches = 1
+        self.reserve(capacity)
+
+    def __len__(self) -> int:
+        return int(self.meta[self._kernels.LIVE])
+
+    # ------------------------------------------------------------ room
+
+    def reserve(self, capacity: int) -> None:
+        """Make room for so many rows, and touch the memory: a first touch costs far more later."""
+        size = max(LEAST_CAPACITY, 1 << (int(capacity) - 1).bit_length())
+        used = int(self.meta[self._kernels.USED])
+        if size <= len(self.rows):
+            return
+        rows = np.empty(size, self.dtype)
+        rows[:used] = self.rows[:used]
+        rows[used:] = self.defaults[0]
+        self.rows = rows
+        self.index = np.full(2 * size, -1, np.int32)
+        self._kernels.rebuild(self.rows, self.index, used)
+
+    def grow(self) -> None:
+        """Double the room for rows."""
+        self.reserve(2 * len(self.rows))
+
+    def reserve_removals(self, more: int) -> None:
+        """Make room to remember so many more removals."""
+        need = int(self.meta[self._kernels.GONE]) + more
+        if need > len(self.removals):
+            room = np.empty(1 << (need - 1).bit_length(), self.removals.dtype)
+            room[: len(self.removals)] = self.removals
+            self.removals = room
+
+    # ------------------------------------------------------------ batches
+
+    def slots_of(self, columns: Sequence[np.ndarray], epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Find or insert keys that are held in columns.
+
+        Returns (the slot of each distinct key in order of first appearance, for each record the
+        number of its key among these): int64 both.
+        """
+        slots = self._insert(key_matrix(columns), epoch)
+        if len(self._seen) < len(self.rows):
+            self._seen = np.zeros(len(self.rows), np.int64)
+        inverse = np.empty(len(slots), np.int64)
+        n = self._kernels.distinct(slots, self._seen, self._batches, inverse)
+        self._batches += n
+        return slots[:n], inverse
+
+    def _insert(self, keys: np.ndarray, epoch: int) -> np.ndarray:
+        slots = np.empty(len(keys), np.int64)
+        at = 0
+        while True:
+            at = self._kernels.insert_all(self.rows, self.index, self.meta, keys, epoch, slots, at)
+            if at == len(keys):
+                return slots
+            self.grow()
+
+    def find(self, columns: Sequence[np.ndarray]) -> np.ndarray:
+        """int64: the slot of each key, -1 where there is none."""
+        slots = np.empty(len(columns[0]), np.int64)
+        self._kernels.find_all(self.rows, self.index, key_matrix(columns), slots)
+        return slots
+
+    def read(self, slots: np.ndarray) -> np.ndarray:
+        """A copy of rows."""
+        return self.rows[slots]
+
+    def write(self, slots: np.ndarray, rows: np.ndarray, epoch: int) -> None:
+        """Put the user's fields of changed rows back; they are dirty from `epoch` on."""
+        for f in self.schema.fields:
+            self.rows[f.name][slots] = rows[f.name]
+        self.rows["_epoch"][slots] = epoch
+        self._arm(self.rows[slots])
+
+    def remove(self, slots: np.ndarray, epoch: int) -> None:
+        """Remove rows; a later delta will say so."""
+        self.reserve_removals(len(slots))
+        for slot in slots.tolist():
+            self._kernels.remove_noted(
+                self.rows, self.index, self.meta, self.defaults, self.removals, slot, epoch
+            )
+
+    # ------------------------------------------------------------ time
+
+    @property
+    def next_due(self) -> int:
+        """Nothing is due before this time."""
+        return int(self.meta[self._kernels.NEXT])
+
+    def times(self, rows: np.ndarray) -> np.ndarray:
+        """int64: when each row is due; NEVER for a timer that is not set."""
+        if self.window is not None:
+            return rows["_key"][:, -1] + self.window
+        if self.schema.timer is not None:
+            return rows[self.schema.timer]
+        return np.full(len(rows), NEVER)
+
+    def _arm(self, rows: np.ndarray) -> None:
+        if len(rows) and (self.window is not None or self.schema.timer is not None):
+            self.meta[self._kernels.NEXT] = min(self.next_due, int(self.times(rows).min()))
+
+    def due(self, watermark: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows due at `watermark`, which are the caller's to fire: `next_due` forgets them.
+
+        Returns (their slots by key group, time and key; where each key group begins among these,
+        [groups + 1]): int64 both.
+        """
+        if self.next_due > watermark or self.next_due == NEVER:
+            return np.zeros(0, np.int64), np.zeros(self.groups + 1, np.int64)
+        rows = self.rows  # not a slice: one row alone would be another layout, compiled anew
+        times = rows["_key"][:, -1] if self.window is not None else rows[self.schema.timer or ""]
+        out = np.empty(1024, np.int64)
+        while True:
+            n = self._kernels.scan_due(
+                times, rows["_epoch"], self.window or 0, watermark, self.meta, out
+            )
+            if n <= len(out):
+                return self._firing_order(out[:n])
+            out = np.empty(n, np.int64)
+
+    def due_again(self, slots: np.ndarray, watermark: int) -> tuple[np.ndarray, np.ndarray]:
+        """As `due`, among the rows in these slots that are still there."""
+        rows = self.rows[slots]
+        times = self.times(rows)
+        again = (rows["_epoch"] != self._kernels.FREE) & (times <= watermark) & (times != NEVER)
+        return self._firing_order(slots[again])
+
+    def _firing_order(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Slots by (key group, time, key), the canonical order of a round; the groups' offsets."""
+        from raystream.state.kernels import key_groups, sort_by_group
+
+        keys = self.rows["_key"][slots, : self.keys].T.copy()
+        order = np.argsort(keys[0]) if self.keys == 1 else np.lexsort(keys[::-1])
+        if self.window is not None:
+            times = self.rows["_key"][slots, -1]
+        else:
+            times = self.rows[self.schema.timer or ""][slots]
+        if len(times) and times.min() != times.max():
+            order = order[np.argsort(times[order], kind="stable")]
+        by_group, offsets = sort_by_group(key_groups(list(keys), self.groups)[order], self.groups)
+        return slots[order[by_group]], offsets
+
+    # ------------------------------------------------------------ checkpoints
+
+    def groups_of(self, rows: np.ndarray) -> np.ndarray:
+        """uint16: the key group of each row."""
+        from raystream.state.kernels import key_groups
+
+        return key_groups(
+            [np.ascontiguousarray(rows["_key"][:, j]) for j in range(self.keys)], self.groups
+        )
+
+    def dirty(self, since: int) -> np.ndarray:
+        """A copy of the rows that an epoch after `since` touched, in no particular order."""
+        rows = self.rows[: int(self.meta[self._kernels.USED])]
+        return rows[rows["_epoch"] > max(since, self._kernels.FREE)]
+
+    def gone(self, since: int) -> np.ndarray:
+        """int64 [n, columns]: keys that were removed after `since` and are not back."""
+        noted = self.removals[: int(self.meta[self._kernels.GONE])]
+        keys = np.unique(noted["_key"][noted["_epoch"] > since], axis=0)
+        if not len(keys):
+            return keys.reshape(0, self.columns)
+        return keys[self.find(list(keys.T)) < 0]
+
+    def settled(self, epoch: int) -> None:
+        """A cut at `epoch` is stored: removals up to it need not be remembered."""
+        noted = self.removals[: int(self.meta[self._kernels.GONE])]
+        kept = noted[noted["_epoch"] > epoch]
+        self.removals[: len(kept)] = kept
+        self.meta[self._kernels.GONE] = len(kept)
+
+    def load(self, rows: np.ndarray) -> None:
+        """Put whole rows in, as `dirty`, `select` and `ordered` return them, with their epoch."""
+        if rows.dtype != self.dtype:
+            raise StateError(
+                f"rows of {self.schema.name} have the fields {rows.dtype.names} of other"
+                f" types than {self.schema.fingerprint}"
+            )
+        if len(rows) and rows["_epoch"].min() < 0:
+            raise InternalError(f"rows of {self.schema.name} without an epoch")
+        self.reserve(len(self) + len(rows))
+        slots = self._insert(rows["_key"].copy(), 0)
+        self.rows[slots] = rows
+        self._arm(rows)
+
+    def discard(self, keys: np.ndarray) -> None:
+        """Take out keys (int64 [n, columns]) that a delta says are gone; nothing is remembered."""
+        for slot in np.unique(self.find(list(keys.T))).tolist():
+            if slot >= 0:
+                self._kernels.remove(self.rows, self.index, self.meta, self.defaults, slot)
+
+    def select(self, keys: KeyRange) -> np.ndarray:
+        """A copy of the rows of some key groups, in no particular order."""
+        rows = self.dirty(BEFORE_ALL)
+        group = self.groups_of(rows)
+        return rows[(group >= keys.lo) & (group < keys.hi)]
+
+    def ordered(self) -> np.ndarray:
+        """A copy of all rows in key order."""
+        return in_key_order(self.dirty(BEFORE_ALL))

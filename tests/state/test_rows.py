@@ -1,0 +1,207 @@
+"""The structured table against a dict."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import raystream as rs
+from raystream.errors import StateError
+from raystream.schema.state import state_schema
+from raystream.state.keys import even_ranges, key_group
+from raystream.state.rows import StructuredTable, in_key_order
+
+GROUPS = 16
+
+
+class Row(rs.State):
+    n: rs.Int32 = 7
+    due: rs.Timer = rs.NEVER
+    cars: Annotated[list[int], rs.Array("i1", 3)] = rs.zeros(3)
+
+
+class Tally(rs.State):
+    n: int = 0
+
+
+Key = tuple[int, ...]
+SCHEMA = state_schema(Row)
+wide = st.one_of(st.integers(-4, 4), st.integers(-(2**63), 2**63 - 1))
+keys_of_two = st.tuples(st.integers(-3, 3), wide)
+
+
+class Model:
+    """A table of two key columns, and what a dict says that it holds."""
+
+    def __init__(self) -> None:
+        self.table = StructuredTable(SCHEMA, keys=2, groups=GROUPS)
+        self.rows: dict[Key, tuple[int, int, int]] = {}  # n, due, epoch
+        self.removed: dict[Key, int] = {}
+        self.epoch = 0
+
+    def touch(self, keys: list[Key], due: int) -> None:
+        self.epoch += 1
+        columns = columns_of(keys)
+        slots, inverse = self.table.slots_of(columns, self.epoch)
+        rows = self.table.read(slots)
+        rows["n"] += np.bincount(inverse, minlength=len(slots)).astype(np.int32)
+        rows["due"] = due
+        rows["cars"][:, 1] = 5
+        self.table.write(slots, rows, self.epoch)
+        for key in keys:
+            self.rows[key] = (self.rows.get(key, (7, 0, 0))[0] + 1, due, self.epoch)
+
+    def remove(self, keys: list[Key]) -> None:
+        self.epoch += 1
+        there = [k for k in dict.fromkeys(keys) if k in self.rows]
+        if there:
+            self.table.remove(self.table.find(columns_of(there)), self.epoch)
+        for key in there:
+            del self.rows[key]
+            self.removed[key] = self.epoch
+
+
+def columns_of(keys: list[Key]) -> list[np.ndarray]:
+    return [np.array([k[j] for k in keys], np.int64) for j in range(2)]
+
+
+def content(rows: np.ndarray) -> dict[Key, tuple[int, int, int]]:
+    return {tuple(r["_key"].tolist()): (int(r["n"]), int(r["due"]), int(r["_epoch"])) for r in rows}
+
+
+steps = st.lists(
+    st.tuples(
+        st.booleans(),
+        st.lists(keys_of_two, min_size=1, max_size=40),
+        st.one_of(st.integers(0, 50), st.just(rs.NEVER)),
+    ),
+    max_size=12,
+)
+
+
+def grown(plan: list[Any]) -> Model:
+    model = Model()
+    for touch, keys, due in plan:
+        if touch:
+            model.touch(keys, due)
+        else:
+            model.remove(keys)
+    return model
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps, st.lists(keys_of_two, min_size=1))
+def test_it_holds_what_a_dict_holds(plan: list[Any], others: list[Key]) -> None:
+    model = grown(plan)
+    assert len(model.table) == len(model.rows)
+    assert content(model.table.ordered()) == model.rows
+    assert [tuple(k) for k in model.table.ordered()["_key"].tolist()] == sorted(model.rows)
+    found = model.table.find(columns_of(others))
+    assert [slot >= 0 for slot in found.tolist()] == [k in model.rows for k in others]
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps, st.integers(0, 12), st.integers(0, 12))
+def test_a_delta_on_its_base_is_the_table(plan: list[Any], base_at: int, settled: int) -> None:
+    base_at = min(base_at, len(plan))
+    model = grown(plan[:base_at])
+    base = model.table.dirty(-1)
+    since = model.epoch
+    for touch, keys, due in plan[base_at:]:
+        model.touch(keys, due) if touch else model.remove(keys)
+    model.table.settled(min(settled, since))
+
+    gone, dirty = model.table.gone(since), model.table.dirty(since)
+    assert {tuple(k) for k in gone.tolist()} == {
+        k for k, e in model.removed.items() if e > since and k not in model.rows
+    }
+    assert content(dirty) == {k: r for k, r in model.rows.items() if r[2] > since}
+    image = StructuredTable(SCHEMA, keys=2, groups=GROUPS)
+    image.load(base)
+    image.discard(gone)
+    image.load(dirty)
+    assert np.array_equal(image.ordered(), model.table.ordered())
+
+
+@settings(max_examples=80, deadline=None)
+@given(steps, st.integers(1, GROUPS))
+def test_partition_then_merge_is_the_identity(plan: list[Any], parts: int) -> None:
+    table = grown(plan).table
+    merged = StructuredTable(SCHEMA, keys=2, groups=GROUPS)
+    for keys in even_ranges(GROUPS, parts):
+        part = table.select(keys)
+        assert all(keys.lo <= key_group(tuple(k), GROUPS) < keys.hi for k in part["_key"].tolist())
+        merged.load(part)
+    assert np.array_equal(merged.ordered(), table.ordered())
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps, st.one_of(st.integers(0, 60), st.just(rs.NEVER)))
+def test_due_rows_come_by_group_time_and_key(plan: list[Any], watermark: int) -> None:
+    model = grown(plan)
+    table = model.table
+    expected = sorted(
+        (key_group(k, GROUPS), due, k)
+        for k, (_, due, _) in model.rows.items()
+        if due <= watermark and due != rs.NEVER
+    )
+    slots, offsets = table.due(watermark)
+    assert [tuple(k) for k in table.rows["_key"][slots].tolist()] == [k for _, _, k in expected]
+    counts = np.bincount([g for g, _, _ in expected], minlength=GROUPS)
+    assert offsets.tolist() == [0, *np.cumsum(counts).tolist()]
+    rest = [due for _, due, _ in model.rows.values() if due > watermark]
+    assert table.next_due <= min(rest, default=rs.NEVER)
+
+
+def test_windows_are_due_at_their_end() -> None:
+    table = StructuredTable(state_schema(Tally), keys=1, groups=GROUPS, window=30)
+    starts = np.array([-60, 0, -30, 30, 0])
+    keys = np.array([5, 5, 5, 5, -2])
+    slots, _ = table.slots_of([keys, starts], epoch=1)
+    table.write(slots, table.read(slots), 1)
+    assert table.next_due == -30
+    due = table.rows["_key"][table.due(30)[0]].tolist()
+    groups = [key_group(k, GROUPS) for k in (5, -2)]
+    mine = [[5, -60], [5, -30], [5, 0]]
+    assert due == (mine + [[-2, 0]] if groups[0] < groups[1] else [[-2, 0], *mine])
+    assert table.next_due == 60
+    assert table.due(59)[0].tolist() == []
+
+
+def test_nothing_is_scanned_when_nothing_can_be_due() -> None:
+    table = StructuredTable(SCHEMA, keys=1, groups=GROUPS)
+    slots, _ = table.slots_of([np.array([1])], epoch=1)
+    rows = table.read(slots)
+    rows["due"] = 100
+    table.write(slots, rows, 1)
+    table.rows = np.zeros(0, table.dtype)  # a scan would fail
+    assert table.due(99)[0].tolist() == []
+    assert table.next_due == 100
+
+
+def test_reserve_keeps_the_rows() -> None:
+    table = StructuredTable(state_schema(Tally), keys=1, groups=GROUPS)
+    keys = np.arange(1000)
+    slots, inverse = table.slots_of([np.concatenate([keys, keys[::-1]])], epoch=1)
+    assert len(slots) == 1000 and inverse.tolist() == [*range(1000), *range(999, -1, -1)]
+    before = table.ordered()
+    table.reserve(100_000)
+    assert len(table.rows) == 131_072
+    assert np.array_equal(table.ordered(), before)
+    assert (table.find([keys]) >= 0).all()
+
+
+def test_rows_of_another_class_are_refused() -> None:
+    table = StructuredTable(state_schema(Tally), keys=1, groups=GROUPS)
+    with pytest.raises(StateError, match="other types than Tally"):
+        table.load(StructuredTable(SCHEMA, keys=1, groups=GROUPS).dirty(-1))
+
+
+def test_key_order_is_numeric() -> None:
+    table = StructuredTable(state_schema(Tally), keys=1, groups=GROUPS)
+    table.slots_of([np.array([10, -1, 9, 2**62])], epoch=1)
+    assert in_key_order(table.dirty(0))["_key"][:, 0].tolist() == [-1, 9, 10, 2**62]
