@@ -1,0 +1,1 @@
+"""What people write: operators, flows, batches, and the shapes of sources and sinks."""

@@ -1,0 +1,104 @@
+"""Batches: the columns of many records, as batch operators and sources see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from raystream.errors import StateError
+from raystream.schema.columns import Columns, column_index, from_columns
+from raystream.schema.records import record_schema
+from raystream.schema.state import State
+
+T_co = TypeVar("T_co", bound=tuple[Any, ...], covariant=True)
+S = TypeVar("S", bound=State)
+
+
+class Batch(Generic[T_co]):
+    """Records of one type as columns.
+
+    Args:
+        record: the record class.
+        columns: per field a NumPy array, an Arrow array or a sequence, all of one length.
+        origin: for the output of an operator whose rows are not aligned with its input: for each
+            row the position of the input record that it comes from, in any order.
+
+    Raises:
+        StateError: a column is missing, unknown, of another length, or a value does not fit.
+
+    Numbers are read as NumPy arrays (read-only), text and bytes as Arrow arrays.
+    """
+
+    __slots__ = ("_columns", "_origin")
+
+    def __init__(
+        self, record: type[T_co], columns: Mapping[str, Any], *, origin: Any = None
+    ) -> None:
+        self._columns = from_columns(record_schema(record), dict(columns))
+        self._origin = None if origin is None else np.asarray(origin, np.int64)
+        if self._origin is not None and len(self._origin) != len(self._columns):
+            raise StateError(
+                f"origin has {len(self._origin)} entries for {len(self)} rows of {record.__name__}"
+            )
+
+    @classmethod
+    def _of(cls, columns: Columns, origin: np.ndarray | None = None) -> Batch[Any]:
+        batch = cls.__new__(cls)
+        batch._columns = columns
+        batch._origin = origin
+        return batch
+
+    @property
+    def record(self) -> type[T_co]:
+        """The record class."""
+        return self._columns.schema.cls
+
+    def __getitem__(self, column: str) -> Any:
+        if column not in column_index(self._columns.schema):
+            raise KeyError(
+                f"{self.record.__name__} has no field {column!r}; it has"
+                f" {', '.join(self._columns.schema.names)}"
+            )
+        return self._columns.column(column)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def records(self) -> Iterator[T_co]:
+        """The rows as records."""
+        return self._columns.records()
+
+    def take(self, positions: Any) -> Batch[T_co]:
+        """The rows at these positions; as an operator's output, they come from those rows."""
+        at = np.asarray(positions)
+        at = np.flatnonzero(at) if at.dtype == np.bool_ else at.astype(np.int64)
+        return Batch._of(self._columns.take(at), at)
+
+    def __repr__(self) -> str:
+        return f"Batch({self.record.__name__}, {len(self)} rows)"
+
+
+class Rows(Generic[S]):
+    """The state rows of the distinct keys of a batch.
+
+    `rows["n"]` is a writable copy of a column with one entry per distinct key; assign it back to
+    change the state (`rows["n"] += ...` does). `rows.index` says for each record of the batch which
+    entry is its key's.
+    """
+
+    __slots__ = ("_columns", "index")
+
+    def __init__(self, columns: np.ndarray, index: np.ndarray) -> None:
+        self._columns = columns
+        self.index = index
+
+    def __getitem__(self, column: str) -> Any:
+        return self._columns[column]
+
+    def __setitem__(self, column: str, values: Any) -> None:
+        self._columns[column] = values
+
+    def __len__(self) -> int:
+        return len(self._columns)

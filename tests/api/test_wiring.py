@@ -1,0 +1,149 @@
+"""Flows that are wired wrongly are refused when they are built, with file and line.
+
+In each case the line that the error must name ends in `# here`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import raystream as rs
+from tests.api.refusals import Build, Cases, Number, Tally, Word, check, stream
+
+CASES = Cases()
+refused = CASES.refused
+
+
+# ---------------------------------------------------------------- wiring
+
+
+@rs.operator()
+def same_word(word: Word) -> Iterator[Word]:
+    yield word
+
+
+@rs.operator(key="time")
+def both_types(either: Word | Number, tally: Tally) -> Iterator[Word]:
+    yield Word(either.time, "")
+
+
+@refused(r"same_word takes Word, but this stream carries Number(.|\n)*stream\[Word\]")
+def another_type() -> None:
+    stream(Number).through(same_word)  # here
+
+
+@refused("both_types takes Number, which this stream does not carry(.|\n)*Unite")
+def a_type_is_lacking() -> None:
+    stream(Word).through(both_types)  # here
+
+
+@refused("same_word has no window, so no record is late for it")
+def late_without_window() -> None:
+    stream(Word).through(same_word, late=True)  # type: ignore[call-overload]  # here
+
+
+@refused("two nodes are named 'twice'")
+def the_same_name() -> None:
+    words = stream(Word)
+    words.through(same_word, name="twice")
+    words.through(same_word, name="twice")  # here
+
+
+@refused("these streams belong to two flows")
+def two_flows() -> None:
+    stream(Word) | stream(Word)  # here
+
+
+@refused(r"Word of Word is on both sides of \|, so each record would come twice")
+def united_with_itself() -> None:
+    words = stream(Word)
+    words | words  # here
+
+
+@refused("this stream carries no Number(.|\n)*It carries Word")
+def a_branch_that_is_not() -> None:
+    stream(Word)[Number]  # here
+
+
+@refused("object is not a sink: it has no `write`")
+def no_sink() -> None:
+    stream(Word).to(object())  # type: ignore[arg-type]  # here
+
+
+@refused("object is not a source: it has no `splits`")
+def no_source() -> None:
+    rs.Flow("test").source(object())  # type: ignore[arg-type]  # here
+
+
+@refused("Untyped.read does not say what it yields")
+def a_source_without_type() -> None:
+    class Untyped:
+        def splits(self) -> list[rs.Split]:
+            return []
+
+        def read(self, split: rs.Split, position: int):  # type: ignore[no-untyped-def]
+            yield from ()
+
+    rs.Flow("test").source(Untyped())  # here
+
+
+@refused("int'> is not a record")
+def a_source_of_numbers() -> None:
+    @dataclass
+    class Numbers:
+        record = int
+
+        def splits(self) -> list[rs.Split]:
+            return []
+
+        def read(self, split: rs.Split, position: int) -> Iterator[Any]:
+            yield from ()
+
+    rs.Flow("test").source(Numbers())  # here
+
+
+@refused(r"by_time\('when'\): Word has no such integer field(.|\n)*It has time: int64, word: str")
+def epochs_of_no_field() -> None:
+    rs.Flow("test").source(rs.io.iterable([], Word), epochs=rs.by_time("when"))  # here
+
+
+@refused(r"by_time\(seconds=0\): must be above 0")
+def empty_epochs() -> None:
+    rs.by_time(seconds=0)  # here
+
+
+@refused(r"by_time\(speed=-1\): must be above 0")
+def backwards() -> None:
+    rs.by_time(speed=-1)  # here
+
+
+@refused("disorder and ticks cannot be negative")
+def negative_disorder() -> None:
+    rs.by_time(disorder=-1)  # here
+
+
+@refused("by_arrival: seconds must be above 0")
+def empty_arrivals() -> None:
+    rs.by_arrival(seconds=0)  # here
+
+
+@refused("key_groups=0: from 1 to 32768")
+def no_key_groups() -> None:
+    rs.Flow("test", key_groups=0)  # here
+
+
+@refused("time_unit='m': one of s, ms, us, ns")
+def an_unknown_unit() -> None:
+    rs.Flow("test", time_unit="m")  # type: ignore[arg-type]  # here
+
+
+# The cases are collected by the decorators above, so the test comes after them.
+
+
+@pytest.mark.parametrize(("build", "message"), CASES)
+def test_it_is_refused_with_file_and_line(build: Build, message: str) -> None:
+    check(build, message)
