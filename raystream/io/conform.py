@@ -1,0 +1,194 @@
+"""What was read, as batches of a declared type; what does not conform is named with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from raystream.api.batch import Batch
+from raystream.errors import InputError, StateError
+from raystream.io.nested import arrow_type, from_plain, to_plain
+from raystream.schema.fields import Field
+from raystream.schema.objects import decode
+from raystream.schema.records import RecordSchema, record_schema
+
+U = TypeVar("U", bound=tuple[Any, ...])
+
+At = Callable[[int], str]
+"""Says where the nth row (from 0) of a batch is: `rows.parquet, row 17`."""
+
+
+def check_columns(schema: RecordSchema, found: Any, name: str) -> None:
+    """Check the columns of a file, before any row is read.
+
+    Args:
+        found: the Arrow schema of the file.
+        name: the file, for the message.
+
+    Raises:
+        InputError: a column is missing or of a type that cannot hold the field.
+    """
+    for f in schema.fields:
+        at = found.get_field_index(f.name)
+        if at < 0:
+            raise InputError(f"{name} has no column {f.name!r}, which {schema.name} declares.",
+                             hint=f"It has {', '.join(found.names) or 'none'}.")
+        held = found.field(at).type
+        if not _can_hold(f, held):
+            raise InputError(f"{name}: the column {f.name!r} holds {held}, but {schema.name}"
+                             f" declares {f}.",
+                             hint="Convert the file, or declare the type it has.")
+
+
+def _can_hold(f: Field, held: Any) -> bool:
+    if isinstance(held, pa.DictionaryType):
+        held = held.value_type
+    if pa.types.is_null(held):
+        return f.optional
+    kind = np.dtype(f.dtype).kind if f.kind == "fixed" else f.kind
+    return {
+        "b": pa.types.is_boolean,
+        "i": pa.types.is_integer,
+        "f": lambda t: pa.types.is_floating(t) or pa.types.is_integer(t),
+        "text": lambda t: pa.types.is_string(t) or pa.types.is_large_string(t),
+        "bytes": lambda t: (pa.types.is_binary(t) or pa.types.is_large_binary(t)
+                            or pa.types.is_fixed_size_binary(t)),
+        "object": lambda t: t.id == arrow_type(f).id or pa.types.is_large_list(t),
+    }[kind](held)
+
+
+def batch_of(schema: RecordSchema, rows: Any, at: At) -> Batch[Any]:
+    """The rows of an Arrow record batch whose columns were checked.
+
+    Raises:
+        InputError: a value is missing or does not fit its field.
+    """
+    arrays = {f.name: _decoded(rows.column(f.name)) for f in schema.fields}
+    try:
+        for f in schema.fields:
+            _check_values(f, arrays[f.name])
+        columns = {f.name: _values(f, arrays[f.name]) for f in schema.fields}
+        return Batch(schema.cls, columns)
+    except (StateError, _BadRow, pa.ArrowInvalid, UnicodeDecodeError) as error:
+        raise _named(schema, arrays, at, error) from None
+
+
+def batch_of_records(record: type[U], records: Sequence[Any], at: At) -> Batch[U]:
+    """A batch of records in Python.
+
+    Raises:
+        InputError: one is of another type, or a value does not fit its field.
+    """
+    for n, found in enumerate(records):
+        if type(found) is not record:
+            raise InputError(f"{at(n)}: {found!r} is a {type(found).__name__}, not a"
+                             f" {record.__name__}.")
+    names = record_schema(record).names
+    columns = zip(*records, strict=True) if records else ((),) * len(names)
+    try:
+        return Batch(record, dict(zip(names, columns, strict=True)))
+    except StateError as error:
+        if len(records) == 1:
+            raise InputError(f"{at(0)}: {error.message}", hint=error.hint) from None
+        # Say which: the first half that fails alone holds it.
+        half = len(records) // 2
+        batch_of_records(record, records[:half], at)
+        batch_of_records(record, records[half:], lambda n: at(half + n))
+        raise
+
+
+def file_schema(schema: RecordSchema) -> Any:
+    """The Arrow schema of records in files."""
+    return pa.schema([pa.field(f.name, arrow_type(f), nullable=f.optional) for f in schema.fields])
+
+
+def table_of(batch: Batch[Any]) -> Any:
+    """A batch as an Arrow table: what `batch_of` reads."""
+    schema = record_schema(batch.record)
+    arrays = [_array(f, batch) for f in schema.fields]
+    return pa.Table.from_arrays(arrays, schema=file_schema(schema))
+
+
+def _array(f: Field, batch: Batch[Any]) -> Any:
+    values = batch[f.name]
+    if f.kind == "fixed":
+        return pa.array(values, mask=~batch[f"{f.name}?"] if f.optional else None)
+    if f.kind == "object":
+        plain = [to_plain(decode(v, f.convert), f) for v in values.to_pylist()]
+        return pa.array(plain, arrow_type(f))
+    return values
+
+
+def _decoded(array: Any) -> Any:
+    return array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+
+
+def _values(f: Field, array: Any) -> Any:
+    if f.kind == "object":
+        return [from_plain(v, f) for v in array.to_pylist()]
+    if pa.types.is_null(array.type):
+        return array.cast(arrow_type(f))
+    return array
+
+
+class _BadRow(Exception):
+    """A row that `schema.columns` would let pass."""
+
+
+def _check_values(f: Field, array: Any) -> None:
+    if f.kind == "text":
+        array.validate(full=True)  # files may hold bytes that are not UTF-8
+    elif (f.kind == "object" or f.convert is not None) and _first_bad(f, array) is not None:
+        raise _BadRow
+
+
+def _named(schema: RecordSchema, arrays: dict[str, Any], at: At, error: Exception) -> InputError:
+    """The error for the first row that does not conform. Slow, and only for that."""
+    found = [(row, f) for f in schema.fields
+             if (row := _first_bad(f, arrays[f.name])) is not None]
+    if not found:
+        return InputError(f"{at(0)} and on: {error}")
+    row, f = min(found, key=lambda x: x[0])
+    array = arrays[f.name]
+    if not array[row].is_valid:
+        return InputError(f"{at(row)}: {f.name!r} is missing, but {schema.name} does not declare"
+                          " that it may be.", hint=f"Declare `{f.name}: ... | None`, or give it a"
+                          " value in the file.")
+    shown = array[row].as_py() if f.kind != "text" else array[row].as_buffer().to_pybytes()
+    return InputError(f"{at(row)}: {f.name!r} is {shown!r}, which does not fit {f}.",
+                      hint="Mend the file, or declare a type that holds it.")
+
+
+def _first_bad(f: Field, array: Any) -> int | None:
+    """The first position whose value does not fit the field."""
+    bad = array.is_null() if not f.optional else pa.array(np.zeros(len(array), bool))
+    if f.kind == "fixed" and f.convert is not None:
+        known = pa.array([int(v) for v in f.convert], pa.int64())
+        outside = pc.invert(pc.is_in(array.cast(pa.int64(), safe=False), value_set=known))
+        bad = pc.or_(bad, pc.and_(array.is_valid(), outside))
+    elif f.integer and pa.types.is_integer(array.type):
+        info = np.iinfo(f.dtype)
+        wide = array.cast(pa.uint64() if array.type == pa.uint64() else pa.int64())
+        low = pa.scalar(max(info.min, 0) if wide.type == pa.uint64() else info.min, wide.type)
+        outside = pc.or_(pc.less(wide, low), pc.greater(wide, pa.scalar(info.max, wide.type)))
+        bad = pc.or_(bad, pc.fill_null(outside, False))
+    elif f.kind == "text":
+        return _first_undecodable(array, bad)
+    at = pc.index(bad, True).as_py()
+    return at if at >= 0 else None
+
+
+def _first_undecodable(array: Any, bad: Any) -> int | None:
+    for row in range(len(array)):
+        if bad[row].as_py():
+            return row
+        if array[row].is_valid:
+            try:
+                array[row].as_py()
+            except UnicodeDecodeError:
+                return row
+    return None

@@ -1,0 +1,72 @@
+"""Files as splits: one split per file, in the order of their names. The list is taken once."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from raystream.errors import InputError
+from raystream.schema.types import Split
+
+BATCH_ROWS = 65_536
+"""Rows of a batch that a source yields, at most."""
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """A path or pattern that means the same in every process of a job."""
+    return os.path.abspath(os.path.expanduser(os.fspath(path)))
+
+
+def splits_of(pattern: str, suffixes: tuple[str, ...]) -> Sequence[Split]:
+    """The files of a path, a glob pattern or a folder (then: of these suffixes), sorted by name.
+
+    Raises:
+        InputError: there is none, or one is empty or cannot be read.
+    """
+    if os.path.isdir(pattern):
+        found = [str(p) for p in Path(pattern).rglob("*")
+                 if p.name.endswith(suffixes) and p.is_file() and not _hidden(p, pattern)]
+        sought = f"file *{' or *'.join(suffixes)} in the folder {pattern}"
+    else:
+        # A file may have a name that reads like a pattern.
+        found = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+        found = [name for name in found if not os.path.isdir(name)]
+        sought = f"file {pattern}"
+    if not found:
+        raise InputError(f"There is no {sought}.", hint="Check the path; the process runs in"
+                         f" {os.getcwd()}.")
+    for name in found:
+        with reading(name):
+            if os.path.getsize(name) == 0:
+                raise InputError(f"{name} is empty.")
+    return [Split(name) for name in sorted(found)]
+
+
+def _hidden(path: Path, folder: str) -> bool:
+    """Whether a name on the way starts with `.` or `_`: temporary files, manifests, markers."""
+    return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turns what the system says of a file into an `InputError` that names it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"{name} is not there, or is no longer there.") from error
+    except (EOFError, zlib.error) as error:
+        raise InputError(f"{name} is cut off or damaged: {error}.") from error
+    except OSError as error:
+        raise InputError(f"{name} cannot be read: {reason(error)}.") from error
+
+
+def reason(error: OSError) -> str:
+    """What the system says, in few words and without the path."""
+    if error.errno is not None and error.errno in errno.errorcode:
+        return os.strerror(error.errno)
+    return str(error).partition("\n")[0].rstrip(".")

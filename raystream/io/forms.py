@@ -1,0 +1,66 @@
+"""How parts are stored: as Parquet or as CSV."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from raystream.errors import JobError
+from raystream.io.rolling import Parts
+
+
+@dataclass(frozen=True)
+class ParquetForm:
+    """Compressed with zstd."""
+
+    suffix: ClassVar[str] = ".parquet"
+
+    def write(self, table: Any, path: Path) -> None:
+        import pyarrow.parquet as pq
+
+        pq.write_table(table, path, compression="zstd")
+
+    def read(self, path: Path, schema: Any) -> Any:
+        import pyarrow.parquet as pq
+
+        return pq.read_table(path, schema=schema)
+
+
+@dataclass(frozen=True)
+class CsvForm:
+    """Text is quoted, None is an empty cell."""
+
+    header: bool = True
+    suffix: ClassVar[str] = ".csv"
+
+    def write(self, table: Any, path: Path) -> None:
+        import pyarrow.csv as pc
+
+        for f in table.schema:
+            if pa.types.is_nested(f.type):
+                raise JobError(f"A CSV file cannot hold {f.name}: {f.type}, only plain values.",
+                               hint="Write it with rs.io.parquet.")
+        pc.write_csv(table, path, pc.WriteOptions(include_header=self.header))
+
+    def read(self, path: Path, schema: Any) -> Any:
+        import pyarrow.csv as pc
+
+        table = pc.read_csv(
+            path,
+            read_options=pc.ReadOptions(column_names=schema.names, skip_rows=int(self.header)),
+            parse_options=pc.ParseOptions(newlines_in_values=True),
+            convert_options=pc.ConvertOptions(
+                column_types=schema, null_values=[""], strings_can_be_null=True,
+                quoted_strings_can_be_null=False))
+        return table.cast(schema)
+
+
+class ParquetParts(Parts):
+    """Parts in Parquet."""
+
+
+class CsvParts(Parts):
+    """Parts in CSV."""

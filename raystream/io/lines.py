@@ -1,0 +1,95 @@
+"""Text files as a source, a record per line, also `.gz`. A position is an offset in bytes."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast
+
+from raystream.api.batch import Batch
+from raystream.errors import InputError
+from raystream.io.conform import batch_of_records
+from raystream.io.files import reading, splits_of
+from raystream.schema.types import Int64, Split
+
+U = TypeVar("U", bound=tuple[Any, ...])
+
+CHUNK_BYTES = 1 << 20
+"""A batch is the lines that begin in so many bytes."""
+
+
+class Line(NamedTuple):
+    """A line of text without its end. Text has no time, so `time` is 0."""
+
+    time: Int64
+    text: str
+
+
+@dataclass(frozen=True)
+class TextFiles(Generic[U]):
+    """One split per file. `parse` makes a record of a line; a line that it refuses ends the job."""
+
+    pattern: str
+    record: type[U]
+    parse: Callable[[str], U] | None = None
+
+    def splits(self) -> Sequence[Split]:
+        """The files, sorted by name."""
+        return splits_of(self.pattern, (".txt", ".txt.gz", ".log", ".log.gz"))
+
+    def read(self, split: Split, position: int, /) -> Iterator[tuple[int, Batch[U]]]:
+        """Batches of whole lines; positions are those of the unpacked text."""
+        name = split.name
+        with reading(name):
+            file = _open(name)
+        with file:
+            with reading(name):
+                file.seek(position)
+            while True:
+                with reading(name):
+                    lines = file.readlines(CHUNK_BYTES)
+                if not lines:
+                    return
+                texts = self._texts(name, position, lines)
+                batch = self._batch(name, position, texts)
+                position += sum(map(len, lines))
+                yield position, batch
+
+    def _texts(self, name: str, position: int, lines: list[bytes]) -> list[str]:
+        texts = []
+        for n, line in enumerate(lines):
+            try:
+                texts.append(line.decode().rstrip("\r\n"))
+            except UnicodeDecodeError:
+                raise InputError(f"{_place(name, position, n)}: {line[:40]!r} is not UTF-8"
+                                 " text.") from None
+        return texts
+
+    def _batch(self, name: str, position: int, texts: list[str]) -> Batch[U]:
+        if self.parse is None:
+            return Batch(self.record, {"time": [0] * len(texts), "text": texts})
+        records = []
+        for n, text in enumerate(texts):
+            try:
+                records.append(self.parse(text))
+            except Exception as error:
+                raise InputError(f"{_place(name, position, n)}: {type(error).__name__}: {error}",
+                                 hint=f"The line is {text[:80]!r}.") from error
+        return batch_of_records(self.record, records, partial(_place, name, position))
+
+
+def _open(name: str) -> BinaryIO:
+    opened: Any = gzip.open if name.endswith(".gz") else open
+    return cast("BinaryIO", opened(name, "rb"))
+
+
+def _place(name: str, position: int, line: int) -> str:
+    """Where the nth line after a position is. Counted anew: only errors ask."""
+    before = 0
+    with _open(name) as file:
+        while position > 0 and (data := file.read(min(position, CHUNK_BYTES))):
+            before += data.count(b"\n")
+            position -= len(data)
+    return f"{name}, line {before + line + 1}"

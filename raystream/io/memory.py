@@ -1,0 +1,50 @@
+"""Records that are at hand in Python as a source. A position is a number of records of a split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from raystream.api.batch import Batch
+from raystream.errors import ConfigError
+from raystream.io.conform import batch_of_records
+from raystream.io.files import BATCH_ROWS
+from raystream.schema.types import Split
+
+U = TypeVar("U", bound=tuple[Any, ...])
+
+
+@dataclass(frozen=True)
+class Records(Generic[U]):
+    """Split i of n has every nth record from the ith on."""
+
+    records: Iterable[U] | Callable[[], Iterable[U]]
+    record: type[U]
+    number: int = 1
+
+    def __post_init__(self) -> None:
+        if self.number < 1:
+            raise ConfigError(f"iterable(splits={self.number}): at least 1")
+        if isinstance(self.records, Iterator):
+            raise ConfigError("An iterator can be read only once, but a source is read again when"
+                              " its instance is restored.",
+                              hint="Pass a list, or a function that returns a new iterator.")
+
+    def splits(self) -> Sequence[Split]:
+        return [Split(f"{i}/{self.number}") for i in range(self.number)]
+
+    def read(self, split: Split, position: int, /) -> Iterator[tuple[int, Batch[U]]]:
+        """Batches of `BATCH_ROWS` records."""
+        first = int(split.name.partition("/")[0])
+        records = self.records() if callable(self.records) else self.records
+        mine = islice(records, first + position * self.number, None, self.number)
+        while rows := list(islice(mine, BATCH_ROWS)):
+            batch = batch_of_records(self.record, rows, partial(self._place, first, position))
+            position += len(rows)
+            yield position, batch
+
+    def _place(self, first: int, position: int, n: int) -> str:
+        return f"record {first + (position + n) * self.number} of an iterable"

@@ -1,0 +1,257 @@
+"""Sinks to files: epoch-addressed, so a part that is written again replaces itself.
+
+What comes in is kept by epoch and written in chunks to temporary files. `prepare(epoch)`, at each
+cut, makes parts of all rows up to that epoch, gives them their names and then lists them in the
+manifest of the range (`raystream.io.manifest`). So parts roll with the cut and not with every
+epoch, and memory stays within a chunk and an epoch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
+
+from raystream.api.batch import Batch
+from raystream.errors import ConfigError, InternalError, OutputError
+from raystream.io.conform import table_of
+from raystream.io.files import reason
+from raystream.io.manifest import (
+    Manifest,
+    Part,
+    manifest_path,
+    part_path,
+    read_manifests,
+    write_manifest,
+)
+from raystream.schema.types import KeyRange, SinkContext
+
+CHUNK_ROWS = 262_144
+"""Rows of a type that are kept in memory before they are written."""
+
+
+class Form(Protocol):
+    """How a part is stored. `write` and `read` are each other's inverse on Arrow tables."""
+
+    suffix: ClassVar[str]
+
+    def write(self, table: Any, path: Path) -> None: ...
+    def read(self, path: Path, schema: Any) -> Any: ...
+
+
+@dataclass
+class Parts:
+    """A sink of files; each instance writes the parts and the manifest of its key groups.
+
+    The folder belongs to the sink: output that an earlier run left there is removed when a run
+    begins. A folder is for one job at a time.
+    """
+
+    folder: Path
+    form: Form
+    kind: ClassVar[Literal["epoch-addressed"]] = "epoch-addressed"
+    _range: _Range | None = field(default=None, init=False, repr=False, compare=False)
+
+    def open(self, context: SinkContext) -> None:
+        """Make the folder, go on from what this run has committed, discard what is not its.
+
+        Raises:
+            ConfigError: the folder cannot be made or written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._range = _Range(self.folder, self.form, _resume(self.folder, context))
+        except OSError as error:
+            raise ConfigError(f"The sink {context.operator} cannot write to {self.folder}:"
+                              f" {reason(error)}.", hint="Name a folder that can be written."
+                              ) from error
+
+    def write(self, epoch: int, keys: KeyRange, batch: Batch[Any], /) -> None:
+        """Keep the rows of an epoch. Those of an epoch that is committed are there already."""
+        self._opened().write(epoch, batch)
+
+    def prepare(self, epoch: int) -> None:
+        """Make parts of everything up to the cut at `epoch` and list them.
+
+        A successor goes on from there: what it is given again is recognised by its epoch.
+        """
+        self._opened().commit(epoch)
+
+    def commit(self, epoch: int, /) -> None:
+        """Nothing up to `epoch` will come again."""
+        self._opened().commit(epoch)
+
+    def close(self) -> None:
+        """Say in the manifest that no more will come."""
+        self._opened().close()
+
+    def _opened(self) -> _Range:
+        if self._range is None:
+            raise InternalError(f"The sink to {self.folder} was used before it was opened.")
+        return self._range
+
+
+def _resume(folder: Path, context: SinkContext) -> Manifest:
+    """The manifest to go on from; leftovers of earlier runs and lives are removed."""
+    mine = Manifest(context.run, context.keys)
+    for found in read_manifests(folder):
+        overlap = found.keys.lo < mine.keys.hi and mine.keys.lo < found.keys.hi
+        # Who goes on from a cut may find its own output closed: nobody had heard of it yet.
+        again = found.ended and overlap and not context.committed
+        if found.run != mine.run or again:
+            for part in found.parts:
+                part.path.unlink(missing_ok=True)
+            manifest_path(folder, found).unlink(missing_ok=True)
+        elif found.keys == mine.keys:
+            mine = found
+    listed = {part.path for part in mine.parts}
+    span = f"{mine.keys.lo:05d}-{mine.keys.hi:05d}-"
+    for path in folder.glob("*/*"):
+        unlisted = path.name.startswith(f"{mine.run}-") and f"-{span}" in path.name
+        if path.name.startswith(f".{span}") or (unlisted and path not in listed):
+            path.unlink(missing_ok=True)
+    write_manifest(folder, mine)
+    return mine
+
+
+class _Range:
+    """What one instance has received and not yet committed."""
+
+    def __init__(self, folder: Path, form: Form, manifest: Manifest) -> None:
+        self.folder = folder
+        self.form = form
+        self.manifest = manifest
+        self.types: dict[str, _Pending] = {}
+
+    def write(self, epoch: int, batch: Batch[Any]) -> None:
+        if epoch <= self.manifest.committed or not len(batch):
+            return  # committed: these are the same rows, made again after a restart
+        name = batch.record.__name__
+        with _writing(self.folder / name):
+            if name not in self.types:
+                folder = self.folder / name
+                folder.mkdir(exist_ok=True)
+                self.types[name] = _Pending(folder, self.form, self.manifest.keys)
+            self.types[name].add(epoch, batch)
+
+    def commit(self, epoch: int) -> None:
+        if epoch <= self.manifest.committed:
+            return
+        parts = []
+        for name, pending in self.types.items():
+            with _writing(self.folder / name):
+                for number, (path, rows) in enumerate(pending.take(epoch)):
+                    part = Part(path, name, self.manifest.committed, epoch, self.manifest.keys,
+                                number, rows)
+                    final = part_path(self.folder, self.manifest.run, part, self.form.suffix)
+                    os.replace(path, final)
+                    parts.append(part._replace(path=final))
+        with _writing(self.folder):
+            self.manifest = self.manifest.add(epoch, parts)
+            write_manifest(self.folder, self.manifest)
+
+    def close(self) -> None:
+        open_epochs = [p.discard() for p in self.types.values()]
+        if not any(open_epochs):
+            self.manifest = replace(self.manifest, ended=True)
+            with _writing(self.folder):
+                write_manifest(self.folder, self.manifest)
+
+
+@dataclass
+class _Chunk:
+    """A temporary file: the rows of some epochs, in order."""
+
+    path: Path
+    schema: Any
+    rows_by_epoch: dict[int, int]
+
+
+class _Pending:
+    """Rows of one record type by epoch: the newest in memory, those before in chunks."""
+
+    def __init__(self, folder: Path, form: Form, keys: KeyRange) -> None:
+        self.folder = folder
+        self.form = form
+        self.prefix = f".{keys.lo:05d}-{keys.hi:05d}-"
+        self.chunks: list[_Chunk] = []
+        self.tables: dict[int, Any] = {}
+        self.rows = 0
+
+    def add(self, epoch: int, batch: Batch[Any]) -> None:
+        """Keep a batch; it replaces an earlier one of its epoch.
+
+        One that is in a chunk stays: what is made again is the same.
+        """
+        if any(epoch in chunk.rows_by_epoch for chunk in self.chunks):
+            return
+        replaced = self.tables.get(epoch)
+        self.tables[epoch] = table_of(batch)
+        self.rows += len(batch) - (0 if replaced is None else replaced.num_rows)
+        if self.rows >= CHUNK_ROWS:
+            self.chunks.append(self._store(self.tables))
+            self.tables, self.rows = {}, 0
+
+    def take(self, upto: int) -> list[tuple[Path, int]]:
+        """Files with all rows of the epochs up to `upto`, and how many rows each has."""
+        done, rest = [], []
+        for chunk in self.chunks:
+            before, after = self._cut(chunk, upto)
+            done += [before] if before is not None else []
+            rest += [after] if after is not None else []
+        now = {e: t for e, t in self.tables.items() if e <= upto}
+        if now:
+            done.append(self._store(now))
+        self.chunks = rest
+        self.tables = {e: t for e, t in self.tables.items() if e > upto}
+        self.rows -= sum(t.num_rows for t in now.values())
+        return [(chunk.path, sum(chunk.rows_by_epoch.values())) for chunk in done]
+
+    def discard(self) -> bool:
+        """Drop what was not committed; whether there was any."""
+        for chunk in self.chunks:
+            with contextlib.suppress(OSError):
+                chunk.path.unlink(missing_ok=True)
+        return bool(self.chunks or self.tables)
+
+    def _cut(self, chunk: _Chunk, upto: int) -> tuple[_Chunk | None, _Chunk | None]:
+        """A chunk as what belongs to the epochs up to `upto`, and what comes after."""
+        if max(chunk.rows_by_epoch) <= upto:
+            return chunk, None
+        if min(chunk.rows_by_epoch) > upto:
+            return None, chunk
+        table = self.form.read(chunk.path, chunk.schema)
+        tables, at = {}, 0
+        for epoch, rows in chunk.rows_by_epoch.items():
+            tables[epoch] = table.slice(at, rows)
+            at += rows
+        halves = (self._store({e: t for e, t in tables.items() if e <= upto}),
+                  self._store({e: t for e, t in tables.items() if e > upto}))
+        chunk.path.unlink()
+        return halves
+
+    def _store(self, tables: dict[int, Any]) -> _Chunk:
+        """Write tables, by epoch, into a temporary file."""
+        import pyarrow as pa
+
+        epochs = sorted(tables)
+        table = pa.concat_tables([tables[e] for e in epochs])
+        handle, name = tempfile.mkstemp(prefix=self.prefix, suffix=".tmp", dir=self.folder)
+        os.close(handle)
+        os.chmod(name, 0o644)  # as other files, not as a secret
+        self.form.write(table, Path(name))
+        return _Chunk(Path(name), table.schema, {e: tables[e].num_rows for e in epochs})
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{error.filename or path} cannot be written: {reason(error)}",
+                          hint="What was committed before is whole.") from None

@@ -1,0 +1,207 @@
+"""Whatever is wrong with the input: one `InputError` that names the file and the place."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import raystream as rs
+from raystream.errors import InputError
+from tests.io.kinds import Counted, Lane, records
+
+
+class Small(NamedTuple):
+    time: rs.Int64
+    n: rs.Int8
+
+
+class Named(NamedTuple):
+    time: rs.Int64
+    name: str
+
+
+class Laned(NamedTuple):
+    time: rs.Int64
+    lane: Lane
+
+
+class Listed(NamedTuple):
+    time: rs.Int64
+    items: list[int]
+
+
+def fails(source: Any, *words: str) -> None:
+    """Reading ends with an `InputError` that has these words, and nothing that is Arrow's."""
+    with pytest.raises(InputError) as caught:
+        records(source)
+    for word in words:
+        assert word in str(caught.value)
+    assert "pyarrow" not in str(caught.value)
+
+
+CSV = [
+    ("a row too short", b"time,n\n1,2\n3\n", ["line 3", "Expected 2 columns, got 1"]),
+    ("a row too long", b"time,n\n1,2\n\n3,4,5\n", ["line 4", "got 3"]),
+    ("no number", b"time,n\n1,2\n\"3\",x\n", ["line 3", "'n' is 'x'", "int8"]),
+    ("too large", b"time,n\n1,300\n", ["line 2", "'n' is '300'", "int8"]),
+    ("no value", b"time,n\n1,2\n\n,3\n", ["line 4", "'time' is missing", "| None"]),
+    ("no column", b"time,m\n1,2\n", ["no column 'n'", "It has time, m"]),
+    ("a column twice", b"time,n,n\n1,2,3\n", ["line 1", "'n' is there twice"]),
+    ("an open quote", b"time,n\n1,2\n3,\"4\n5,6\n", ["line 3"]),
+    ("an open quote in what is not read", b"time,n,x\n1,2,a\n3,4,\"b\n", ["line 3", "quote"]),
+    ("empty", b"", ["is empty"]),
+    ("after values with line breaks", b"time,n,x\n1,2,\"a\nb\nc\"\n\n3,x,y\n",
+     ["line 6", "'n' is 'x'"]),
+]
+
+
+@pytest.mark.parametrize(("data", "words"), [c[1:] for c in CSV], ids=[c[0] for c in CSV])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+def test_csv(data: bytes, words: list[str], packed: bool, tmp_path: Path) -> None:
+    path = tmp_path / ("rows.csv.gz" if packed else "rows.csv")
+    path.write_bytes(gzip.compress(data) if packed else data)
+    fails(rs.io.csv(path, Small), str(path), *words)
+
+
+def test_csv_far_into_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raystream.io.delimited.BLOCK_BYTES", 1000)
+    lines = ["time,n,x", *(f"{i},1,a" for i in range(2000))]
+    lines[1500] = "7,seven,a"
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    fails(rs.io.csv(tmp_path, Small), "line 1501", "'seven'")
+    lines[1500] = '7,1,"' + "x" * 2000
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    fails(rs.io.csv(tmp_path, Small), "line 1501", "quote")
+
+
+def test_csv_that_is_not_text(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"time,name\n1,a\n2,\xff\n")
+    fails(rs.io.csv(tmp_path / "a.csv", Named), "line 3", "'name' is not UTF-8 text")
+    (tmp_path / "b.csv").write_bytes(b"time,\xff\n1,a\n")
+    fails(rs.io.csv(tmp_path / "b.csv", Named), "line 1", "UTF-8")
+
+
+def test_packed_files_that_are_not(tmp_path: Path) -> None:
+    packed = gzip.compress(b"time,n\n" + b"1,2\n" * 5000)
+    for name, data in (("cut", packed[:-20]), ("other", b"time,n\n1,2\n")):
+        (tmp_path / f"{name}.csv.gz").write_bytes(data)
+        fails(rs.io.csv(tmp_path / f"{name}.csv.gz", Small), name)
+        (tmp_path / f"{name}.txt.gz").write_bytes(data)
+        fails(rs.io.text(tmp_path / f"{name}.txt.gz"), name)
+
+
+def test_csv_cannot_hold_lists(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("time,items\n1,2\n")
+    fails(rs.io.csv(tmp_path, Listed), "items", "Parquet")
+
+
+def table(**columns: Any) -> Any:
+    return pa.table({"time": pa.array([1, 2, 3], pa.int64()), **columns})
+
+
+PARQUET: list[tuple[str, type, Any, list[str]]] = [
+    ("no column", Small, table(m=[1, 2, 3]), ["no column 'n'", "It has time, m"]),
+    ("text for a number", Small, table(n=["1", "2", "3"]), ["'n' holds string", "n: int8"]),
+    ("a fraction for a number", Small, table(n=[1.0, 2.0, 3.0]), ["'n' holds double"]),
+    ("a time for a number", Small, table(n=pa.array([1, 2, 3], pa.timestamp("s"))), ["timestamp"]),
+    ("too large", Small, table(n=[1, 2, 300]), ["row 2", "'n' is 300", "int8"]),
+    ("far too large", Small, table(n=pa.array([1, 2**63, 3], pa.uint64())), ["row 1", str(2**63)]),
+    ("missing", Small, table(n=[1, None, 3]), ["row 1", "'n' is missing"]),
+    ("missing text", Named, table(name=["a", "b", None]), ["row 2", "'name' is missing"]),
+    ("missing list", Listed, table(items=[[1], None, [2]]), ["row 1", "'items' is missing"]),
+    ("nothing but None", Small, table(n=pa.nulls(3)), ["'n' holds null"]),
+    ("number for text", Named, table(name=[1, 2, 3]), ["'name' holds int64", "str"]),
+    ("no member", Laned, table(lane=[1, 4, 7]), ["row 2", "'lane' is 7"]),
+    ("not a list", Listed, table(items=[1, 2, 3]), ["'items' holds int64"]),
+    ("bytes that are no text", Named, table(
+        name=pa.array([b"a", b"\xff", b"c"]).view(pa.string())), ["row 1", r"b'\xff'"]),
+]
+
+
+@pytest.mark.parametrize(("record", "rows", "words"), [c[1:] for c in PARQUET],
+                         ids=[c[0] for c in PARQUET])
+def test_parquet(record: type, rows: Any, words: list[str], tmp_path: Path) -> None:
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    fails(rs.io.parquet(tmp_path, record), "rows.parquet", *words)
+
+
+def test_a_row_is_counted_from_the_begin_of_the_file(tmp_path: Path,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raystream.io.columnar.BATCH_ROWS", 10)
+    values = [0] * 95 + [1000]
+    rows = pa.table({"time": values, "n": values})
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=30)
+    source = rs.io.parquet(tmp_path, Small)
+    fails(source, "row 95")
+    with pytest.raises(InputError, match="row 95"):
+        list(source.read(source.splits()[0], 93))
+
+
+def test_parquet_that_is_not(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.parquet"
+    pq.write_table(table(n=[1, 2, 3]), whole)
+    cut = whole.read_bytes()[:-10]
+    for name, data in (("text", b"time,n\n1,2\n"), ("cut", cut), ("empty", b"")):
+        (tmp_path / f"{name}.parquet").write_bytes(data)
+        fails(rs.io.parquet(tmp_path / f"{name}.parquet", Small), name)
+
+
+KINDS: list[Any] = [
+    lambda p: rs.io.parquet(p, Small), lambda p: rs.io.csv(p, Small), rs.io.text]
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_no_file(make: Any, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("nothing.csv", "no*.csv", "folder", "folder/*"):
+        fails(make(tmp_path / name), "There is no", name)
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_a_file_that_vanishes_or_is_barred(make: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    pq.write_table(table(n=[1, 2, 3]), path)
+    if make is not KINDS[0]:
+        path.write_text("time,n\n1,2\n")
+    source = make(path)
+    split = source.splits()[0]
+    path.unlink()
+    with pytest.raises(InputError, match="no longer there"):
+        next(source.read(split, 0))
+    path.mkdir()
+    with pytest.raises(InputError, match="cannot be read"):
+        next(source.read(split, 0))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("time,n\n1,2\n")
+    path.chmod(stat.S_IWUSR)
+    fails(rs.io.csv(path, Small), "Permission denied")
+
+
+def test_text_lines_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raystream.io.lines.CHUNK_BYTES", 10)
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"1 1\n" * 50 + b"\xff\n")
+    fails(rs.io.text(path), "line 51", "UTF-8")
+    path.write_text("1 1\n" * 50 + "2 two\n")
+    fails(rs.io.text(path, Counted, lambda s: Counted(*map(int, s.split()))),
+          "line 51", "ValueError", "'2 two'")
+    fails(rs.io.text(path, Counted, lambda s: Small(1, 1)), "line 1", "a Small, not a Counted")  # type: ignore[arg-type, return-value]
+    fails(rs.io.text(path, Small, lambda s: Small(1, len(s) * 30)), "line 51", "150 does not fit")
+
+
+def test_iterables_are_checked() -> None:
+    fails(rs.io.iterable([Small(1, 1), Small(1, 200)], Small), "record 1", "200 does not fit")
+    fails(rs.io.iterable([Small(1, 1), (1, 2)], Small), "record 1", "a tuple, not a Small")  # type: ignore[list-item]
+    fails(rs.io.iterable([Small(1, 1), Small(1, None)], Small), "record 1")  # type: ignore[arg-type]
+    fails(rs.io.iterable([Small(0, 0)] * 9 + [Small(1, "a")], Small), "record 9", "'a'")  # type: ignore[arg-type]

@@ -1,0 +1,199 @@
+"""What sources read, from every position; and that reading again reads the same."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import pickle
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import raystream as rs
+from raystream.errors import ConfigError
+from tests.io.kinds import PLAIN, RICH, Counted, Plain, Rich, batch, records
+
+
+class Word(NamedTuple):
+    time: rs.Int64
+    word: str
+
+
+def ends(source: Any, position: int = 0) -> list[int]:
+    return [end for end, _ in source.read(source.splits()[0], position)]
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("columnar", "delimited", "memory"):
+        monkeypatch.setattr(f"raystream.io.{module}.BATCH_ROWS", 7)
+    monkeypatch.setattr("raystream.io.lines.CHUNK_BYTES", 40)
+
+
+def numbers(rows: int) -> Any:
+    return pa.table({"n": pa.array(range(rows), pa.int32()), "key": range(rows),
+                     "more": ["x"] * rows})
+
+
+def parquet_file(folder: Path, rows: int) -> Any:
+    pq.write_table(numbers(rows), folder / "rows.parquet", row_group_size=17)
+    return rs.io.parquet(folder / "rows.parquet", Counted)
+
+
+def csv_file(folder: Path, rows: int) -> Any:
+    pyarrow.csv.write_csv(numbers(rows), folder / "rows.csv")
+    return rs.io.csv(folder / "rows.csv", Counted)
+
+
+def text_file(folder: Path, rows: int) -> Any:
+    (folder / "rows.txt").write_text("".join(f"{i} {i}\n" for i in range(rows)))
+    return rs.io.text(folder / "rows.txt", Counted, lambda line: Counted(*map(int, line.split())))
+
+
+def collection(folder: Path, rows: int) -> Any:
+    return rs.io.iterable([Counted(i, i) for i in range(rows)], Counted)
+
+
+SOURCES = [parquet_file, csv_file, text_file, collection]
+
+
+@pytest.mark.parametrize("make", SOURCES)
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_from_every_batch_end_the_rest_is_the_same(make: Any, rows: int, tmp_path: Path) -> None:
+    source = make(tmp_path, rows)
+    expected = [Counted(i, i) for i in range(rows)]
+    assert records(source) == expected
+    found = ends(source)
+    assert len(found) > (rows > 7)
+    for i, end in enumerate(found):
+        rest = records(source, end)
+        assert rest == expected[len(expected) - len(rest):]
+        assert ends(source, end) == found[i + 1:]
+
+
+@pytest.mark.parametrize("make", [parquet_file, csv_file, collection])
+def test_a_position_is_a_row_number(make: Any, tmp_path: Path) -> None:
+    source = make(tmp_path, 40)
+    for position in range(42):
+        assert records(source, position) == [Counted(i, i) for i in range(position, 40)]
+
+
+@pytest.mark.parametrize("make", SOURCES)
+def test_sources_say_what_they_read(make: Any, tmp_path: Path) -> None:
+    source = make(tmp_path, 1)
+    assert source.record is Counted
+    with pytest.raises(AttributeError):
+        source.record = Word  # frozen: it is shared between processes
+
+
+def test_files_are_splits_sorted_by_name(tmp_path: Path) -> None:
+    for i in (2, 10, 1):
+        pq.write_table(numbers(i), tmp_path / f"{i:02d}.parquet")
+    for name in ("_SUCCESS.parquet", ".tmp.parquet"):
+        (tmp_path / name).write_bytes(b"no data")
+    names = [str(tmp_path / f"{i:02d}.parquet") for i in (1, 2, 10)]
+    assert [s.name for s in rs.io.parquet(tmp_path / "[0-9]*.parquet", Counted).splits()] == names
+    assert [s.name for s in rs.io.parquet(tmp_path, Counted).splits()] == names
+    assert len(records(rs.io.parquet(tmp_path, Counted), split=2)) == 10
+
+
+def test_a_name_that_reads_like_a_pattern_is_a_name(tmp_path: Path) -> None:
+    (tmp_path / "a[1].txt").write_text("one\n")
+    assert records(rs.io.text(tmp_path / "a[1].txt")) == [rs.io.Line(0, "one")]
+
+
+def test_paths_mean_the_same_in_every_process(tmp_path: Path,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = parquet_file(Path(), 3)
+    monkeypatch.chdir(os.sep)
+    assert records(pickle.loads(pickle.dumps(source))) == [Counted(i, i) for i in range(3)]
+
+
+@given(st.lists(PLAIN, max_size=20))
+def test_csv_holds_what_it_was_given(rows: list[Plain]) -> None:
+    assert through_file("csv", Plain, rows) == rows
+
+
+@given(st.lists(PLAIN, max_size=20))
+def test_parquet_holds_what_it_was_given(rows: list[Plain]) -> None:
+    assert through_file("parquet", Plain, rows) == rows
+
+
+@given(st.lists(RICH, max_size=10))
+def test_parquet_holds_nested_values(rows: list[Rich]) -> None:
+    found = through_file("parquet", Rich, rows)
+    assert found == rows
+    assert [list(map(type, r)) for r in found] == [list(map(type, r)) for r in rows]
+
+
+def through_file(kind: str, record: type, rows: list[Any]) -> list[Any]:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        sink = getattr(rs.io, kind)(folder)
+        sink.open(rs.SinkContext("run", "sink", rs.KeyRange(0, 256), None, 0.0, None))
+        sink.write(1, rs.KeyRange(0, 256), batch(record, rows))
+        sink.commit(1)
+        sink.close()
+        return [r for b in rs.io.read_parts(folder, record) for r in b.records()]
+
+
+def test_csv_may_be_packed_and_without_header(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"1,2\n3,4\n"))
+    assert records(rs.io.csv(tmp_path / "rows.csv.gz", Counted, header=False)) == [(1, 2), (3, 4)]
+
+
+def test_csv_finds_columns_by_name(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes(b"\xef\xbb\xbfn,x,key\r\n1,\"a\nb\",2\r\n\r\n3,,4\r\n")
+    assert records(rs.io.csv(tmp_path, Counted)) == [Counted(2, 1), Counted(4, 3)]
+
+
+def test_a_header_alone_is_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("key,n\n")
+    assert records(rs.io.csv(tmp_path, Counted)) == []
+
+
+def test_an_empty_cell_is_empty_text_where_none_is_not_declared(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("time,word\n1,\n2,\"\"\n")
+    assert records(rs.io.csv(tmp_path, Word)) == [Word(1, ""), Word(2, "")]
+
+
+def test_parquet_reads_text_in_every_encoding_of_arrow(tmp_path: Path) -> None:
+    kinds = [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+    for i, kind in enumerate(kinds):
+        pq.write_table(pa.table({"time": [1, 2], "word": pa.array(["a", "b"], kind)}),
+                       tmp_path / f"{i}.parquet")
+        assert records(rs.io.parquet(tmp_path, Word), split=i) == [Word(1, "a"), Word(2, "b")]
+
+
+def test_text_ends_lines_as_any_system_does(tmp_path: Path) -> None:
+    data = "eins\r\nzwei\n\nvierß".encode()
+    (tmp_path / "a.txt").write_bytes(data)
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(data))
+    source = rs.io.text(tmp_path / "*.txt*")
+    for split in (0, 1):
+        assert [r.text for r in records(source, split=split)] == ["eins", "zwei", "", "vierß"]
+
+
+def test_iterables_are_dealt_out_over_splits() -> None:
+    rows = [Counted(i, 0) for i in range(20)]
+    for given_rows in (rows, lambda: iter(rows)):
+        source = rs.io.iterable(given_rows, Counted, splits=3)
+        parts = [records(source, split=i) for i in range(3)]
+        assert sorted(r for part in parts for r in part) == rows
+        assert parts[1] == rows[1::3]
+        assert records(source, 2, 1) == parts[1][2:]
+
+
+def test_what_can_be_read_once_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"only once(.|\n)*returns a new iterator"):
+        rs.io.iterable((Counted(i, i) for i in range(3)), Counted)
+    with pytest.raises(ConfigError, match="at least 1"):
+        rs.io.iterable([], Counted, splits=0)
