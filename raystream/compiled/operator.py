@@ -1,0 +1,285 @@
+"""A compiled operator as an instance calls it: once per epoch for records, once for what is due."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from raystream.api.operators import OperatorSpec
+from raystream.compiled import driver
+from raystream.compiled.buffers import Block, Layout, grouped
+from raystream.compiled.rerun import Rerun
+from raystream.errors import InternalError, OperatorError
+from raystream.schema.blocks import Emitted, Input, Output
+from raystream.schema.columns import empty
+from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
+from raystream.state.rows import StructuredTable
+
+if TYPE_CHECKING:
+    from raystream.compiled.build import Built
+
+_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # of NumPy's flags
+_NONE = np.zeros(0, np.int64)
+
+
+def compile_operator(spec: OperatorSpec, *, groups: int, ticks: int = 1) -> CompiledOperator:
+    """Compile an operator for one instance; what is in memory or on disk is not made again.
+
+    Args:
+        groups: the number of key groups of the job.
+        ticks: time units per second.
+
+    Raises:
+        GraphError: the operator cannot be compiled; it names the line and the reason.
+        ConfigError: the cache folder cannot be written.
+    """
+    os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")  # its results depend on the processor
+    from raystream.compiled.build import build
+
+    return CompiledOperator(spec, build(spec, ticks), groups)
+
+
+class CompiledOperator:
+    """The compiled form of one operator, for one instance; the table is the caller's.
+
+    Emitted columns are new memory in each epoch: nothing that was handed out is ever changed.
+    """
+
+    def __init__(self, spec: OperatorSpec, built: Built, groups: int) -> None:
+        self.spec = spec
+        self.shape = built.shape
+        self.groups = groups
+        self._process, self._fire = built.process, built.fire
+        self.parameters = () if built.parameters is None else (built.parameters,)
+        self.control_dtype = driver.control_dtype(built.shape)
+        outputs = list(enumerate(spec.outputs))
+        self._of_records = [Layout(built.shape, t, s) for t, s in outputs]
+        self._of_due = [Layout(built.shape, t, s) for t, s in outputs]
+
+    def new_table(self, capacity: int = 0) -> StructuredTable | None:
+        """A table for the operator's state; None for an operator without state."""
+        if self.spec.state is None:
+            return None
+        return StructuredTable(
+            self.spec.state,
+            keys=len(self.spec.key),
+            groups=self.groups,
+            window=self.shape.size or None,
+            capacity=capacity,
+        )
+
+    def process(
+        self, batch: Input, table: StructuredTable | None, epoch: int, watermark: int
+    ) -> Output:
+        """Process the records of an epoch.
+
+        Args:
+            watermark: at the end of the epoch before: windows that end by then are closed.
+
+        Raises:
+            OperatorError: the user's function raised.
+        """
+        n = len(batch)
+        call = _Call(self, self._of_records, batch.offsets, n, table, epoch, watermark)
+        late = np.empty(n if self.shape.size else 0, np.int64)
+        call.run[driver.INDIRECT] = batch.where is not None
+        if n:
+            rerun = Rerun(self.spec, self.shape, call.run, table)
+            call.go(self._process, self._inputs(batch, late), lambda e: rerun.record(batch, e))
+        lates = int(call.run[driver.LATE])
+        return Output(call.emitted(), late[:lates] if lates else None)
+
+    def _inputs(self, batch: Input, late: np.ndarray) -> list[np.ndarray]:
+        kinds = []
+        if len(self.spec.inputs) > 1:
+            only = next((t for t, c in enumerate(batch.columns) if len(c)), 0)
+            kinds = [np.full(len(batch), only, np.uint8) if batch.which is None else batch.which]
+        where = _NONE if batch.where is None else batch.where
+        columns = [a for c in batch.columns for a in c.arrays]
+        return [
+            *map(_read_only, [*kinds, where]),
+            *([late] if self.shape.size else []),
+            *map(_read_only, columns),
+        ]
+
+    def fire(
+        self,
+        table: StructuredTable | None,
+        keys: KeyRange,
+        epoch: int,
+        watermark: int,
+        *,
+        last: bool,
+    ) -> Output:
+        """Close the windows and ring the timers that are due at `watermark`.
+
+        A timer that is set anew and due again rings in a next round; not at the `last` time.
+
+        Raises:
+            OperatorError: the user's function raised.
+        """
+        if table is None or self._fire is None:
+            nothing = np.zeros(len(keys) + 1, np.int64)
+            return Output(_Call(self, self._of_due, nothing, 0, None, epoch, watermark).emitted())
+        slots, offsets = table.due(NEVER if last else watermark)
+        rounds = [self._round(table, slots, offsets, keys, epoch)]
+        while not last and len(slots) and self.spec.timer is not None:
+            slots, offsets = table.due_again(slots, watermark)
+            rounds.append(self._round(table, slots, offsets, keys, epoch))
+        return grouped(rounds)
+
+    def _round(
+        self,
+        table: StructuredTable,
+        slots: np.ndarray,
+        offsets: np.ndarray,
+        keys: KeyRange,
+        epoch: int,
+    ) -> Output:
+        offsets = offsets[keys.lo : keys.hi + 1]
+        if offsets[-1] - offsets[0] != len(slots):
+            raise InternalError(f"{self.spec.name} holds rows outside of the key groups {keys}")
+        call = _Call(self, self._of_due, offsets, len(slots), table, epoch, BEFORE_ALL)
+        if len(slots):
+            assert self._fire is not None
+            table.reserve_removals(len(slots))
+            call.go(
+                self._fire, [_read_only(slots)], Rerun(self.spec, self.shape, call.run, table).due
+            )
+        return Output(call.emitted())
+
+    def warm(self) -> None:
+        """Call the drivers with nothing to do: they are compiled, or loaded."""
+        table, nothing = self.new_table(), np.zeros(2, np.int64)
+        batch = Input(tuple(map(empty, self.spec.inputs)), None, None, nothing, 0)
+        call = _Call(self, self._of_records, nothing, 0, table, 0, BEFORE_ALL)
+        call.go(self._process, self._inputs(batch, _NONE.copy()), None)
+        if self._fire is not None:
+            call = _Call(self, self._of_due, nothing, 0, table, 0, BEFORE_ALL)
+            call.go(self._fire, [_read_only(_NONE)], None)
+
+
+class _Call:
+    """One run of a driver over an epoch: its progress, its outputs, and growing what is full."""
+
+    def __init__(
+        self,
+        operator: CompiledOperator,
+        layouts: list[Layout],
+        offsets: np.ndarray,
+        n: int,
+        table: StructuredTable | None,
+        epoch: int,
+        watermark: int,
+    ) -> None:
+        self.operator = operator
+        self.layouts = layouts
+        self.offsets = offsets
+        self.n = n
+        self.table = table
+        self.run = np.zeros(driver.RUN, np.int64)
+        self.run[driver.EPOCH], self.run[driver.WATERMARK] = epoch, watermark
+        self.run[driver.SLOT] = -1
+        self.ends = np.zeros((len(layouts), len(offsets)), np.int64)
+        self.blocks: list[Block] = []
+        self.homes = np.empty(driver.AHEAD, np.int64)
+
+    def go(
+        self,
+        function: Callable[..., int],
+        inputs: Sequence[np.ndarray],
+        explain: Callable[[Exception], OperatorError] | None,
+    ) -> None:
+        """Run a driver to its end. `explain` makes the error to raise if the user's code raised."""
+        control = np.zeros(1, self.operator.control_dtype)
+        self.blocks = [Block(layout, control, layout.guess(self.n)) for layout in self.layouts]
+        offsets = _read_only(self.offsets)
+        saved = None if self.table is None else self.table.defaults.copy()
+        while True:
+            failure = None
+            try:
+                code = function(
+                    self.run,
+                    offsets,
+                    self.ends,
+                    control,
+                    *inputs,
+                    *self._state(saved),
+                    *self.operator.parameters,
+                )
+            except Exception as error:
+                if self.table is not None and saved is not None and self.run[driver.SLOT] >= 0:
+                    self.table.rows[self.run[driver.SLOT]] = saved[0]
+                if explain is None:
+                    raise
+                failure = explain(error)
+            if failure is not None:  # raised here, so that Numba's own error is not its context
+                raise failure
+            if code == driver.DONE:
+                break
+            self._make_room(code)
+        for layout, block in zip(self.layouts, self.blocks, strict=True):
+            layout.learn(self.n, len(block))
+
+    def _state(self, saved: np.ndarray | None) -> tuple[Any, ...]:
+        table = self.table
+        if table is None:
+            return ()
+        return (
+            table.rows,
+            table.index,
+            table.meta,
+            table.defaults,
+            table.removals,
+            saved,
+            self.homes,
+        )
+
+    def _make_room(self, code: int) -> None:
+        if code == driver.FULL_OUTPUT:
+            for block in self.blocks:
+                block.grow()
+            return
+        if code == driver.FAR_TIME:
+            raise OperatorError(
+                f"{self.operator.spec.name}: the time of a record is too far off for a"
+                f" window (at epoch {self.run[driver.EPOCH]}, record"
+                f" {self.run[driver.RECORD]})",
+                where=self.operator.spec.where,
+            )
+        assert self.table is not None
+        if code == driver.FULL_TABLE:
+            self.table.grow()
+        else:
+            self.table.reserve_removals(len(self.table.removals))
+
+    def emitted(self) -> tuple[Emitted, ...]:
+        """What was emitted, per output type."""
+        if self.blocks:
+            return tuple(b.emitted(self.ends[t]) for t, b in enumerate(self.blocks))
+        hidden = np.zeros(0, np.int64)
+        shape = self.operator.shape
+        return tuple(
+            Emitted(
+                empty(layout.schema),
+                self.ends[t],
+                hidden if shape.ranked else None,
+                hidden if shape.origins else None,
+            )
+            for t, layout in enumerate(self.layouts)
+        )
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """The same numbers as the one kind of array that drivers are compiled for."""
+    flags = array.flags.num
+    if flags & (_CONTIGUOUS | _ALIGNED) != _CONTIGUOUS | _ALIGNED:
+        array = array.copy()
+        flags = _WRITEABLE
+    if flags & _WRITEABLE:
+        array = array.view()
+        array.flags.writeable = False
+    return array

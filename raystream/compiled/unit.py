@@ -1,0 +1,203 @@
+"""All functions of one operator, rewritten, in one namespace.
+
+A name in a user's function stands for a number (it becomes a constant), a record class, a function
+of the user's (it is rewritten and compiled too), or something that Numba knows. Everything else is
+refused, with the line.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import enum
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from raystream.api.operators import OperatorSpec
+from raystream.compiled.rewrite import Rewriter
+from raystream.compiled.source import LEAVE_AWAY, Source, source_of
+from raystream.errors import GraphError
+from raystream.schema.records import RecordSchema, is_record
+
+_IMPURE = {"time", "random", "datetime", "secrets", "uuid", "os", "calendar"}
+_KNOWN = {"math", "numpy", "builtins", "operator", "_operator"}
+
+
+class Unit:
+    """The functions of an operator.
+
+    Attributes:
+        functions: the rewritten functions by name, in the order in which they were met, with the
+            file that they come from.
+        values: what other names of generated code stand for, by name.
+        parameters: the fields of the operator's dataclass, numbers by name.
+        forgets: whether `rs.forget` is called.
+    """
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec = spec
+        self.functions: dict[str, tuple[ast.FunctionDef, str]] = {}
+        self.values: dict[str, Any] = {}
+        self.parameters = self._parameters()
+        self.forgets = False
+        self._helpers: dict[tuple[Any, bool], str] = {}
+        for f in spec.state.fields if spec.state is not None else ():
+            if f.dtype == "f4" and spec.state is not None:
+                raise spec.fail(
+                    f"its state cannot be compiled with {spec.state.name}.{f}: what is"
+                    " stored would be rounded, which Python does not do",
+                    hint="Declare it as float.",
+                )
+
+    def _parameters(self) -> dict[str, Any]:
+        target = self.spec.target
+        if not dataclasses.is_dataclass(target):
+            return {}
+        out: dict[str, Any] = {}
+        for f in dataclasses.fields(target):
+            value = getattr(target, f.name)
+            value = value.item() if isinstance(value, np.generic) else value
+            if not (isinstance(value, int | float) and _fits(value)):
+                raise self.spec.fail(
+                    f"the parameter {f.name}={value!r} is not a number, so it cannot be compiled",
+                    hint=LEAVE_AWAY,
+                )
+            out[f.name] = int(value) if isinstance(value, enum.Enum) else value
+        return out
+
+    # ------------------------------------------------------------ functions
+
+    def method(self, function: Callable[..., Any], name: str, record: RecordSchema | None) -> str:
+        """Add `process` for one input type, or `close` or `timer`; the name of what was added."""
+        source = source_of(function, self.spec.name)
+        self._add(
+            source,
+            name,
+            emits=True,
+            method=inspect.ismethod(function),
+            record=record,
+            row=self.spec.state is not None,
+        )
+        return name
+
+    def helper(self, function: Any, emits: bool) -> str:
+        """Add a function that compiled code calls, once; its name. `emits`: it is a generator."""
+        known = self._helpers.get((function, emits))
+        if known is None:
+            known = f"_rs_{len(self._helpers)}_{function.__name__}"
+            self._helpers[function, emits] = known
+            source = source_of(function, self.spec.name)
+            method = getattr(type(self.spec.target), function.__name__, None) is function
+            self._add(source, known, emits=emits, method=method, record=None, row=False)
+        return known
+
+    def _add(
+        self,
+        source: Source,
+        name: str,
+        *,
+        emits: bool,
+        method: bool,
+        record: RecordSchema | None,
+        row: bool,
+    ) -> None:
+        rewriter = Rewriter(self, source, emits=emits, method=method, record=record, row=row)
+        self.functions[name] = rewriter.function(name), source.file
+
+    # ------------------------------------------------------------ values
+
+    def value(self, value: Any, at: ast.AST, source: Source) -> ast.expr:
+        """The expression that stands for a value which a user's name or attribute resolved to."""
+        if value is None or isinstance(value, bool | str):
+            return ast.Constant(value)
+        if isinstance(value, int | float | np.integer | np.floating | np.bool_):
+            plain = int(value) if isinstance(value, enum.Enum) else value
+            plain = plain.item() if isinstance(plain, np.generic) else plain
+            if not _fits(plain):
+                raise self.refuse(f"{value!r} does not fit int64", at, source)
+            return ast.Constant(plain)
+        if isinstance(value, types.FunctionType):
+            return ast.Name(self.helper(value, emits=False), ast.Load())
+        if hasattr(value, "py_func"):  # jitted by the user
+            return ast.Name(self.helper(value.py_func, emits=False), ast.Load())
+        return ast.Name(self._named(value, at, source), ast.Load())
+
+    def _named(self, value: Any, at: ast.AST, source: Source) -> str:
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iufb":
+            return self._keep(value.copy())
+        if isinstance(value, tuple) and _plain(value):
+            return self._keep(value)
+        if is_record(value):
+            return self._keep(value, value.__name__)
+        if callable(value) and _home(value) in _KNOWN:
+            from raystream.compiled.arithmetic import GUARDED
+
+            return self._keep(GUARDED.get(value, value), value.__name__)
+        name = getattr(value, "__name__", type(value).__name__)
+        if _home(value) in _IMPURE:
+            raise self.refuse(
+                f"it uses {name!r} of {_home(value)!r}: a replay would give another result",
+                at,
+                source,
+                hint="Take time from records, randomness from a hash of their fields.",
+            )
+        if isinstance(value, list | dict | set):
+            raise self.refuse(
+                f"it reads a global {type(value).__name__}, which may change",
+                at,
+                source,
+                hint="Use a tuple. " + LEAVE_AWAY,
+            )
+        raise self.refuse(
+            f"it uses {name!r}, which is not a number, a record or a function that can be compiled",
+            at,
+            source,
+        )
+
+    def _keep(self, value: Any, label: str = "value") -> str:
+        for name, known in self.values.items():
+            if known is value:
+                return name
+        name = f"_rs_{label}_{len(self.values)}"
+        self.values[name] = value
+        return name
+
+    def refuse(
+        self, message: str, at: ast.AST, source: Source, hint: str = LEAVE_AWAY
+    ) -> GraphError:
+        return GraphError(
+            f"{self.spec.name} cannot be compiled: {message}", where=source.where(at), hint=hint
+        )
+
+
+def _home(value: Any) -> str:
+    """The top module that a function, class or module belongs to."""
+    if isinstance(value, types.ModuleType):
+        module = value.__name__
+    elif isinstance(value, np.ufunc):
+        module = "numpy"
+    else:
+        owner = getattr(value, "__self__", None)
+        module = (
+            getattr(value, "__module__", None)
+            or getattr(owner, "__module__", None)
+            or type(owner).__module__
+        )
+    return "random" if module.startswith("numpy.random") else module.partition(".")[0]
+
+
+def _fits(value: int | float) -> bool:
+    return isinstance(value, float) or -(1 << 63) <= value < 1 << 63
+
+
+def _plain(value: tuple[Any, ...]) -> bool:
+    return all(
+        _plain(v)
+        if isinstance(v, tuple)
+        else isinstance(v, int | float) and not isinstance(v, enum.Enum) and _fits(v)
+        for v in value
+    )
