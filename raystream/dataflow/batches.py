@@ -1,0 +1,128 @@
+"""Interpreted logic of batch operators: the user's function called once per epoch on columns.
+
+Rows of the output are put into canonical order by the input record that they come from, so the
+result does not depend on how a batch was cut, as long as the function treats records alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from raystream.api.batch import Batch, Rows
+from raystream.api.operators import OperatorSpec
+from raystream.dataflow.keyindex import KeyedRows
+from raystream.errors import OperatorError, RaystreamError, operator_error
+from raystream.schema.blocks import Emitted, Input, Output
+from raystream.schema.columns import Columns, empty
+from raystream.schema.types import KeyRange
+
+
+def _batch_of(given: Input) -> Columns:
+    rows = given.columns[0]
+    return (rows if given.where is None else rows.take(given.where)).ranked(None)
+
+
+class _Batches:
+    """What all batch logics share: one call per epoch, and putting the result into order."""
+
+    table: Any = None
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec = spec
+
+    def open(self, keys: KeyRange) -> None:
+        pass
+
+    def process(self, given: Input, epoch: int, watermark: int) -> Output:
+        if not len(given):
+            nothing = np.zeros_like(given.offsets)
+            return Output(
+                tuple(
+                    Emitted(empty(s), nothing, origin=np.zeros(0, np.int64))
+                    for s in self.spec.outputs
+                )
+            )
+        rows = _batch_of(given)
+        try:
+            result = self._call(rows, epoch)
+        except Exception as error:
+            raise operator_error(
+                self.spec.name, error, epoch=epoch, doing=f"batch of {len(rows)}"
+            ) from error
+        return Output((self._emitted(result, given),))
+
+    def _call(self, rows: Columns, epoch: int) -> Any:
+        raise NotImplementedError
+
+    def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
+        return None
+
+    def _emitted(self, result: Any, given: Input) -> Emitted:
+        schema = self.spec.outputs[0]
+        if not isinstance(result, Batch) or result._columns.schema is not schema:
+            raise OperatorError(
+                f"{self.spec.name} returned {result!r:.80}, not a Batch of {schema.name}",
+                where=self.spec.where,
+            )
+        rows, origin = result._columns, result._origin
+        if origin is None:
+            if len(rows) != len(given):
+                raise OperatorError(
+                    f"{self.spec.name} returned {len(rows)} rows for {len(given)} records and"
+                    " does not say where each comes from",
+                    where=self.spec.where,
+                    hint="rs.Batch(..., origin=positions of the input records)",
+                )
+            return Emitted(rows, given.offsets, origin=np.arange(len(rows)))
+        if len(origin) and (origin.min() < 0 or origin.max() >= len(given)):
+            raise OperatorError(
+                f"{self.spec.name}: origin names a record that is not in the batch",
+                where=self.spec.where,
+            )
+        if len(origin) and (np.diff(origin) < 0).any():
+            order = np.argsort(origin, kind="stable")
+            rows, origin = rows.take(order), origin[order]
+        return Emitted(rows, np.searchsorted(origin, given.offsets).astype(np.int64), origin=origin)
+
+
+class BatchLogic(_Batches):
+    """Without state."""
+
+    def _call(self, rows: Columns, epoch: int) -> Any:
+        return self.spec.process(Batch._of(rows))
+
+
+class ReferenceLogic(_Batches):
+    """Over a reference table that is loaded for the range and never changes."""
+
+    data: Any = None
+
+    def open(self, keys: KeyRange) -> None:
+        assert self.spec.load is not None
+        try:
+            self.data = self.spec.load(keys)
+        except RaystreamError:
+            raise
+        except Exception as error:
+            raise operator_error(self.spec.name, error, epoch=0, doing=f"load of {keys}") from error
+
+    def _call(self, rows: Columns, epoch: int) -> Any:
+        return self.spec.process(Batch._of(rows), self.data)
+
+
+class RowsLogic(_Batches):
+    """With state: the function gets the rows of the batch's distinct keys as columns."""
+
+    def __init__(self, spec: OperatorSpec, groups: int) -> None:
+        super().__init__(spec)
+        self.keyed = KeyedRows(spec, groups)
+        self.table = self.keyed.table
+
+    def _call(self, rows: Columns, epoch: int) -> Any:
+        slots, index = self.keyed.slots([rows.column(k) for k in self.spec.key], epoch)
+        state = self.keyed.table.read(slots)
+        result = self.spec.process(Batch._of(rows), Rows(state, index))
+        self.keyed.table.write(slots, state, epoch)
+        return result

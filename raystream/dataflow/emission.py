@@ -1,0 +1,185 @@
+"""What an instance emits in an epoch: its phases, its fused operators, cut for its edges.
+
+An operator emits in two phases, records first and then windows and timers; its canonical output has
+both phases of a key group before the next key group. Within a key group the *rank* of a row is its
+running number of emission over all types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from raystream.dataflow.order import RANK_BITS
+from raystream.dataflow.plan import Edge
+from raystream.schema.blocks import Emitted, Input, Output
+from raystream.schema.columns import Columns, concat, empty
+from raystream.schema.records import RecordSchema
+from raystream.schema.types import KeyRange
+
+
+@dataclass(slots=True)
+class Emission:
+    """Rows of one port in canonical order. offsets: int64 [R + 1] by key group of the producing
+    range. rank: int64 [n], the running number of emission within the key group; None: the row's
+    own number (the only type)."""
+
+    rows: Columns
+    offsets: np.ndarray
+    rank: np.ndarray | None
+
+    def ranks(self) -> np.ndarray:
+        if self.rank is not None:
+            return self.rank
+        return np.arange(len(self.rows)) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
+
+
+def nothing(schema: RecordSchema, groups: int) -> Emission:
+    """An emission without rows from a range of `groups` key groups."""
+    return Emission(empty(schema), np.zeros(groups + 1, np.int64), None)
+
+
+def emissions(output: Output) -> list[Emission]:
+    """The emissions of one phase: running numbers become numbers within the key group."""
+    many = len(output.emitted) > 1
+    if not many:
+        return [Emission(e.rows, e.offsets, None) for e in output.emitted]
+    before = _sum([e.offsets for e in output.emitted])
+    return [Emission(e.rows, e.offsets, _within(e, before)) for e in output.emitted]
+
+
+def _sum(arrays: list[np.ndarray]) -> np.ndarray:
+    total: np.ndarray = np.sum(arrays, axis=0)
+    return total
+
+
+def _within(e: Emitted, before: np.ndarray) -> np.ndarray:
+    assert e.rank is not None
+    return e.rank - np.repeat(before[:-1], np.diff(e.offsets))
+
+
+def two_phases(first: list[Emission], second: list[Emission]) -> list[Emission]:
+    """For each key group the rows of the first phase, then those of the second."""
+    if not any(len(e.rows) for e in second):
+        return first
+    if not any(len(e.rows) for e in first):
+        return second
+    counts = _sum([np.diff(e.offsets) for e in first])
+    return [_interleave(a, b, counts) for a, b in zip(first, second, strict=True)]
+
+
+def _interleave(a: Emission, b: Emission, counts: np.ndarray) -> Emission:
+    """`counts`: how many rows of any type each key group emitted in the first phase."""
+    rank_b = b.ranks() + np.repeat(counts, np.diff(b.offsets))
+    group_a = np.repeat(np.arange(len(a.offsets) - 1), np.diff(a.offsets))
+    group_b = np.repeat(np.arange(len(b.offsets) - 1), np.diff(b.offsets))
+    order = np.argsort(np.concatenate([group_a, group_b]), kind="stable")
+    rows = (
+        concat([a.rows, b.rows])
+        if len(a.rows) and len(b.rows)
+        else (a.rows if len(a.rows) else b.rows)
+    )
+    return Emission(
+        rows.take(order), a.offsets + b.offsets, np.concatenate([a.ranks(), rank_b])[order]
+    )
+
+
+def late_emission(
+    late: np.ndarray | None, given: Input, kind: int, schema: RecordSchema
+) -> Emission:
+    """The records of one input type that were late, as an emission of their own port."""
+    if late is None or not len(late):
+        return nothing(schema, len(given.offsets) - 1)
+    mine = late if given.which is None else late[given.which[late] == kind]
+    rows = given.columns[kind].take(mine if given.where is None else given.where[mine])
+    offsets = np.searchsorted(mine, given.offsets)
+    number = mine - given.offsets[np.searchsorted(given.offsets, mine, side="right") - 1]
+    return Emission(rows, offsets.astype(np.int64), number)
+
+
+def fuse_input(
+    ports: Sequence[Sequence[Emission]], schemas: Sequence[RecordSchema]
+) -> tuple[Input, list[Emission]]:
+    """The input of a fused operator, in order of emission; `ports`: per input type what feeds it.
+
+    Also returns one emission without rows that says, per record of the input, where it comes from:
+    its offsets and ranks are what the operator's output inherits.
+    """
+    full = [(t, e) for t, es in enumerate(ports) for e in es if len(e.rows)]
+    groups = len(next(e for es in ports for e in es).offsets) - 1
+    if len(full) == 1 and len(schemas) == 1:
+        e = full[0][1]
+        given = Input((e.rows,), None, None, np.array([0, len(e.rows)]), 0)
+        return given, [e]
+    columns = tuple(
+        concat([e.rows for e in es]) if es else empty(s)
+        for es, s in zip(ports, schemas, strict=True)
+    )
+    if not full:
+        return Input(columns, None, None, np.zeros(2, np.int64), 0), [nothing(schemas[0], groups)]
+    which, where, group, rank = [], [], [], []
+    at = [0] * len(schemas)
+    for t, e in full:
+        n = len(e.rows)
+        which.append(np.full(n, t, np.uint8))
+        where.append(np.arange(at[t], at[t] + n))
+        at[t] += n
+        group.append(np.repeat(np.arange(groups), np.diff(e.offsets)))
+        rank.append(e.ranks())
+    ranks = np.concatenate(rank)
+    order = np.lexsort((ranks, np.concatenate(group)))
+    offsets = _sum([e.offsets for _, e in full])
+    total = len(order)
+    given = Input(
+        columns,
+        None if len(schemas) == 1 else np.concatenate(which)[order],
+        np.concatenate(where)[order],
+        np.array([0, total]),
+        0,
+    )
+    return given, [Emission(empty(schemas[0]), offsets, ranks[order])]
+
+
+def inherit(output: Output, source: Emission) -> list[Emission]:
+    """The emissions of a fused operator: key groups and ranks of the records they come from."""
+    out = []
+    for e in output.emitted:
+        origin = e.origin
+        if origin is None:
+            out.append(Emission(e.rows, source.offsets, source.rank))
+            continue
+        offsets = np.searchsorted(origin, source.offsets).astype(np.int64)
+        out.append(Emission(e.rows, offsets, source.ranks()[origin]))
+    return out
+
+
+def warm(edge: Edge) -> None:
+    """Load the functions that cut an edge's rows: the first epoch is not to wait for them."""
+    if edge.key is not None:
+        from raystream.state import kernels
+
+        none = empty(edge.schema)
+        kernels.sort_by_group(kernels.key_groups([none.column(k) for k in edge.key], 1), 1)
+
+
+def cut_for(edge: Edge, e: Emission, keys: KeyRange, groups: int) -> tuple[Columns, np.ndarray]:
+    """The rows sorted by the consumer's key group, and all offsets (int64 [groups + 1])."""
+    rows = e.rows
+    if edge.ranked:
+        base = np.repeat(np.arange(keys.lo, keys.hi), np.diff(e.offsets)).astype(np.int64)
+        rows = rows.ranked((base << RANK_BITS) | e.ranks())
+    if edge.key is None:
+        offsets = np.empty(groups + 1, np.int64)
+        offsets[: keys.lo] = 0
+        offsets[keys.lo : keys.hi + 1] = e.offsets
+        offsets[keys.hi + 1 :] = e.offsets[-1]
+        return rows, offsets
+    if not len(rows):
+        return rows, np.zeros(groups + 1, np.int64)
+    from raystream.state import kernels
+
+    group = kernels.key_groups([rows.column(k) for k in edge.key], groups)
+    order, offsets = kernels.sort_by_group(group, groups)
+    return rows.take(order), offsets

@@ -1,0 +1,107 @@
+"""Inlets: an input epoch is complete when pieces tile the producer's key space (law L2).
+
+Pieces may come from owners and candidates of any range, twice, and out of order between senders. A
+piece that is wholly covered is dropped; pieces that overlap in part are kept until some choice of
+them tiles exactly.
+"""
+
+from __future__ import annotations
+
+from raystream.dataflow.pieces import Header, Piece
+from raystream.errors import InternalError
+from raystream.schema.columns import empty
+from raystream.schema.types import NEVER, KeyRange
+
+
+def tile(ranges: list[KeyRange], groups: int) -> list[int] | None:
+    """Which of `ranges` (indices, ascending) tile [0, groups) exactly; None if none do.
+
+    Ranges are arcs from `lo` to `hi`; a tiling is a path from 0 to `groups`. The path through the
+    widest ranges is found first. Ranges that were given earlier win over equal later ones.
+    """
+    at: dict[int, list[int]] = {}
+    for i, r in enumerate(ranges):
+        at.setdefault(r.lo, []).append(i)
+    dead: set[int] = set()
+
+    def walk(lo: int, path: list[int]) -> list[int] | None:
+        if lo == groups:
+            return path
+        if lo in dead:
+            return None
+        for i in sorted(at.get(lo, ()), key=lambda i: (-ranges[i].hi, i)):
+            found = walk(ranges[i].hi, [*path, i])
+            if found is not None:
+                return found
+        dead.add(lo)
+        return None
+
+    return walk(0, [])
+
+
+class Inlet:
+    """What has come in on one edge and was not applied yet."""
+
+    def __init__(self, groups: int, position: int = 0) -> None:
+        self.groups = groups
+        self.position = position
+        self.pieces: dict[int, list[Piece]] = {}
+        self.tiled: dict[int, list[Piece]] = {}
+        self.ended: list[Piece] = []
+        self.rows = 0
+
+    def receive(self, piece: Piece) -> bool:
+        """Take a piece; whether it was new (False: applied already, or covered)."""
+        epoch = piece.header.epoch
+        if epoch <= self.position or epoch in self.tiled:
+            return False
+        have = self.pieces.setdefault(epoch, [])
+        if any(p.header.keys == piece.header.keys for p in have):
+            return False
+        have.append(piece)
+        self.rows += len(piece.rows)
+        return True
+
+    def ready(self, epoch: int) -> bool:
+        """Whether the pieces of `epoch` tile."""
+        if epoch in self.tiled:
+            return True
+        have = self.pieces.get(epoch, ())
+        candidates = [*have, *(p for p in self.ended if p.header.epoch < epoch)]
+        if not candidates:
+            return False
+        if len(candidates) == 1 and len(candidates[0].header.keys) == self.groups:
+            chosen: list[int] | None = [0]
+        else:
+            chosen = tile([p.header.keys for p in candidates], self.groups)
+        if chosen is None:
+            return False
+        self.tiled[epoch] = [candidates[i] for i in chosen]
+        return True
+
+    def apply(self, epoch: int) -> list[Piece]:
+        """The pieces of the next epoch in the order of their ranges; they are given up."""
+        if epoch != self.position + 1 or not self.ready(epoch):
+            raise InternalError(f"epoch {epoch} was applied out of turn, after {self.position}")
+        self.position = epoch
+        self.rows -= sum(len(p.rows) for p in self.pieces.pop(epoch, ()))
+        pieces = self.tiled.pop(epoch)
+        for p in pieces:
+            if p.header.ended and p.header.epoch == epoch:
+                self.ended.append(_silent(p))
+        return pieces
+
+    @property
+    def finished(self) -> bool:
+        """Whether every range of the producer has ended."""
+        return (
+            bool(self.ended) and tile([p.header.keys for p in self.ended], self.groups) is not None
+        )
+
+
+def _silent(piece: Piece) -> Piece:
+    """What an ended range sends in all later epochs: nothing."""
+    h = piece.header
+    return Piece(
+        Header(h.epoch, h.keys, NEVER, False, True), empty(piece.rows.schema), piece.offsets * 0
+    )

@@ -1,0 +1,262 @@
+"""The instance machine: what a running copy of an operator does with an event.
+
+Pure: no Ray, threads, clocks or I/O of its own (a source's and a sink's user code does its own).
+
+    receive(edge, piece)  ->  ready()  ->  step()  ->  logs to serve
+
+The position of an instance in all its input is one integer, the last epoch applied; it advances in
+the step that changes the state (law L3).
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from raystream.dataflow.emission import (
+    Emission,
+    cut_for,
+    emissions,
+    fuse_input,
+    inherit,
+    late_emission,
+    two_phases,
+    warm,
+)
+from raystream.dataflow.inlet import Inlet
+from raystream.dataflow.logic import Logic
+from raystream.dataflow.order import assemble, feeds_of
+from raystream.dataflow.pieces import Header, Piece
+from raystream.dataflow.plan import Plan, Vertex
+from raystream.dataflow.select import logic_of
+from raystream.dataflow.source import Taken
+from raystream.errors import JobError, RaystreamError
+from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange, SinkContext
+from raystream.state.log import Entry, EpochLog
+
+
+@dataclass(slots=True)
+class Counts:
+    """What an instance has done so far."""
+
+    records_in: int = 0
+    records_out: int = 0
+    late: int = 0
+    by_port: dict[str, int] = field(default_factory=dict)
+
+
+class Outlets:
+    """The sending half of an instance: fused operators, and one epoch log per edge.
+
+    guard: held while the logs change; a shell that serves them from other threads sets its lock.
+    """
+
+    def __init__(self, plan: Plan, vertex: Vertex, keys: KeyRange) -> None:
+        self.plan = plan
+        self.vertex = vertex
+        self.keys = keys
+        self.fused = [(f, logic_of(f.spec, plan)) for f in vertex.fused]
+        self.logs: dict[int, EpochLog[Header]] = {e.id: EpochLog() for e in vertex.outputs}
+        self.guard: AbstractContextManager[Any] = nullcontext()
+
+    def open(self) -> None:
+        """Load what the first epoch would else wait for."""
+        pa.array([0])  # for its first array PyArrow imports pandas, which takes up to a second
+        for _, logic in self.fused:
+            logic.open(self.keys)
+        for edge in self.vertex.outputs:
+            warm(edge)
+
+    def emit(self, head: list[Emission], header: Header, counts: Counts) -> None:
+        """Run the fused operators on what the head emitted and log one entry per edge."""
+        ports = self._through(head, header.epoch)
+        for port, e in zip(self.vertex.ports, ports, strict=True):
+            name = f"{port.node}.{port.schema.name}" + (".late" if port.late else "")
+            counts.by_port[name] = counts.by_port.get(name, 0) + len(e.rows)
+        entries = []
+        for edge in self.vertex.outputs:
+            rows, offsets = cut_for(edge, ports[edge.port], self.keys, self.plan.groups)
+            counts.records_out += len(rows)
+            entries.append((edge.id, Entry(header.epoch, header, rows, offsets)))
+        with self.guard:
+            for at, entry in entries:
+                self.logs[at].append(entry)
+
+    def _through(self, head: list[Emission], epoch: int) -> list[Emission]:
+        ports = list(head)
+        for fused, logic in self.fused:
+            given, sources = fuse_input(
+                [[ports[i] for i in at] for at in fused.inputs], fused.spec.inputs
+            )
+            ports.extend(inherit(logic.process(given, epoch, BEFORE_ALL), sources[0]))
+        return ports
+
+    def piece(self, edge: int, epoch: int, keys: KeyRange) -> Piece:
+        """What a consumer range gets for an epoch."""
+        entry = self.logs[edge].entry(epoch)
+        rows, offsets = entry.part(keys)
+        return Piece(entry.header, rows, offsets)
+
+    def trim(self, floor: int) -> None:
+        """Drop what is at or below the floor."""
+        with self.guard:
+            for log in self.logs.values():
+                log.trim(floor)
+
+
+class SourceInstance:
+    """An instance of a source: epochs are handed in by whoever reads."""
+
+    def __init__(self, plan: Plan, vertex: Vertex, keys: KeyRange) -> None:
+        self.plan = plan
+        self.vertex = vertex
+        self.keys = keys
+        self.position = 0
+        self.watermark = BEFORE_ALL
+        self.ended = False
+        self.counts = Counts()
+        self.outlets = Outlets(plan, vertex, keys)
+
+    def open(self) -> None:
+        """Make ready for the first epoch."""
+        self.outlets.open()
+
+    def publish(self, taken: Taken) -> Header:
+        """The next epoch."""
+        epoch = self.position + 1
+        self.watermark = max(self.watermark, taken.watermark)
+        header = Header(
+            epoch,
+            self.keys,
+            self.watermark,
+            epoch % self.plan.cut_every == 0,
+            taken.ended,
+        )
+        self.counts.records_in += len(taken.rows)
+        self.outlets.emit([Emission(taken.rows, taken.offsets, None)], header, self.counts)
+        self.position = epoch
+        self.ended = taken.ended
+        return header
+
+
+class Instance:
+    """An instance of a keyed operator or a sink."""
+
+    def __init__(self, plan: Plan, vertex: Vertex, keys: KeyRange, sink: Any = None) -> None:
+        self.plan = plan
+        self.vertex = vertex
+        self.keys = keys
+        self.sink = sink
+        self.position = 0
+        self.watermark = BEFORE_ALL
+        self.ended = False
+        self.counts = Counts()
+        self.feeds = feeds_of(vertex)
+        self.inlets = {e.id: Inlet(plan.groups) for e in vertex.inputs}
+        self.logic: Logic | None = logic_of(vertex.spec, plan) if vertex.spec is not None else None
+        self.outlets = Outlets(plan, vertex, keys)
+
+    def open(self) -> None:
+        """Make ready for the first epoch: load references, set the alarms of restored rows."""
+        if self.logic is not None:
+            self.logic.open(self.keys)
+        self.outlets.open()
+
+    def receive(self, edge: int, piece: Piece) -> bool:
+        """Take a piece; whether it was new."""
+        return self.inlets[edge].receive(piece)
+
+    def ready(self) -> bool:
+        """Whether all pieces of the next epoch are there."""
+        if self.ended:
+            return False
+        epoch = self.position + 1
+        return all(inlet.ready(epoch) for inlet in self.inlets.values())
+
+    def step(self) -> Header:
+        """Apply the next epoch, which is ready."""
+        epoch = self.position + 1
+        pieces = {edge: inlet.apply(epoch) for edge, inlet in self.inlets.items()}
+        headers = [p.header for ps in pieces.values() for p in ps]
+        before, self.watermark = (
+            self.watermark,
+            max(self.watermark, min(h.watermark for h in headers)),
+        )
+        ended = all(inlet.finished for inlet in self.inlets.values())
+        cut = any(h.cut for h in headers if h.epoch == epoch)
+        header = Header(epoch, self.keys, NEVER if ended else self.watermark, cut, ended)
+        if self.logic is None:
+            self._write(pieces, epoch)
+            if (cut or ended) and hasattr(self.sink, "prepare"):
+                self._guard("prepare", lambda: self.sink.prepare(epoch))
+        else:
+            self._apply(self.logic, pieces, header, before)
+        self.position = epoch
+        self.ended = ended
+        return header
+
+    def _apply(
+        self, logic: Logic, pieces: dict[int, list[Piece]], header: Header, before: int
+    ) -> None:
+        spec = self.vertex.spec
+        assert spec is not None
+        given = assemble(self.feeds, pieces, spec.inputs, self.keys, spec.order_by)
+        output = logic.process(given, header.epoch, before)
+        head = emissions(output)
+        fired = logic.fire(self.keys, header.epoch, header.watermark, last=header.ended)
+        if fired is not None:
+            head = two_phases(head, emissions(fired))
+        if spec.window is not None:
+            head += [late_emission(output.late, given, t, s) for t, s in enumerate(spec.inputs)]
+            self.counts.late += 0 if output.late is None else len(output.late)
+        self.counts.records_in += len(given)
+        self.outlets.emit(head, header, self.counts)
+
+    def _write(self, pieces: dict[int, list[Piece]], epoch: int) -> None:
+        """Hand a sink what came in, one batch per record type."""
+        from raystream.api.batch import Batch
+
+        for t, schema in enumerate(self.vertex.schemas):
+            mine = {e.id: pieces[e.id] if e.type == t else [] for e in self.vertex.inputs}
+            given = assemble(self.feeds, mine, self.vertex.schemas, self.keys, None)
+            rows = given.columns[t]
+            if not len(rows):
+                continue
+            rows = rows if given.where is None else rows.take(given.where)
+            self.counts.records_in += len(rows)
+            name = f"{self.vertex.name}.{schema.name}"
+            self.counts.by_port[name] = self.counts.by_port.get(name, 0) + len(rows)
+            self._guard(
+                "write",
+                lambda rows=rows: self.sink.write(epoch, self.keys, Batch._of(rows.ranked(None))),
+            )
+
+    def open_sink(self, context: SinkContext) -> None:
+        """Tell the sink, if this is one, before its first write."""
+        if hasattr(self.sink, "open"):
+            self._guard("open", lambda: self.sink.open(context))
+
+    def close_sink(self) -> None:
+        """Tell the sink, if this is one, after its last commit."""
+        if hasattr(self.sink, "close"):
+            self._guard("close", self.sink.close)
+
+    def commit(self, epoch: int) -> None:
+        """Nothing up to `epoch` will come again."""
+        self.outlets.trim(epoch)
+        if self.sink is not None:
+            self._guard("commit", lambda: self.sink.commit(epoch))
+
+    def _guard(self, doing: str, call: Any) -> None:
+        try:
+            call()
+        except RaystreamError:
+            raise
+        except Exception as error:
+            raise JobError(
+                f"sink {self.vertex.name} could not {doing}: {type(error).__name__}: {error}",
+                where=self.vertex.where,
+            ) from error

@@ -1,0 +1,36 @@
+"""Pieces: what one producer range sends on one edge for one epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from raystream.schema.columns import Columns
+from raystream.schema.types import KeyRange
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What travels with every piece, empty or not.
+
+    keys: the producer's range. watermark: no record with a lesser time will come from it (see L1:
+    as of the end of this epoch). cut: a checkpoint is taken at the end of this epoch; so it is
+    at the end of a range, for that range alone. ended: this is the last epoch of the range.
+    """
+
+    epoch: int
+    keys: KeyRange
+    watermark: int
+    cut: bool = False
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """rows: for a range of the consumer, sorted by the consumer's key group; offsets: int64 [R + 1]
+    by key group of that range."""
+
+    header: Header
+    rows: Columns
+    offsets: np.ndarray

@@ -1,0 +1,45 @@
+"""What an instance makes of an assignment: whose logs it reads, and who reads its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from raystream.dataflow.plan import Edge, Vertex
+from raystream.state.assignment import Assignment, Serving
+
+
+def reads(vertex: Vertex, assignment: Assignment) -> dict[tuple[int, str], tuple[Edge, Serving]]:
+    """By (edge, producing instance) what an instance of `vertex` subscribes to: all who serve."""
+    return {
+        (edge.id, s.instance): (edge, s)
+        for edge in vertex.inputs
+        for s in assignment.of(edge.producer)
+    }
+
+
+def readers(vertex: Vertex, assignment: Assignment, floor: int) -> dict[tuple[int, str], int]:
+    """By (edge, consuming instance) the first epoch that it will ask of an instance of `vertex`
+    whose logs begin after `floor`."""
+    return {
+        (edge.id, s.instance): max(s.first, floor + 1)
+        for edge in vertex.outputs
+        for s in assignment.of(edge.consumer)
+    }
+
+
+class Served:
+    """How far each subscriber, an (edge, instance), was served: the next epoch that it is given.
+
+    The slowest of them is what the producer may not run away from (flow control).
+    """
+
+    def __init__(self) -> None:
+        self.next: dict[tuple[int, str], int] = {}
+
+    def expect(self, subscribers: Mapping[tuple[int, str], int]) -> None:
+        """These are the subscribers, with the first epoch that they ask for; no others are."""
+        self.next = {who: self.next.get(who, first) for who, first in subscribers.items()}
+
+    def slowest(self) -> int:
+        """The least epoch that some subscriber was not yet served."""
+        return min(self.next.values(), default=1 << 62)

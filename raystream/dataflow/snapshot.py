@@ -1,0 +1,239 @@
+"""Checkpoint and restore of an instance: all that its later output depends on, as an image.
+
+    captured = capture(instance, since)      right after a step, on the thread that computes
+    data = captured.image().encode()         anywhere, later
+
+    install(instance, images)                before `open()`: a full image, then deltas
+
+Beside the rows that is where the instance stands in its input (see `state.image.Standing`). What it
+has received and not applied is no part of it, nor is its log: both are made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from raystream.api.operators import OperatorSpec
+from raystream.api.windows import Session, Sliding, Tumbling
+from raystream.dataflow.inlet import Inlet
+from raystream.dataflow.instance import Counts, Instance, SourceInstance
+from raystream.dataflow.pieces import Header, Piece
+from raystream.dataflow.plan import Edge
+from raystream.errors import InternalError, StateError
+from raystream.schema.columns import empty
+from raystream.schema.types import NEVER, KeyRange
+from raystream.state.checkpoint import (
+    Finish,
+    Shape,
+    put_objects,
+    put_rows,
+    take_objects,
+    take_rows,
+)
+from raystream.state.image import Ended, Image, ImageHeader, Standing
+from raystream.state.objects import ObjectTable
+from raystream.state.partition import follows
+
+Machine = Instance | SourceInstance
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A copy of what changed since the base; `image` makes the rest of it, on any thread."""
+
+    header: ImageHeader
+    finish: Finish | None
+
+    def image(self) -> Image:
+        """The image.
+
+        Raises:
+            StateError: a value in a Python row does not fit its field.
+        """
+        rows, gone = (None, None) if self.finish is None else self.finish()
+        return Image(self.header, rows, gone)
+
+
+def capture(
+    machine: Machine,
+    since: int = 0,
+    *,
+    cut: int | None = None,
+    splits: Mapping[str, tuple[int, ...]] | None = None,
+) -> Captured:
+    """Copy what an instance knows at the end of a cut.
+
+    Args:
+        since: the cut of a stored image, for a delta against it; 0 for a full image.
+        cut: the epoch that the instance has just applied, unless given; an instance that has ended
+            is at every later cut, too.
+        splits: of a source, per split its key group and where to read on.
+
+    Raises:
+        StateError: a value in a Python row has no stored form.
+    """
+    if cut is not None and cut != machine.position and not (machine.ended and cut > since):
+        raise InternalError(f"{machine.vertex.name} at {machine.position} was cut at {cut}")
+    header = ImageHeader(
+        machine.vertex.name,
+        _shape_in_words(machine),
+        machine.plan.groups,
+        machine.keys,
+        since,
+        machine.position if cut is None else cut,
+        Standing(
+            machine.watermark,
+            machine.ended,
+            _ends(machine) if isinstance(machine, Instance) else {},
+            dict(splits or {}),
+            _counted(machine.counts),
+        ),
+    )
+    return Captured(header, _take(machine, since))
+
+
+def settled(machine: Machine, cut: int) -> None:
+    """A cut is stored and no delta will be asked for against an older base."""
+    table = getattr(getattr(machine, "logic", None), "table", None)
+    if table is not None:
+        table.settled(cut)
+
+
+def install(machine: Machine, images: Sequence[Image]) -> None:
+    """Put what an instance knew into a new one of the same range: a full image, then deltas.
+
+    Raises:
+        StateError: an image is of something else, or does not apply to the one before.
+    """
+    for i, image in enumerate(images):
+        _check(machine, image)
+        if i:
+            follows(_upto(images[0], images[i - 1]), image)
+        elif image.header.base:
+            raise StateError(f"the {image.header} needs its base first")
+        _put(machine, image)
+    header = images[-1].header
+    machine.position = header.cut
+    machine.watermark = header.standing.watermark
+    # A source says once more that it ended: in other ranges nobody has heard of it.
+    machine.ended = header.standing.ended and isinstance(machine, Instance)
+    machine.counts = _counts(header.standing.counts)
+    for log in machine.outlets.logs.values():
+        log.next = header.cut + 1
+    if isinstance(machine, Instance):
+        for edge in machine.vertex.inputs:
+            inlet = Inlet(machine.plan.groups, header.cut)
+            ends = header.standing.inlets.get(edge.id, ())
+            inlet.ended = [_silent(edge, end, len(machine.keys)) for end in ends]
+            machine.inlets[edge.id] = inlet
+
+
+def _upto(first: Image, last: Image) -> Image:
+    """What the images so far stand for, as a base."""
+    return Image(replace(last.header, base=first.header.base), None, None)
+
+
+def _check(machine: Machine, image: Image) -> None:
+    header, plan = image.header, machine.plan
+    if (header.operator, header.groups) != (machine.vertex.name, plan.groups):
+        raise StateError(
+            f"the {header} of {header.groups} key groups was put into {machine.vertex.name},"
+            f" which has {plan.groups}"
+        )
+    if header.keys != machine.keys:
+        raise StateError(
+            f"the {header} was put into an instance of {machine.keys}",
+            hint="Partition or merge images first.",
+        )
+    if header.shape != (mine := _shape_in_words(machine)):
+        raise StateError(
+            f"the {header} holds other state than {machine.vertex.name} keeps now",
+            hint=f"stored: {header.shape or 'none'}\n  now:    {mine or 'none'}",
+        )
+
+
+# ---------------------------------------------------------------- rows
+
+
+def shape_of(spec: OperatorSpec) -> Shape | None:
+    """What the rows of an operator hold; None for one that keeps none."""
+    if spec.state is None:
+        return None
+    fields = tuple(f for k in spec.key if (f := spec.inputs[0].field(k)) is not None)
+    return Shape(fields, spec.state, _window_in_words(spec), isinstance(spec.window, Session))
+
+
+def _window_in_words(spec: OperatorSpec) -> str:
+    window = spec.window
+    if isinstance(window, Tumbling):
+        return f"in windows of {window.seconds:g} s"
+    if isinstance(window, Sliding):
+        return f"in windows of {window.seconds:g} s every {window.every:g} s"
+    return f"in sessions with gaps of {window.gap:g} s" if window is not None else ""
+
+
+def _shape(machine: Machine) -> Shape | None:
+    spec = machine.vertex.spec
+    return None if spec is None else shape_of(spec)
+
+
+def _shape_in_words(machine: Machine) -> str:
+    shape = _shape(machine)
+    return "" if shape is None else shape.fingerprint
+
+
+def _take(machine: Machine, since: int) -> Finish | None:
+    shape, logic = _shape(machine), getattr(machine, "logic", None)
+    if shape is None or logic is None:
+        return None
+    if isinstance(logic.table, ObjectTable):
+        return take_objects(logic.table, shape, machine.plan.groups, since)
+    keyed = getattr(logic, "keyed", None)
+    return take_rows(
+        logic.table, shape, machine.plan.groups, since, () if keyed is None else keyed.names
+    )
+
+
+def _put(machine: Machine, image: Image) -> None:
+    shape, logic = _shape(machine), getattr(machine, "logic", None)
+    if shape is None or logic is None:
+        return
+    if isinstance(logic.table, ObjectTable):
+        put_objects(logic.table, shape, image)
+    else:
+        keyed = getattr(logic, "keyed", None)
+        put_rows(logic.table, shape, image, None if keyed is None else keyed.number)
+
+
+# ---------------------------------------------------------------- standing
+
+
+def _ends(machine: Instance) -> dict[int, tuple[Ended, ...]]:
+    ends = {
+        edge: tuple(sorted(Ended(p.header.epoch, *p.header.keys) for p in inlet.ended))
+        for edge, inlet in machine.inlets.items()
+    }
+    return {edge: ranges for edge, ranges in ends.items() if ranges}
+
+
+def _silent(edge: Edge, end: Ended, groups: int) -> Piece:
+    """What an ended range sends in all later epochs: nothing."""
+    header = Header(end.epoch, KeyRange(end.lo, end.hi), NEVER, False, True)
+    return Piece(header, empty(edge.schema), np.zeros(groups + 1, np.int64))
+
+
+_PORT = "port "
+
+
+def _counted(counts: Counts) -> dict[str, int]:
+    ports = {_PORT + name: n for name, n in counts.by_port.items()}
+    return {"in": counts.records_in, "out": counts.records_out, "late": counts.late, **ports}
+
+
+def _counts(counted: Mapping[str, int]) -> Counts:
+    ports = {n.removeprefix(_PORT): c for n, c in counted.items() if n.startswith(_PORT)}
+    get = counted.get
+    return Counts(get("in", 0), get("out", 0), get("late", 0), ports)

@@ -1,0 +1,377 @@
+"""Source instances: splits read in order and cut into epochs.
+
+*Recorded data* is cut by event time: the epoch of a row is the running maximum within its split of
+(t - origin) // length + 1, constants of the job. *Arrival cuts* are decided once, by the boundary
+register, and followed exactly by whoever reads the split again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from raystream.api.batch import Batch
+from raystream.api.flow import Epochs
+from raystream.dataflow.plan import Clock, Plan, Vertex, split_group
+from raystream.errors import ConfigError, InputError, OperatorError, RaystreamError, user_frame
+from raystream.schema.columns import Columns, concat, empty
+from raystream.schema.records import RecordSchema
+from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange, Split
+
+Read = Callable[[Split, int], Iterator[tuple[int, Batch[Any]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """How one source's column becomes epochs. origin and length are in the column's ticks."""
+
+    column: str
+    origin: int
+    length: int
+    ticks: int
+    disorder: int
+
+    def epochs(self, values: np.ndarray, last: int) -> np.ndarray:
+        """The epoch of each row, after rows of epoch `last`."""
+        raw = (values.astype(np.int64) - self.origin) // self.length + 1
+        return np.maximum.accumulate(np.maximum(raw, last))
+
+    def watermark(self, epoch: int) -> int:
+        """The least time of a row of a later epoch, in the flow's unit, less the disorder."""
+        return (self.origin + epoch * self.length) // self.ticks - self.disorder
+
+
+def cutting_of(epochs: Epochs, clock: Clock, ticks: int) -> Cutting:
+    """The cutting of one source under the job's clock; `ticks`: flow units per second.
+
+    Raises:
+        ConfigError: an epoch is not a whole number of the column's ticks.
+    """
+    assert epochs.column is not None
+    exact = clock.seconds * ticks * epochs.ticks
+    length = round(exact)
+    if length < 1 or abs(exact - length) > 1e-9 * max(exact, 1):
+        raise ConfigError(
+            f"an epoch of {clock.seconds:g} s is not a whole number of ticks of {epochs.column!r}",
+            hint="Choose seconds= as a multiple of a tick.",
+        )
+    origin = clock.origin * epochs.ticks
+    return Cutting(
+        epochs.column, int(origin // 1), length, epochs.ticks, int(-(-epochs.disorder * ticks // 1))
+    )
+
+
+class SplitReader:
+    """One split: reads batches from a position and remembers where each ends."""
+
+    def __init__(
+        self, name: str, source: str, schema: RecordSchema, read: Read, position: int = 0
+    ) -> None:
+        self.split = Split(name)
+        self.source = source
+        self.schema = schema
+        self.position = position
+        self._batches = read(self.split, position)
+
+    def next(self) -> Columns | None:
+        """The next batch that has rows, or None at the end of the split.
+
+        Raises:
+            InputError: the source cannot read on. OperatorError: the source's code raised.
+        """
+        while True:
+            try:
+                found = next(self._batches, None)
+                if found is None:
+                    return None
+                self.position, batch = found
+                columns = batch._columns
+            except RaystreamError:
+                raise
+            except OSError as error:
+                raise InputError(
+                    f"{self.source}: cannot read {self.split.name}: {error}"
+                ) from error
+            except Exception as error:
+                raise OperatorError(
+                    f"{self.source}.read({self.split.name!r}) raised"
+                    f" {type(error).__name__}: {error}",
+                    where=user_frame(error),
+                ) from error
+            if columns.schema is not self.schema:
+                raise InputError(
+                    f"{self.source} yields {columns.schema.name}, but declared {self.schema.name}"
+                )
+            if len(columns):
+                return columns
+
+
+class RecordedSplit:
+    """A split cut by event time.
+
+    begun: where the batch at hand begins, and the epoch of the row before it; reading again from
+    there and leaving out the epochs that were taken gives the same epochs.
+
+    Args:
+        taken: the last epoch that was taken before, `last` the epoch of the row before the reader's
+            position; 0 and 1 at the beginning.
+    """
+
+    def __init__(
+        self, reader: SplitReader, cutting: Cutting, *, taken: int = 0, last: int = 1
+    ) -> None:
+        self.reader = reader
+        self.cutting = cutting
+        self.begun = (reader.position, last)
+        self._taken = taken
+        self.rows: Columns | None = None
+        self.epochs = np.zeros(0, np.int64)
+        self.at = 0
+        self.last = last
+        self.done = False
+
+    def take(self, epoch: int) -> Columns:
+        """All rows of an epoch; epochs are taken in turn."""
+        parts = []
+        while self._fill():
+            assert self.rows is not None
+            end = int(np.searchsorted(self.epochs, epoch, side="right"))
+            if end > self.at:
+                parts.append(self.rows.slice(self.at, end))
+                self.at = end
+            if end < len(self.epochs):
+                break
+        return concat(parts) if parts else empty(self.reader.schema)
+
+    def _fill(self) -> bool:
+        """Have at least one row at hand; False at the end of the split."""
+        if self.at < len(self.epochs):
+            return True
+        while not self.done:
+            self.begun = (self.reader.position, self.last)
+            self.rows = self.reader.next()
+            if self.rows is None:
+                self.done = True
+                self.epochs, self.at = np.zeros(0, np.int64), 0
+                return False
+            self.epochs = self.cutting.epochs(self.rows.column(self.cutting.column), self.last)
+            self.last = int(self.epochs[-1])
+            self.at = int(np.searchsorted(self.epochs, self._taken, side="right"))
+            if self.at < len(self.epochs):
+                return True
+        return False
+
+    @property
+    def next_epoch(self) -> int | None:
+        """The epoch of the next row; None at the end."""
+        return int(self.epochs[self.at]) if self._fill() else None
+
+
+class Taken(NamedTuple):
+    """What a source instance has for an epoch: rows in canonical order and their offsets by key
+    group of its range; the watermark after it; whether it is the last."""
+
+    rows: Columns
+    offsets: np.ndarray
+    watermark: int
+    ended: bool
+
+
+def my_splits(plan: Plan, vertex: Vertex, keys: KeyRange) -> list[tuple[int, str]]:
+    """(key group, name) of the splits of a source that fall into a range, in canonical order."""
+    names = plan.splits[vertex.id]
+    placed = [(split_group(i, len(names), plan.groups), n) for i, n in enumerate(names)]
+    return [(g, n) for g, n in placed if keys.lo <= g < keys.hi]
+
+
+def gather(groups: list[int], rows: list[Columns], keys: KeyRange) -> tuple[Columns, np.ndarray]:
+    """Rows of several splits in canonical order, with offsets by key group of the range."""
+    counts = np.zeros(len(keys) + 1, np.int64)
+    for g, part in zip(groups, rows, strict=True):
+        counts[g - keys.lo + 1] += len(part)
+    return concat(rows), np.cumsum(counts)
+
+
+Positions = Mapping[str, tuple[int, ...]]
+"""Per split of a source its key group and where to read on: recorded data (key group, position,
+epoch of the row before it); arrival cuts (key group, position, watermark)."""
+
+
+class Recorded:
+    """A source instance over recorded data.
+
+    Args:
+        taken: the last epoch that was taken before, and `positions` where the splits were then.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        vertex: Vertex,
+        keys: KeyRange,
+        *,
+        taken: int = 0,
+        positions: Positions | None = None,
+    ) -> None:
+        assert vertex.epochs is not None and plan.clock is not None
+        self.keys = keys
+        self.schema = vertex.ports[0].schema
+        self.cutting = cutting_of(vertex.epochs, plan.clock, plan.ticks)
+        self.groups: list[int] = []
+        self.splits: list[RecordedSplit] = []
+        for group, name in my_splits(plan, vertex, keys):
+            _, at, last = (positions or {}).get(name, (group, 0, 1))
+            reader = SplitReader(name, vertex.name, self.schema, vertex.source.read, at)
+            self.groups.append(group)
+            self.splits.append(RecordedSplit(reader, self.cutting, taken=taken, last=last))
+
+    def positions(self) -> Positions:
+        """Where the splits are, after the epoch that was taken last."""
+        return {
+            s.reader.split.name: (g, *s.begun)
+            for g, s in zip(self.groups, self.splits, strict=True)
+        }
+
+    def take(self, epoch: int) -> Taken:
+        """The rows of the next epoch."""
+        rows = [s.take(epoch) for s in self.splits]
+        ended = all(s.next_epoch is None for s in self.splits)
+        columns, offsets = (
+            gather(self.groups, rows, self.keys)
+            if rows
+            else (empty(self.schema), np.zeros(len(self.keys) + 1, np.int64))
+        )
+        return Taken(columns, offsets, NEVER if ended else self.cutting.watermark(epoch), ended)
+
+
+class Boundary(NamedTuple):
+    """Where an arrival epoch of a split ends: position after it, watermark, end flag."""
+
+    position: int
+    watermark: int
+    ended: bool
+
+
+class Register:
+    """The boundary register: a first-writer-wins table of (split, epoch). One copy, in memory."""
+
+    def __init__(self) -> None:
+        self.boundaries: dict[tuple[str, int], Boundary] = {}
+        self.newest = 0
+
+    def claim(self, split: str, epoch: int, wanted: Boundary) -> tuple[Boundary, int]:
+        """The boundary that holds, which is `wanted` if none was written before; and the newest
+        epoch that any source has closed."""
+        held = self.boundaries.setdefault((split, epoch), wanted)
+        self.newest = max(self.newest, epoch)
+        return held, self.newest
+
+    def known(self, split: str, epoch: int) -> Boundary | None:
+        """The boundary of an epoch that was closed before."""
+        return self.boundaries.get((split, epoch))
+
+    def trim(self, floor: int) -> None:
+        """Forget the epochs before `floor`."""
+        self.boundaries = {k: b for k, b in self.boundaries.items() if k[1] >= floor}
+
+
+class ArrivalSplit:
+    """A split cut by arrival: batches that were read and not yet published, with where they end."""
+
+    def __init__(
+        self,
+        name: str,
+        time_column: str | None,
+        disorder: int,
+        position: int = 0,
+        watermark: int = BEFORE_ALL,
+    ) -> None:
+        self.name = name
+        self.time_column = time_column
+        self.disorder = disorder
+        self.read: list[tuple[int, Columns]] = []
+        self.position = position
+        self.watermark = watermark
+        self.done = False
+
+    def add(self, position: int, rows: Columns) -> None:
+        """A batch was read; it ends at `position`."""
+        self.read.append((position, rows))
+
+    def wanted(self) -> Boundary:
+        """The boundary that would publish all that was read."""
+        position, watermark = self.position, self.watermark
+        if self.read:
+            position = self.read[-1][0]
+        for _, rows in self.read:
+            if self.time_column is not None and len(rows):
+                watermark = max(watermark, int(rows.column(self.time_column).max()) - self.disorder)
+        return Boundary(position, NEVER if self.done else watermark, self.done)
+
+    def reaches(self, boundary: Boundary) -> bool:
+        """Whether what was read goes up to a boundary."""
+        ends = (self.position, *(position for position, _ in self.read))
+        return boundary.position in ends
+
+    def take(self, boundary: Boundary) -> list[Columns]:
+        """The rows up to a boundary that the register holds."""
+        taken = []
+        while self.read and self.position != boundary.position:
+            self.position, rows = self.read.pop(0)
+            taken.append(rows)
+        if self.position != boundary.position:
+            raise InputError(
+                f"split {self.name} was cut at position {boundary.position} before, which"
+                " reading it again does not reach",
+                hint="read(split, position) must yield the same batches again.",
+            )
+        self.watermark = boundary.watermark
+        return taken
+
+
+class Arrival:
+    """A source instance cut by arrival. Its shell reads; `take` publishes what was read so far.
+
+    Args:
+        positions: where the splits were at the cut from which to go on.
+    """
+
+    def __init__(
+        self, plan: Plan, vertex: Vertex, keys: KeyRange, positions: Positions | None = None
+    ) -> None:
+        assert vertex.epochs is not None
+        self.keys = keys
+        self.schema = vertex.ports[0].schema
+        column = self.schema.field("time")
+        timed = "time" if column is not None and column.number and column.integer else None
+        disorder = int(-(-vertex.epochs.disorder * plan.ticks // 1))
+        self.groups = [g for g, _ in my_splits(plan, vertex, keys)]
+        self.splits = []
+        for group, name in my_splits(plan, vertex, keys):
+            _, at, watermark = (positions or {}).get(name, (group, 0, BEFORE_ALL))
+            self.splits.append(ArrivalSplit(name, timed, disorder, at, watermark))
+
+    def positions(self) -> Positions:
+        """Where the splits are, after the epoch that was taken last."""
+        return {
+            s.name: (g, s.position, s.watermark)
+            for g, s in zip(self.groups, self.splits, strict=True)
+        }
+
+    def take(self, boundaries: list[Boundary]) -> Taken:
+        """The rows of the next epoch, cut where the register says."""
+        rows = [
+            concat([empty(self.schema), *s.take(b)])
+            for s, b in zip(self.splits, boundaries, strict=True)
+        ]
+        ended = all(b.ended for b in boundaries)
+        columns, offsets = (
+            gather(self.groups, rows, self.keys)
+            if rows
+            else (empty(self.schema), np.zeros(len(self.keys) + 1, np.int64))
+        )
+        watermark = min((b.watermark for b in boundaries), default=NEVER)
+        return Taken(columns, offsets, watermark, ended)

@@ -1,0 +1,270 @@
+"""Interpreted windows: tumbling and sliding windows share one logic, sessions have their own.
+
+Sizes are integers of the flow's time unit. A window closes when the watermark reaches its end; a
+record is late when all its windows have closed by the end of the epoch before its own.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import Any
+
+from raystream.api.operators import OperatorSpec
+from raystream.api.windows import Session, Sliding, Tumbling
+from raystream.dataflow.logic import Collector, in_order, key_getter, row_of
+from raystream.errors import GraphError, operator_error
+from raystream.schema.blocks import Input, Output
+from raystream.schema.state import FORGOTTEN, State
+from raystream.schema.types import KeyRange, Window
+from raystream.state.keys import key_group
+from raystream.state.objects import ObjectTable
+
+
+def units(spec: OperatorSpec, seconds: float, ticks: int) -> int:
+    """A number of seconds in whole time units of the flow."""
+    exact = seconds * ticks
+    if exact != int(exact) or exact < 1:
+        raise spec.fail(
+            f"a window of {seconds:g} s is not a whole number of the flow's time units",
+            hint='Choose a finer one: rs.Flow(..., time_unit="ms").',
+        )
+    return int(exact)
+
+
+def window_starts(time: int, size: int, every: int) -> range:
+    """The starts of the windows that hold an event time, ascending."""
+    newest = time // every * every
+    return range(newest - (size - 1 - (time - newest)) // every * every, newest + 1, every)
+
+
+class _Windows:
+    """What all window logics share: a heap of ends per key group, and closing."""
+
+    def __init__(self, spec: OperatorSpec, groups: int) -> None:
+        assert spec.state is not None and spec.close is not None
+        self.spec = spec
+        self.groups = groups
+        self.table = ObjectTable(spec.state)
+        self.keys_of = [key_getter(spec, s) for s in spec.inputs]
+        self.time_at = [s.names.index(spec.time) for s in spec.inputs]
+        self.heaps: dict[int, list[tuple[int, Any, int]]] = {}
+
+    def process(self, given: Input, epoch: int, watermark: int) -> Output:
+        collector = Collector(self.spec.name, self.spec.outputs)
+        records = in_order(given)
+        which = [0] * len(records) if given.which is None else given.which.tolist()
+        bounds = given.offsets.tolist()
+        late: list[int] = []
+        for g in range(len(bounds) - 1):
+            for at in range(bounds[g], bounds[g + 1]):
+                record, kind = records[at], which[at]
+                key = self.keys_of[kind](record)
+                try:
+                    if not self._take(
+                        collector,
+                        given.lo + g,
+                        key,
+                        record[self.time_at[kind]],
+                        record,
+                        epoch,
+                        watermark,
+                    ):
+                        late.append(at)
+                except Exception as error:
+                    raise operator_error(
+                        self.spec.name, error, epoch=epoch, key=key, doing=f"record {at}"
+                    ) from error
+            collector.close_group()
+        return collector.output(late=late)
+
+    def _take(
+        self,
+        collector: Collector,
+        group: int,
+        key: Any,
+        time: int,
+        record: Any,
+        epoch: int,
+        watermark: int,
+    ) -> bool:
+        raise NotImplementedError
+
+    def _call(self, collector: Collector, record: Any, row: State, key: Any, epoch: int) -> bool:
+        """Process a record in one window; whether the row was forgotten."""
+        emitted = self.spec.process(record, row)
+        if emitted is not None:
+            collector.extend(emitted)
+        if row._mark != FORGOTTEN:
+            return False
+        self.table.remove(key, epoch)
+        return True
+
+    def _due(self, end: int, key: Any, start: int) -> bool:
+        """Whether a heap entry still stands for an open window."""
+        return (key, start) in self.table.rows
+
+    def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
+        if not any(h and h[0][0] <= watermark for h in self.heaps.values()):
+            return None
+        collector = Collector(self.spec.name, self.spec.outputs)
+        for group in range(keys.lo, keys.hi):
+            heap = self.heaps.get(group, [])
+            while heap and heap[0][0] <= watermark:
+                end, key, start = heappop(heap)
+                if self._due(end, key, start):
+                    self._close(collector, key, Window(start, end), epoch)
+            if not heap:
+                self.heaps.pop(group, None)
+            collector.close_group()
+        return collector.output()
+
+    def _close(self, collector: Collector, key: Any, window: Window, epoch: int) -> None:
+        assert self.spec.close is not None
+        row = self.table.rows[key, window.start]
+        try:
+            collector.extend(self.spec.close(key, window, row) or ())
+        except Exception as error:
+            raise operator_error(
+                self.spec.name,
+                error,
+                epoch=epoch,
+                key=key,
+                doing=f"window [{window.start}, {window.end})",
+            ) from error
+        self.table.remove((key, window.start), epoch)
+
+    def _open(self, group: int, key: Any, start: int, end: int) -> None:
+        heappush(self.heaps.setdefault(group, []), (end, key, start))
+
+
+class FixedWindows(_Windows):
+    """Tumbling and sliding windows."""
+
+    def __init__(self, spec: OperatorSpec, groups: int, ticks: int) -> None:
+        super().__init__(spec, groups)
+        assert isinstance(spec.window, Tumbling | Sliding)
+        self.size = units(spec, spec.window.seconds, ticks)
+        self.every = (
+            units(spec, spec.window.every, ticks) if isinstance(spec.window, Sliding) else self.size
+        )
+
+    def open(self, keys: KeyRange) -> None:
+        """Await the ends of windows that were restored."""
+        self.heaps = {}
+        for key, start in self.table.rows:
+            self._open(key_group(key, self.groups), key, start, start + self.size)
+
+    def _take(
+        self,
+        collector: Collector,
+        group: int,
+        key: Any,
+        time: int,
+        record: Any,
+        epoch: int,
+        watermark: int,
+    ) -> bool:
+        taken = False
+        for start in window_starts(time, self.size, self.every):
+            if start + self.size <= watermark:
+                continue
+            taken = True
+            row, new = row_of(self.table, (key, start), epoch)
+            if new:
+                self._open(group, key, start, start + self.size)
+            self._call(collector, record, row, (key, start), epoch)
+        return taken
+
+
+class Sessions(_Windows):
+    """Session windows: a row per session, keyed by its first time; `table.ends` holds the end."""
+
+    def __init__(self, spec: OperatorSpec, groups: int, ticks: int) -> None:
+        super().__init__(spec, groups)
+        assert isinstance(spec.window, Session)
+        self.gap = units(spec, spec.window.gap, ticks)
+        self.starts: dict[Any, list[int]] = {}
+
+    def open(self, keys: KeyRange) -> None:
+        """Await the ends of sessions that were restored."""
+        self.heaps, self.starts = {}, {}
+        for (key, start), end in sorted(self.table.ends.items()):
+            self.starts.setdefault(key, []).append(start)
+            self._open(key_group(key, self.groups), key, start, end)
+
+    def _due(self, end: int, key: Any, start: int) -> bool:
+        return self.table.ends.get((key, start)) == end
+
+    def _take(
+        self,
+        collector: Collector,
+        group: int,
+        key: Any,
+        time: int,
+        record: Any,
+        epoch: int,
+        watermark: int,
+    ) -> bool:
+        touched = list(self._touched(key, time))
+        if not touched and time + self.gap <= watermark:
+            return False
+        start = min([time, *touched])
+        end = max([time + self.gap, *(self.table.ends[key, s] for s in touched)])
+        row = self._join(key, start, touched, epoch)
+        if self.table.ends.get((key, start)) != end:
+            self.table.ends[key, start] = end
+            self._open(group, key, start, end)
+        if self._call(collector, record, row, (key, start), epoch):
+            self._leave(key, start)
+        return True
+
+    def _touched(self, key: Any, time: int) -> Iterator[int]:
+        """The starts of open sessions that a record at `time` belongs to, ascending."""
+        for start in self.starts.get(key, ()):
+            if start - self.gap < time < self.table.ends[key, start]:
+                yield start
+
+    def _join(self, key: Any, start: int, touched: list[int], epoch: int) -> Any:
+        """One row for the sessions that a record joins: later ones are merged into the first."""
+        table = self.table
+        mine = self.starts.setdefault(key, [])
+        if not touched:
+            insort(mine, start)
+            return row_of(table, (key, start), epoch)[0]
+        first, *others = touched
+        row = table.rows[key, first]
+        row._mark = epoch
+        for other in others:
+            assert self.spec.merge is not None
+            self.spec.merge(row, table.rows[key, other])
+            table.remove((key, other), epoch)
+            mine.remove(other)
+        if start != first:
+            table.remove((key, first), epoch)
+            table.rows[key, start] = row
+            mine[mine.index(first)] = start
+        return row
+
+    def _close(self, collector: Collector, key: Any, window: Window, epoch: int) -> None:
+        super()._close(collector, key, window, epoch)
+        self._leave(key, window.start)
+
+    def _leave(self, key: Any, start: int) -> None:
+        mine = self.starts[key]
+        mine.remove(start)
+        if not mine:
+            del self.starts[key]
+
+
+def window_logic(spec: OperatorSpec, groups: int, ticks: int) -> FixedWindows | Sessions:
+    """The interpreted logic of a windowed operator."""
+    if spec.form == "batch":
+        raise GraphError(
+            f"{spec.name}: a batch operator has no windows",
+            where=spec.where,
+            hint="Use the per-record form, compiled where speed matters.",
+        )
+    kind = Sessions if isinstance(spec.window, Session) else FixedWindows
+    return kind(spec, groups, ticks)

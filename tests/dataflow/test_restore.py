@@ -1,0 +1,251 @@
+"""A job that is cut off at any epoch and goes on from images, in other ranges, loses no bit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import raystream as rs
+from raystream.api.flow import OperatorNode
+from raystream.controller.planning import make_plan
+from raystream.dataflow.instance import Instance, SourceInstance
+from raystream.dataflow.plan import Plan
+from raystream.dataflow.snapshot import capture, install, settled
+from raystream.dataflow.source import Taken
+from raystream.errors import InternalError, StateError
+from raystream.schema.columns import empty
+from raystream.schema.types import KeyRange
+from raystream.state.image import Image, decode
+from raystream.state.partition import fold, merge, partition
+from raystream.testing import Collect
+from raystream.testing.local import LocalJob, totals
+from tests.dataflow.cuts import random_ranges
+from tests.dataflow.shapes import SHAPES
+from tests.dataflow.test_l1 import counted, written
+from tests.examples import examples
+from tests.flows import CompiledLedger, CountWords, Ledger, ledger_flow, running, word_flow
+
+Build = Callable[[Collect], rs.Flow]
+
+
+def planned(build: Build, sink: Collect, rng: random.Random) -> Plan:
+    plan = make_plan(build(sink))
+    for vertex in plan.ranges:
+        plan.ranges[vertex] = random_ranges(rng, plan.groups)
+    return plan
+
+
+class Backup:
+    """What keepers would hold: per instance a full image and the deltas since, as bytes."""
+
+    def __init__(self, job: LocalJob) -> None:
+        self.job = job
+        self.stored: dict[int, list[bytes]] = {}
+
+    def take(self, epoch: int) -> None:
+        """A cut: of some instances it is lost, as a later one then has an older base."""
+        for machine in self.job.instances:
+            have = self.stored.setdefault(id(machine), [])
+            since = decode(have[-1]).header.cut if have else 0
+            have.append(capture(machine, since, cut=epoch).image().encode())
+            settled(machine, since)
+
+    def images(self) -> dict[str, Image]:
+        out = {}
+        for v, machines in self.job.by_vertex.items():
+            if self.job.plan.vertices[v].kind != "source":
+                folded = []
+                for machine in machines:
+                    base, *deltas = map(decode, self.stored[id(machine)])
+                    folded.append(fold(base, deltas))
+                out[self.job.plan.vertices[v].name] = merge(folded)
+        return out
+
+
+def interrupted(build: Build, rng: random.Random, other: Build | None = None) -> tuple[Any, Any]:
+    """Output and reports of a run that is cut off at random cuts and goes on elsewhere."""
+    sink = Collect()
+    job, epoch = LocalJob(planned(build, sink, rng)), 0
+    for turn in range(rng.randrange(3)):
+        backup = Backup(job)
+        while not job.ended and rng.random() < 0.9:
+            for _ in range(rng.randrange(1, 6)):
+                if not job.ended:
+                    epoch += 1
+                    job.turn()
+            backup.take(epoch)
+        if not backup.stored:
+            break
+        after = planned(other or build if turn == 0 else build, sink, rng)
+        job = LocalJob(after, resume=backup.images())
+    job.rng = rng if rng.random() < 0.5 else None
+    job.run()
+    return written(sink), [counted(r) for r in totals(job.progress())]
+
+
+def uninterrupted(build: Build) -> tuple[Any, Any]:
+    sink = Collect()
+    job = LocalJob(make_plan(build(sink)))
+    job.run()
+    return written(sink), [counted(r) for r in totals(job.progress())]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@examples(6)
+@given(seed=st.integers(0, 2**16), data=st.integers(0, 2), seconds=st.sampled_from([4, 9, 30, 200]))
+def test_going_on_from_images(name: str, seed: int, data: int, seconds: float) -> None:
+    def build(sink: Collect) -> rs.Flow:
+        return SHAPES[name].build(sink, seconds, data)
+
+    assert interrupted(build, random.Random(seed)) == uninterrupted(build)
+
+
+def compiled(build: Build) -> Build:
+    """The same flow with its keyed operators compiled."""
+
+    def other(sink: Collect) -> rs.Flow:
+        flow = build(sink)
+        for node in flow.nodes:
+            if isinstance(node, OperatorNode) and node.spec.keyed:
+                node.spec = replace(node.spec, compiled=True)
+        return flow
+
+    return other
+
+
+def one(sink: Collect) -> rs.Flow:
+    return ledger_flow(sink, op=Ledger(), seconds=10)
+
+
+def two(sink: Collect) -> rs.Flow:
+    return ledger_flow(sink, op=CompiledLedger(), seconds=10)
+
+
+@examples(10)
+@given(seed=st.integers(0, 2**16), backwards=st.booleans())
+def test_compiled_and_interpreted_code_take_over_from_each_other(
+    seed: int, backwards: bool
+) -> None:
+    first, second = (two, one) if backwards else (one, two)
+    assert interrupted(first, random.Random(seed), second) == uninterrupted(one)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def job_at(build: Build, epochs: int) -> LocalJob:
+    job = LocalJob(make_plan(build(Collect())))
+    for _ in range(epochs):
+        job.turn()
+    return job
+
+
+def fresh(build: Build, name: str) -> Instance:
+    plan = make_plan(build(Collect()))
+    vertex = plan.vertex(name)
+    return Instance(plan, vertex, KeyRange(0, plan.groups))
+
+
+def test_images_of_something_else_are_refused() -> None:
+    job = job_at(lambda sink: word_flow(sink, CountWords()), 5)
+    (machine,) = job.by_vertex[1]
+    image = capture(machine).image()
+    target = fresh(lambda sink: word_flow(sink, CountWords()), "CountWords")
+
+    def refused(bad: Image | list[Image], complaint: str) -> None:
+        with pytest.raises(StateError, match=complaint):
+            install(target, bad if isinstance(bad, list) else [bad])
+
+    half = KeyRange(0, 128)
+    refused(partition(image, [half]), r"put into an instance of \[0, 256\)\n  Partition or merge")
+    other = replace(image, header=replace(image.header, operator="x"))
+    refused(other, "the image of x .* was put into CountWords")
+    other = replace(image, header=replace(image.header, groups=16))
+    refused(other, "of 16 key groups was put into CountWords, which has 256")
+    delta = capture(machine, since=3).image()
+    refused(delta, "delta 3 to 5 needs its base first")
+    refused([image, delta], "the image of .* delta 3 to 5 does not apply to .* cut 5")
+    install(target, [image])
+
+
+def test_state_of_another_class_is_refused_with_both_shapes() -> None:
+    job = job_at(lambda sink: word_flow(sink, CountWords()), 5)
+    image = capture(job.by_vertex[1][0]).image()
+    target = fresh(lambda sink: word_flow(sink, running), "running")
+    moved = replace(image, header=replace(image.header, operator="running"))
+    with pytest.raises(StateError) as error:
+        install(target, [moved])
+    assert str(error.value) == (
+        "the image of running [0, 256) at cut 5 holds other state than running keeps now\n"
+        "  stored: Tally(n: int64) by word: str, in windows of 30 s\n"
+        "  now:    Tally(n: int64) by word: str"
+    )
+
+
+def test_a_cut_is_where_the_instance_is() -> None:
+    job = job_at(lambda sink: word_flow(sink, CountWords()), 5)
+    with pytest.raises(InternalError, match="CountWords at 5 was cut at 6"):
+        capture(job.by_vertex[1][0], cut=6)
+
+
+def test_an_image_holds_where_an_instance_stands() -> None:
+    job = job_at(lambda sink: word_flow(sink, CountWords(), disorder=3), 40)
+    (machine,) = job.by_vertex[1]
+    header = decode(capture(machine, since=7).image().encode()).header
+    assert (header.base, header.cut, header.keys) == (7, 40, KeyRange(0, 256))
+    assert header.standing.watermark == machine.watermark
+    assert not header.standing.ended
+    job.run()
+    header = decode(capture(machine, cut=10_000).image().encode()).header
+    assert header.cut == 10_000
+    assert header.standing.ended
+    assert header.standing.watermark == rs.NEVER
+    assert header.standing.inlets[0][0][1:] == (0, 256)
+    assert header.standing.counts["in"] == machine.counts.records_in > 0
+
+
+# ---------------------------------------------------------------- sources
+
+
+def test_a_source_is_cut_split_by_split() -> None:
+    """Ranges of a source end each for itself; where to read on goes with the range of a split."""
+    plan = make_plan(word_flow(Collect(), running))
+    vertex = plan.vertex("rows")
+    halves = [KeyRange(0, 128), KeyRange(128, 256)]
+    machines = [SourceInstance(plan, vertex, keys) for keys in halves]
+    nothing = empty(vertex.ports[0].schema)
+    for machine, last in zip(machines, (2, 9), strict=True):
+        for epoch in range(1, min(last, 4) + 1):
+            ended = epoch == last
+            machine.publish(
+                Taken(nothing, np.zeros(129, np.int64), rs.NEVER if ended else epoch, ended)
+            )
+    splits = [{"split-0": (0, 40), "split-1": (85, 41)}, {"split-2": (170, 7)}]
+    images = [
+        decode(capture(machine, cut=4, splits=mine).image().encode())
+        for machine, mine in zip(machines, splits, strict=True)
+    ]
+    whole = merge(images)
+    standing = whole.header.standing
+    assert (standing.ended, standing.watermark) == (False, 4)
+    assert standing.splits == splits[0] | splits[1]
+    thirds = [KeyRange(0, 85), KeyRange(85, 170), KeyRange(170, 256)]
+    parts = partition(whole, thirds)
+    assert [dict(p.header.standing.splits) for p in parts] == [
+        {"split-0": (0, 40)},
+        {"split-1": (85, 41)},
+        {"split-2": (170, 7)},
+    ]
+    again = SourceInstance(plan, vertex, thirds[0])
+    install(again, [parts[0]])
+    assert (again.position, again.watermark, again.ended) == (4, 4, False)
+    assert {log.first for log in again.outlets.logs.values()} == {5}
+    again.publish(Taken(nothing, np.zeros(86, np.int64), rs.NEVER, True))
+    assert again.outlets.piece(0, 5, KeyRange(0, 256)).header.ended

@@ -1,0 +1,270 @@
+"""Sources: recorded data is cut by event time, everything else where the register says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import raystream as rs
+from raystream.controller.planning import make_plan
+from raystream.dataflow.instance import SourceInstance
+from raystream.dataflow.plan import Plan
+from raystream.dataflow.source import (
+    Arrival,
+    Boundary,
+    Recorded,
+    Register,
+    SplitReader,
+    Taken,
+    my_splits,
+    split_group,
+)
+from raystream.errors import ConfigError, InputError, OperatorError
+from raystream.schema.types import NEVER, KeyRange
+from raystream.state.keys import even_ranges
+from raystream.testing import Collect, run_local
+from raystream.testing.local import LocalJob
+from tests.examples import examples
+from tests.flows import Rows, running, split
+
+
+class Tick(NamedTuple):
+    time: int
+    id: int
+
+
+@rs.operator(key="id")
+def echo(tick: Tick) -> Iterator[Tick]:
+    yield tick
+
+
+def plan_of(parts: tuple[tuple[Any, ...], ...], epochs: Any, *, batch: int = 3) -> Plan:
+    flow = rs.Flow("ticks", key_groups=8)
+    flow.source(Rows(Tick, parts, batch), epochs=epochs, name="ticks").through(echo).to(Collect())
+    return make_plan(flow)
+
+
+times = st.lists(st.integers(-30, 30), min_size=1, max_size=12)
+splits = st.lists(times, min_size=1, max_size=5)
+
+
+def numbered(parts: list[list[int]]) -> tuple[tuple[Tick, ...], ...]:
+    ids = iter(range(1000))
+    return tuple(tuple(Tick(t, next(ids)) for t in part) for part in parts)
+
+
+def naive(parts: tuple[tuple[Tick, ...], ...], origin: int, length: int) -> dict[int, list[Tick]]:
+    """Per epoch the rows of all splits, split by split."""
+    out: dict[int, list[Tick]] = {}
+    for part in parts:
+        epoch = 1
+        for tick in part:
+            epoch = max(epoch, (tick.time - origin) // length + 1)
+            out.setdefault(epoch, []).append(tick)
+    return out
+
+
+@examples(60)
+@given(splits, st.integers(1, 20), st.integers(1, 8), st.integers(1, 4))
+def test_recorded_epochs(parts: list[list[int]], length: int, instances: int, batch: int) -> None:
+    rows = numbered(parts)
+    plan = plan_of(rows, rs.by_time(seconds=length, disorder=2), batch=batch)
+    assert plan.clock is not None
+    origin = int(plan.clock.origin)
+    # The origin is on the grid, at or before the first batch of every split.
+    assert origin % length == 0
+    assert origin == min(min(t for t in part[:batch]) for part in parts) // length * length
+    machines = [Recorded(plan, plan.vertex("ticks"), k) for k in even_ranges(8, instances)]
+    expected = naive(rows, origin, length)
+    ended = [False] * instances
+    for epoch in range(1, max(expected) + 2):
+        taken = [m.take(epoch) for m in machines]
+        assert [r for t in taken for r in t.rows.records()] == expected.get(epoch, [])
+        for i, t in enumerate(taken):
+            assert t.ended >= ended[i]
+            assert t.watermark == (NEVER if t.ended else origin + epoch * length - 2)
+            assert t.offsets[-1] == len(t.rows)
+            ended[i] = t.ended
+        last = epoch >= max(expected)
+        assert all(ended) == last
+
+
+def test_splits_are_spread_over_the_key_groups() -> None:
+    assert [split_group(i, 3, 8) for i in range(3)] == [0, 2, 5]
+    assert [split_group(i, 20, 4) for i in range(20)] == sorted([0, 1, 2, 3] * 5)
+    plan = plan_of(numbered([[1]] * 5), rs.by_time(seconds=1))
+    vertex = plan.vertex("ticks")
+    found = [s for k in even_ranges(8, 3) for s in my_splits(plan, vertex, k)]
+    assert found == my_splits(plan, vertex, KeyRange(0, 8))
+    assert [name for _, name in found] == [f"split-{i}" for i in range(5)]
+
+
+def test_an_epoch_is_a_whole_number_of_ticks() -> None:
+    with pytest.raises(ConfigError, match=r"an epoch of 0\.5 s is not a whole number of ticks"):
+        plan_of(numbered([[1]]), rs.by_time(seconds=0.5))
+    plan_of(numbered([[1]]), rs.by_time(seconds=0.5, ticks=4))
+
+
+# ---------------------------------------------------------------- cut by arrival
+
+
+@dataclass
+class Recorder:
+    """Notes what every source instance of a job publishes."""
+
+    job: LocalJob
+    published: dict[KeyRange, list[Taken]]
+
+    @classmethod
+    def of(cls, job: LocalJob) -> Recorder:
+        recorder = cls(job, {})
+        for source in job.sources:
+            recorder._wrap(source.machine)
+        return recorder
+
+    def _wrap(self, machine: SourceInstance) -> None:
+        notes = self.published.setdefault(machine.keys, [])
+        publish = machine.publish
+
+        def noting(taken: Taken) -> Any:
+            notes.append(taken)
+            return publish(taken)
+
+        machine.publish = noting  # type: ignore[method-assign]
+
+
+def again(plan: Plan, keys: KeyRange, register: Register, rng: random.Random) -> list[Taken]:
+    """What a successor publishes that reads from the beginning and follows the register."""
+    vertex = plan.vertex("ticks")
+    arrival = Arrival(plan, vertex, keys)
+    readers = [
+        SplitReader(name, vertex.name, arrival.schema, vertex.source.read)
+        for _, name in my_splits(plan, vertex, keys)
+    ]
+    out: list[Taken] = []
+    while not out or not out[-1].ended:
+        boundaries = []
+        for each, reader in zip(arrival.splits, readers, strict=True):
+            held = register.known(each.name, len(out) + 1) or Boundary(each.position, NEVER, True)
+            while reader.position < held.position or rng.random() < 0.3:
+                rows = reader.next()
+                if rows is None:
+                    each.done = True
+                    break
+                each.add(reader.position, rows)
+            wanted = each.wanted()
+            boundaries.append(register.claim(each.name, len(out) + 1, wanted)[0])
+        out.append(arrival.take(boundaries))
+    return out
+
+
+def shown(taken: list[Taken]) -> list[Any]:
+    return [(list(t.rows.records()), t.offsets.tolist(), t.watermark, t.ended) for t in taken]
+
+
+@examples(30)
+@given(splits, st.integers(0, 2**16), st.integers(1, 8))
+def test_a_successor_cuts_where_the_register_says(
+    parts: list[list[int]], seed: int, instances: int
+) -> None:
+    rng = random.Random(seed)
+    rows = numbered(parts)
+    plan = plan_of(rows, rs.by_arrival(disorder=1))
+    plan.ranges[plan.vertex("ticks").id] = even_ranges(8, instances)
+    job = LocalJob(plan, rng=rng)
+    recorder = Recorder.of(job)
+    job.run()
+    register = job.sources[0].register
+    for keys, taken in recorder.published.items():
+        if my_splits(plan, plan.vertex("ticks"), keys):
+            assert shown(again(plan, keys, register, rng)) == shown(taken)
+    by_split = {name: i for i, name in enumerate(plan.splits[0])}
+    for name, at in by_split.items():
+        ends = [b for (s, _), b in sorted(register.boundaries.items()) if s == name]
+        assert [b.watermark for b in ends] == sorted(b.watermark for b in ends)
+        assert ends[-1] == Boundary(len(parts[at]), NEVER, True)
+
+
+def test_two_that_claim_at_once_agree() -> None:
+    register = Register()
+    one, two = Boundary(3, 10, False), Boundary(5, 12, False)
+    assert register.claim("a", 1, one) == (one, 1)
+    assert register.claim("a", 1, two) == (one, 1)
+    assert register.claim("b", 4, two) == (two, 4)
+    assert register.claim("a", 2, two) == (two, 4)
+    register.trim(2)
+    assert register.known("a", 1) is None
+    assert register.known("a", 2) == two
+
+
+def test_a_source_that_reads_otherwise_is_refused() -> None:
+    plan = plan_of(numbered([[1, 2, 3, 4, 5, 6, 7]]), rs.by_arrival(), batch=3)
+    arrival = Arrival(plan, plan.vertex("ticks"), KeyRange(0, 8))
+    source = replace(plan.vertex("ticks").source, batch=2)
+    reader = SplitReader("split-0", "ticks", arrival.schema, source.read)
+    for _ in range(3):
+        rows = reader.next()
+        assert rows is not None
+        arrival.splits[0].add(reader.position, rows)
+    with pytest.raises(
+        InputError, match="cut at position 3 before, which reading it again does no"
+    ):
+        arrival.take([Boundary(3, 0, False)])
+
+
+def test_by_arrival_gives_the_same_words_whatever_the_boundaries() -> None:
+    from tests.flows import Line, lines
+
+    found = []
+    for seed in (None, 1, 2, 3):
+        sink = Collect()
+        flow = rs.Flow("arriving")
+        source = Rows(Line, lines(3), batch=4)
+        flow.source(source, epochs=rs.by_arrival()).through(split).through(running).to(sink)
+        run_local(flow, seed=seed, instances={"rows": 2, "running": 3})
+        found.append(sorted(sink.records()))
+    assert found[0] and all(f == found[0] for f in found)
+
+
+# ---------------------------------------------------------------- readers
+
+
+@dataclass(frozen=True)
+class Faulty:
+    record: type
+    doing: str
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("one")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Any]]]:
+        if self.doing == "os":
+            raise FileNotFoundError("no such file: x")
+        if self.doing == "bug":
+            yield 1, 1 // 0
+        yield 1, rs.Batch(Other, {"n": [1]})
+
+
+class Other(NamedTuple):
+    n: int
+
+
+@pytest.mark.parametrize(
+    ("doing", "kind", "complaint"),
+    [
+        ("os", InputError, "faulty: cannot read one: no such file"),
+        ("bug", OperatorError, r"faulty\.read\('one'\) raised ZeroDivisionError"),
+        ("type", InputError, "faulty yields Other, but declared Tick"),
+    ],
+)
+def test_what_a_source_can_do_wrong(doing: str, kind: type[Exception], complaint: str) -> None:
+    flow = rs.Flow("faulty")
+    flow.source(Faulty(Tick, doing)).through(echo).to(Collect())
+    with pytest.raises(kind, match=complaint):
+        run_local(flow)
