@@ -1,0 +1,1 @@
+"""What the cluster decides: plans, commits, reports. Pure functions of a view."""

@@ -1,0 +1,139 @@
+"""What the controller does with a view of the job: a pure function.
+
+First reflect what is reported, then decide. A view holds what every instance last said and which
+died; the answer is commands, each with its reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from raystream.controller.report import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is known of a running job.
+
+    progress: the last report of every instance that the assignment names. dead: those of them whose
+    process is gone. finished: those that said that their work is done. failed: what a user's
+    function raised, by instance. committed: the newest committed cut. assigned: whom the newest
+    assignment names.
+    """
+
+    progress: tuple[Progress, ...]
+    dead: frozenset[str]
+    finished: frozenset[str]
+    failed: tuple[tuple[str, str], ...]
+    committed: int
+    cut_every: int
+    assigned: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The cut at `epoch` is stored for every range: it is the new floor."""
+
+    epoch: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """Put other instances into the place of these, from the cut at `floor` on."""
+
+    instances: tuple[str, ...]
+    floor: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Nobody is to read from these any more, nor to wait for them."""
+
+    instances: tuple[str, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the job; `failed` says whether it could not go on."""
+
+    failed: bool
+    because: str
+
+
+Command = Commit | Recover | Release | Stop
+
+
+def decide(view: View) -> list[Command]:
+    """The commands that follow from a view."""
+    if view.failed:
+        name, reason = view.failed[0]
+        return [Stop(True, f"{name}: {reason}")]
+    recover = recoveries(view)
+    if recover:
+        return list(recover)
+    if view.progress and all(p.name in view.finished | view.dead for p in view.progress):
+        return [Stop(False, "all input was processed")]
+    commands: list[Command] = []
+    gone = tuple(sorted(view.dead & view.assigned))
+    if gone:
+        commands.append(Release(gone, "they died after their end was committed"))
+    floor = floor_of(view)
+    if floor > view.committed:
+        commands.append(Commit(floor, f"every range is stored at the cut {floor}"))
+    return commands
+
+
+def recoveries(view: View) -> list[Recover]:
+    """The dead that others have to replace, by where these begin.
+
+    Who had ended and is committed is missed by nobody. A sink is, until it was closed: another one
+    goes on from its end to do that.
+    """
+    dead = [p for p in view.progress if p.name in view.dead]
+    over = {p.name for p in dead if p.ended and p.position <= view.committed}
+    begin: dict[int, list[str]] = {}
+    for name in sorted(view.dead - over):
+        begin.setdefault(view.committed, []).append(name)
+    for p in dead:
+        if p.name in over and not p.closed and p.name not in view.finished:
+            begin.setdefault(p.position, []).append(p.name)
+    return [Recover(tuple(ns), at, f"{', '.join(ns)} died") for at, ns in begin.items()]
+
+
+def floor_of(view: View) -> int:
+    """The newest cut that every instance has applied and stored; at the end, the last epoch.
+
+    An instance that has ended is at every later cut as it was at its end. A cut that one of them
+    could not store is given up: the next that all have is the floor.
+    """
+    if not view.progress:
+        return view.committed
+    at_end = [p for p in view.progress if p.ended and p.stored >= p.position]
+    if len(at_end) == len(view.progress):
+        return max(p.position for p in view.progress)
+    reached = min(min(p.position, p.stored) for p in view.progress if p not in at_end)
+    cut = reached // view.cut_every * view.cut_every
+    if any(cut < p.since for p in view.progress):
+        return view.committed
+    return max(view.committed, cut)
+
+
+class Untold(NamedTuple):
+    """What an instance was not told, as far as it said last."""
+
+    assignment: bool
+    floor: bool
+    keepers: bool
+
+
+def behind(progress: Progress, version: int, committed: int, kept: int) -> Untold:
+    """What to tell an instance again: a call may be lost with its connection.
+
+    Args:
+        version, committed, kept: the newest assignment, floor and choice of keepers.
+    """
+    return Untold(progress.version < version, progress.floor < committed, progress.kept < kept)

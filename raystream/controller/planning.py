@@ -1,0 +1,112 @@
+"""From a flow to a plan: list the splits once, look at the first rows, settle the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from raystream.api.flow import Epochs, Flow, SourceNode
+from raystream.dataflow.plan import Clock, Plan, plan_of
+from raystream.dataflow.source import SplitReader, cutting_of
+from raystream.errors import ConfigError, InputError, OperatorError, RaystreamError, user_frame
+
+PACED_EPOCH_SECONDS = 0.05
+"""Real seconds that an epoch of a paced run lasts, unless the flow says otherwise."""
+UNPACED_EPOCH_SECONDS = 1.0
+"""Event seconds of an epoch of an unpaced run, unless the flow says otherwise."""
+
+
+def make_plan(
+    flow: Flow,
+    *,
+    instances: Mapping[str, int] | None = None,
+    cut_every: int | None = None,
+    checkpoint_seconds: float = 5.0,
+) -> Plan:
+    """The plan of a job. Asks each source for its splits and reads the first batch of each.
+
+    Args:
+        cut_every: epochs between cuts; from `checkpoint_seconds` and the pace when not given.
+
+    Raises:
+        GraphError, ConfigError: see `plan_of`. InputError: a source has nothing to read.
+    """
+    sources = [n for n in flow.nodes if isinstance(n, SourceNode)]
+    splits = {n.name: _splits(n) for n in sources}
+    clock = _clock(flow, sources, splits)
+    if cut_every is None:
+        cut_every = max(1, round(checkpoint_seconds / _epoch_real_seconds(sources, clock)))
+    plan = plan_of(flow, splits, instances=instances, clock=clock, cut_every=cut_every)
+    for node in sources:
+        if clock is not None:
+            cutting_of(node.epochs, clock, flow.ticks)
+    return plan
+
+
+def _splits(node: SourceNode) -> list[str]:
+    try:
+        names = [s.name for s in node.source.splits()]
+    except RaystreamError:
+        raise
+    except Exception as error:
+        raise OperatorError(
+            f"{node.name}.splits() raised {type(error).__name__}: {error}",
+            where=user_frame(error) or node.where,
+        ) from error
+    if not names:
+        raise InputError(
+            f"source {node.name} has no splits: there is nothing to read", where=node.where
+        )
+    if len(set(names)) < len(names):
+        raise InputError(f"source {node.name} names a split twice", where=node.where)
+    return names
+
+
+def _epoch_real_seconds(sources: list[SourceNode], clock: Clock | None) -> float:
+    if clock is None:
+        return sources[0].epochs.seconds or PACED_EPOCH_SECONDS
+    return clock.seconds / clock.speed if clock.speed else PACED_EPOCH_SECONDS
+
+
+def _clock(flow: Flow, sources: list[SourceNode], splits: dict[str, list[str]]) -> Clock | None:
+    """The job's clock, if its sources are cut by time; all of them are cut alike."""
+    timed = [n for n in sources if n.epochs.column is not None]
+    if not timed:
+        return None
+    speed = _one("speed", [n.epochs.speed for n in timed], timed)
+    seconds = _one("seconds", [n.epochs.seconds for n in timed], timed)
+    if seconds is None:
+        finest = max(n.epochs.ticks for n in timed) * flow.ticks
+        wanted = PACED_EPOCH_SECONDS * speed if speed else UNPACED_EPOCH_SECONDS
+        coarsest = min(n.epochs.ticks for n in timed) * flow.ticks
+        seconds = max(1, round(wanted * coarsest)) / coarsest if finest else wanted
+    length = seconds * flow.ticks
+    first = min(_first(n, splits[n.name]) for n in timed)
+    return Clock(first // length * length, seconds, speed)
+
+
+def _one(what: str, values: list[Any], nodes: list[SourceNode]) -> Any:
+    given = {v for v in values if v is not None}
+    if len(given) > 1:
+        raise ConfigError(
+            f"by_time({what}=...) differs between sources: {sorted(given)}",
+            where=nodes[-1].where,
+            hint="Epochs belong to the job: all sources are cut alike.",
+        )
+    return given.pop() if given else None
+
+
+def _first(node: SourceNode, names: list[str]) -> float:
+    """The least first value of a source's time column, in the flow's unit."""
+    epochs: Epochs = node.epochs
+    if epochs.origin is not None:
+        return epochs.origin / epochs.ticks
+    found: list[int] = []
+    for name in names:
+        rows = SplitReader(name, node.name, node.schema, node.source.read).next()
+        if rows is not None:
+            assert epochs.column is not None
+            found.append(int(rows.column(epochs.column).min()))
+    if not found:
+        raise InputError(f"source {node.name} has no rows", where=node.where)
+    return min(found) / epochs.ticks

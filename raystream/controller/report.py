@@ -1,0 +1,224 @@
+"""What a job did: totals per operator, and how its rates went."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from raystream.dataflow.instance import Instance, SourceInstance
+from raystream.dataflow.plan import Plan, Vertex
+from raystream.schema.types import KeyRange, SinkContext
+from raystream.state.chain import Span
+
+SAMPLE_SECONDS = 1.0
+"""How often a sample is taken."""
+SAMPLES_MAX = 4096
+"""So many samples are kept of a job; of an hour all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one instance says of itself.
+
+    name: its identity. stored: the newest cut of which a checkpoint is stored in all its copies;
+    since: so are all cuts from this one on.
+    cpu: seconds of CPU that its process used since the start. ended_at: the Unix time at which it
+    had applied its last epoch. version, floor: of the newest assignment and commit that it was
+    told; kept: of its keepers. closed: nothing is left to do after its last epoch; a sink has to
+    be closed.
+    """
+
+    vertex: str
+    instance: int
+    position: int
+    ended: bool
+    watermark: int
+    records_in: int
+    records_out: int
+    late: int
+    state_rows: int
+    cpu: float
+    ended_at: float | None = None
+    name: str = ""
+    stored: int = 0
+    since: int = 0
+    by_port: dict[str, int] = field(default_factory=dict)
+    version: int = 0
+    floor: int = 0
+    closed: bool = True
+    kept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorReport:
+    """Totals of one operator over its instances."""
+
+    name: str
+    instances: int
+    position: int
+    records_in: int
+    records_out: int
+    late: int
+    state_rows: int
+    cpu: float
+    by_port: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The totals of all operators at one moment. t: seconds since the start. processes: the ids
+    of the processes of instances and keepers, by name, where there are any."""
+
+    t: float
+    operators: dict[str, OperatorReport]
+    processes: dict[str, int] = field(default_factory=dict)
+
+
+class Samples:
+    """The samples of a job, which may run for years: the newest, and ever fewer of what was long
+    ago."""
+
+    def __init__(self) -> None:
+        self._kept: list[Sample] = []
+
+    def due(self, t: float) -> bool:
+        """Whether one is to be taken at t seconds after the start."""
+        last = self._kept[-1].t if self._kept else 0.0
+        return t >= last // SAMPLE_SECONDS * SAMPLE_SECONDS + SAMPLE_SECONDS
+
+    def add(self, sample: Sample) -> None:
+        """The next one."""
+        self._kept.append(sample)
+        if len(self._kept) > SAMPLES_MAX:
+            half = SAMPLES_MAX // 2
+            self._kept[:half] = self._kept[:half:2]
+
+    def after(self, t: float) -> list[Sample]:
+        """Those that are later than t."""
+        return self._kept[bisect_right(self._kept, t, key=lambda s: s.t) :]
+
+    def ended(self, last: Sample) -> tuple[Sample, ...]:
+        """All, at the end of the job, which may be known late."""
+        return (*(s for s in self._kept if s.t < last.t), last)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Instances that died and others that took their place. t: seconds since the start; floor: the
+    cut from which they went on; seconds: until they were at work, catching up not included."""
+
+    t: float
+    gone: tuple[str, ...]
+    new: tuple[str, ...]
+    floor: int
+    seconds: float
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """What a finished job did. elapsed: seconds from the first row to the last."""
+
+    job: str
+    cluster: str
+    started: float
+    elapsed: float
+    operators: tuple[OperatorReport, ...]
+    samples: tuple[Sample, ...] = ()
+    recoveries: tuple[Recovery, ...] = ()
+
+    def operator(self, name: str) -> OperatorReport:
+        """The totals of one operator."""
+        return next(o for o in self.operators if o.name == name)
+
+
+def totals(progress: Iterable[Progress]) -> tuple[OperatorReport, ...]:
+    """Totals per operator, in the order in which operators first appear."""
+    by_name: dict[str, list[Progress]] = {}
+    for p in progress:
+        by_name.setdefault(p.vertex, []).append(p)
+    return tuple(_total(name, ps) for name, ps in by_name.items())
+
+
+def _total(name: str, ps: list[Progress]) -> OperatorReport:
+    ports: dict[str, int] = {}
+    for p in ps:
+        for port, n in p.by_port.items():
+            ports[port] = ports.get(port, 0) + n
+    return OperatorReport(
+        name,
+        len(ps),
+        min(p.position for p in ps),
+        sum(p.records_in for p in ps),
+        sum(p.records_out for p in ps),
+        sum(p.late for p in ps),
+        sum(p.state_rows for p in ps),
+        sum(p.cpu for p in ps),
+        ports,
+    )
+
+
+def progress_of(
+    machine: SourceInstance | Instance,
+    index: int,
+    *,
+    name: str = "",
+    stored: Span | None = None,
+    cpu: float = 0.0,
+    ended_at: float | None = None,
+    version: int = 0,
+    floor: int = 0,
+    closed: bool = True,
+    kept: int = 0,
+) -> Progress:
+    """What an instance says of itself. stored: unless given, all that it has applied.
+
+    The machine may step meanwhile, on another thread.
+    """
+    ended = machine.ended  # before the position: who is said to have ended is at its end
+    table = getattr(getattr(machine, "logic", None), "table", None)
+    c = machine.counts
+    return Progress(
+        machine.vertex.name,
+        index,
+        machine.position,
+        ended,
+        machine.watermark,
+        c.records_in,
+        c.records_out,
+        c.late,
+        0 if table is None else len(table),
+        cpu,
+        ended_at,
+        name or f"{machine.vertex.name}/{index}",
+        machine.position if stored is None else stored.upto,
+        0 if stored is None else stored.since,
+        dict(c.by_port),
+        version,
+        floor,
+        closed,
+        kept,
+    )
+
+
+def sink_context(
+    plan: Plan,
+    vertex: Vertex,
+    keys: KeyRange,
+    run: str,
+    paced_from: float | None,
+    committed: int = 0,
+) -> SinkContext:
+    """What a sink instance is told before its first write."""
+    clock = plan.clock
+    paced = clock is not None and clock.speed is not None and paced_from is not None
+    return SinkContext(
+        run,
+        vertex.name,
+        keys,
+        paced_from if paced else None,
+        clock.origin if clock is not None else 0.0,
+        clock.speed if clock is not None and paced else None,
+        committed,
+    )

@@ -1,0 +1,172 @@
+"""What follows from a view of a job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raystream.controller.decide import (
+    Commit,
+    Recover,
+    Release,
+    Stop,
+    View,
+    behind,
+    decide,
+    floor_of,
+    recoveries,
+)
+from raystream.controller.report import Progress
+
+
+def at(
+    position: int, *, ended: bool = False, index: int = 0, stored: int | None = None
+) -> Progress:
+    """An instance whose newest stored cut is its position, unless said."""
+    stored = position if stored is None else stored
+    return Progress(
+        "count", index, position, ended, 0, 0, 0, 0, 0, 0.0, name=f"count/{index}", stored=stored
+    )
+
+
+def view(
+    *progress: Progress,
+    dead: frozenset[str] = frozenset(),
+    finished: frozenset[str] = frozenset(),
+    committed: int = 0,
+    failed: tuple[tuple[str, str], ...] = (),
+    cut_every: int = 10,
+    assigned: frozenset[str] = frozenset(),
+) -> View:
+    return View(progress, dead, finished, failed, committed, cut_every, assigned)
+
+
+def test_a_cut_is_committed_when_every_instance_has_applied_it() -> None:
+    assert decide(view(at(25), at(20, index=1))) == [
+        Commit(20, "every range is stored at the cut 20")
+    ]
+    assert decide(view(at(25), at(19, index=1), committed=10)) == []
+
+
+def test_an_instance_that_has_ended_does_not_hold_the_floor_back() -> None:
+    assert floor_of(view(at(3, ended=True), at(40, index=1))) == 40
+
+
+def test_the_last_epoch_is_a_cut() -> None:
+    assert floor_of(view(at(17, ended=True), at(17, ended=True, index=1))) == 17
+
+
+def test_the_job_stops_when_all_are_finished() -> None:
+    both = view(
+        at(17, ended=True),
+        at(17, ended=True, index=1),
+        committed=17,
+        finished=frozenset({"count/0", "count/1"}),
+    )
+    assert decide(both) == [Stop(False, "all input was processed")]
+
+
+def test_the_job_goes_on_while_one_is_not_finished() -> None:
+    one = view(at(17, ended=True), at(17, ended=True, index=1), finished=frozenset({"count/0"}))
+    assert [type(c) for c in decide(one)] == [Commit]
+
+
+def test_a_failure_stops_the_job_and_names_the_instance() -> None:
+    assert decide(view(at(25), failed=(("count/1", "it raised"),))) == [
+        Stop(True, "count/1: it raised")
+    ]
+
+
+def test_a_cut_is_committed_when_it_is_stored() -> None:
+    assert decide(view(at(25, stored=10), at(40, index=1), committed=10)) == []
+    assert floor_of(view(at(25, stored=20), at(40, index=1), committed=10)) == 20
+
+
+def test_an_end_is_reached_when_it_is_stored() -> None:
+    assert floor_of(view(at(17, ended=True, stored=10), at(40, index=1))) == 10
+
+
+def test_who_died_is_replaced_from_the_floor() -> None:
+    both = view(at(25), at(31, index=1), dead=frozenset({"count/1", "count/0"}), committed=20)
+    assert decide(both) == [Recover(("count/0", "count/1"), 20, "count/0, count/1 died")]
+
+
+def test_who_died_after_its_end_was_committed_is_not_missed() -> None:
+    view_ = view(at(17, ended=True), at(31, index=1), dead=frozenset({"count/0"}), committed=20)
+    assert decide(view_) == [Commit(30, "every range is stored at the cut 30")]
+
+
+def test_nobody_is_sent_to_who_died_after_its_end() -> None:
+    """Whoever is restored later would try to reach it, and give up in the end."""
+    dead, both = frozenset({"count/0"}), frozenset({"count/0", "count/1"})
+    states = (at(17, ended=True), at(29, stored=20, index=1))
+    (release,) = decide(view(*states, dead=dead, committed=20, assigned=both))
+    assert isinstance(release, Release) and release.instances == ("count/0",)
+    assert decide(view(*states, dead=dead, committed=20, assigned=both - dead)) == []
+
+
+def test_what_a_function_raised_is_not_tried_again() -> None:
+    view_ = view(at(25), dead=frozenset({"count/0"}), failed=(("count/1", "it raised"),))
+    assert [type(c) for c in decide(view_)] == [Stop]
+
+
+def test_nothing_follows_from_nothing() -> None:
+    assert decide(view()) == []
+    assert decide(view(committed=30)) == []
+
+
+positions = st.lists(
+    st.builds(at, st.integers(0, 100), ended=st.booleans()), min_size=1, max_size=5
+)
+
+
+@given(positions, st.integers(0, 12), st.integers(1, 20))
+def test_a_commit_is_a_new_cut_that_nobody_alive_has_yet_to_reach(
+    progress: list[Progress], cuts: int, cut_every: int
+) -> None:
+    committed = cuts * cut_every
+    for command in decide(view(*progress, committed=committed, cut_every=cut_every)):
+        assert isinstance(command, Commit)
+        assert command.epoch > committed
+        assert all(p.ended or p.position >= command.epoch for p in progress)
+        assert command.epoch % cut_every == 0 or all(p.ended for p in progress)
+
+
+# ---------------------------------------------------------------- recovery
+
+
+def test_a_cut_that_one_could_not_store_is_no_floor() -> None:
+    gap = replace(at(45), since=40, stored=40)
+    assert floor_of(view(gap, at(39, index=1), committed=10)) == 10
+    assert floor_of(view(gap, at(41, index=1), committed=10)) == 40
+    ended = replace(at(35, ended=True), since=35)
+    assert floor_of(view(ended, at(34, index=1), committed=10)) == 10
+    assert floor_of(view(ended, at(47, index=1), committed=10)) == 40
+
+
+def test_who_ended_and_is_committed_is_missed_by_nobody() -> None:
+    over = at(30, ended=True)
+    gone = view(over, at(52, index=1), dead=frozenset({over.name}), committed=40)
+    assert recoveries(gone) == []
+    assert decide(gone) == [Commit(50, "every range is stored at the cut 50")]
+    early = replace(gone, committed=20)
+    assert recoveries(early) == [Recover((over.name,), 20, "count/0 died")]
+
+
+def test_a_sink_that_died_before_it_was_closed_goes_on_from_its_end() -> None:
+    sink = replace(at(37, ended=True), closed=False)
+    gone = view(sink, at(9, index=1), dead=frozenset({sink.name, "count/1"}), committed=40)
+    assert recoveries(gone) == [
+        Recover(("count/1",), 40, "count/1 died"),
+        Recover((sink.name,), 37, "count/0 died"),
+    ]
+    done = replace(gone, finished=frozenset({sink.name}))
+    assert [r.instances for r in recoveries(done)] == [("count/1",)]
+
+
+def test_who_was_not_told_is_told_again() -> None:
+    told = replace(at(40), version=3, floor=30, kept=2)
+    assert not any(behind(told, 3, 30, 2))
+    assert behind(told, 4, 40, 3) == (True, True, True)
