@@ -1,0 +1,33 @@
+"""A sink that keeps what it is given, for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from raystream.api.batch import Batch
+from raystream.schema.types import KeyRange
+
+
+class Collect:
+    """Keeps records by (epoch, range, type). Copies of it share what they keep, within a process.
+
+    `records()` are in canonical order: by epoch, then range, then as they came.
+    """
+
+    def __init__(self) -> None:
+        self.parts: dict[tuple[int, KeyRange, str], Batch[Any]] = {}
+
+    def write(self, epoch: int, keys: KeyRange, batch: Batch[Any]) -> None:
+        self.parts[epoch, keys, batch.record.__name__] = batch
+
+    def commit(self, epoch: int) -> None:
+        pass
+
+    def records(self, record: type | None = None) -> list[Any]:
+        """All records, or those of one type."""
+        return [r for _, r in self.by_epoch() if record is None or type(r) is record]
+
+    def by_epoch(self) -> list[tuple[int, Any]]:
+        """(epoch, record) in canonical order, type by type within an epoch."""
+        ordered = sorted(self.parts, key=lambda k: (k[0], k[2], k[1].lo))
+        return [(k[0], r) for k in ordered for r in self.parts[k].records()]

@@ -1,0 +1,275 @@
+"""A job in one process: the same instance machines, driven by a loop instead of actors.
+
+`LocalJob` is the shell: it moves pieces from logs to inlets and steps whatever is ready. Given a
+random generator it does so in random order, which must not change a bit of the result (law L1).
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from raystream.api.flow import Flow
+from raystream.controller.planning import make_plan
+from raystream.controller.report import OperatorReport, Progress, progress_of, sink_context, totals
+from raystream.dataflow.instance import Instance, SourceInstance
+from raystream.dataflow.plan import Plan, Vertex
+from raystream.dataflow.snapshot import capture, install
+from raystream.dataflow.source import Arrival, Recorded, Register, SplitReader, my_splits
+from raystream.errors import InternalError
+from raystream.schema.types import KeyRange
+from raystream.state.image import Image
+from raystream.state.partition import merge, partition
+
+AHEAD = 4
+"""Epochs that a producer may be ahead of the consumer that is furthest behind."""
+
+
+class LocalSource:
+    """A source instance and what reads for it."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        vertex: Vertex,
+        keys: KeyRange,
+        register: Register,
+        rng: random.Random | None,
+    ) -> None:
+        self.machine = SourceInstance(plan, vertex, keys)
+        self.register = register
+        self.rng = rng
+        self.recorded: Recorded | None = None
+        self.arrival: Arrival | None = None
+        self.readers: list[SplitReader] = []
+        if plan.clock is not None:
+            self.recorded = Recorded(plan, vertex, keys)
+        else:
+            self.arrival = Arrival(plan, vertex, keys)
+            self.readers = [
+                SplitReader(n, vertex.name, self.arrival.schema, vertex.source.read)
+                for _, n in my_splits(plan, vertex, keys)
+            ]
+
+    def read_again(self, cut: int) -> None:
+        """Read what was published up to a cut, as a successor that has nothing else would.
+
+        A range that has ended by then says so once more: in other ranges nobody has heard of it.
+        """
+        while self.machine.position < cut:
+            self.step()
+        self.machine.ended = False
+        self.machine.outlets.trim(cut)
+
+    def step(self) -> None:
+        """Publish the next epoch."""
+        epoch = self.machine.position + 1
+        if self.recorded is not None:
+            self.machine.publish(self.recorded.take(epoch))
+            return
+        assert self.arrival is not None
+        boundaries = []
+        for split, reader in zip(self.arrival.splits, self.readers, strict=True):
+            for _ in range(1 if self.rng is None else self.rng.randrange(3)):
+                rows = None if split.done else reader.next()
+                if rows is None:
+                    split.done = True
+                else:
+                    split.add(reader.position, rows)
+            boundaries.append(self.register.claim(split.name, epoch, split.wanted())[0])
+        self.machine.publish(self.arrival.take(boundaries))
+
+
+@dataclass(slots=True)
+class Link:
+    """A subscription: what a consumer instance reads of one producer instance's log."""
+
+    edge: int
+    producer: SourceInstance | Instance
+    consumer: Instance
+    next: int
+
+
+class LocalJob:
+    """All instances of a plan in this process."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        rng: random.Random | None = None,
+        run: str = "local",
+        paced_from: float | None = None,
+        resume: Mapping[str, Image] | None = None,
+    ) -> None:
+        """resume: what `checkpoint` of another job of this flow returned, whatever its ranges."""
+        self.plan = plan
+        self.rng = rng
+        resume = resume or {}
+        cut = max((image.header.cut for image in resume.values()), default=0)
+        register = Register()
+        self.sources: list[LocalSource] = []
+        self.instances: list[Instance] = []
+        by_vertex: dict[int, list[Any]] = {v.id: [] for v in plan.vertices}
+        for vertex, keys in plan.instances():
+            if vertex.kind == "source":
+                source = LocalSource(plan, vertex, keys, register, rng)
+                source.read_again(cut)
+                self.sources.append(source)
+                by_vertex[vertex.id].append(source.machine)
+            else:
+                instance = Instance(plan, vertex, keys, copy.copy(vertex.sink))
+                if vertex.name in resume:
+                    install(instance, partition(resume[vertex.name], [keys]))
+                instance.open()
+                self.instances.append(instance)
+                by_vertex[vertex.id].append(instance)
+        self.by_vertex = by_vertex
+        self.links = [
+            Link(e.id, p, c, cut + 1)
+            for e in plan.edges
+            for p in by_vertex[e.producer]
+            for c in by_vertex[e.consumer]
+        ]
+        self.machines: list[SourceInstance | Instance] = [
+            m for ms in by_vertex.values() for m in ms
+        ]
+        self.committed = cut
+        self._out: dict[int, list[Link]] = {id(m): [] for m in self.machines}
+        for link in self.links:
+            self._out[id(link.producer)].append(link)
+        self._open_sinks(run, paced_from)
+
+    def _open_sinks(self, run: str, paced_from: float | None) -> None:
+        for instance in self.instances:
+            instance.open_sink(
+                sink_context(self.plan, instance.vertex, instance.keys, run, paced_from)
+            )
+
+    @property
+    def ended(self) -> bool:
+        return all(m.ended for m in self.machines)
+
+    def checkpoint(self, cut: int) -> dict[str, Image]:
+        """What all operators and sinks know at the end of an epoch that all have just applied."""
+        return {
+            self.plan.vertices[v].name: merge([capture(m, cut=cut).image() for m in machines])
+            for v, machines in self.by_vertex.items()
+            if self.plan.vertices[v].kind != "source"
+        }
+
+    def run(self) -> None:
+        """Run to the end of the input."""
+        while not self.ended:
+            self.turn()
+        self.finish()
+
+    def turn(self) -> None:
+        """One round: every source publishes an epoch, then all that can be applied is."""
+        if self.rng is not None:
+            self._random_step(self.rng)
+        elif not self._round():
+            raise InternalError(f"{self.plan.job}: no instance can go on, and not all have ended")
+        self._commit()
+
+    def _round(self) -> bool:
+        moved = False
+        for source in self.sources:
+            if not source.machine.ended:
+                source.step()
+                self._deliver(source.machine)
+                moved = True
+        for instance in self.instances:
+            while instance.ready():
+                instance.step()
+                self._deliver(instance)
+                moved = True
+        return moved
+
+    def _deliver(self, machine: SourceInstance | Instance) -> None:
+        for link in self._out[id(machine)]:
+            while link.next <= machine.position:
+                self._pass(link)
+        machine.outlets.trim(machine.position)
+
+    def _pass(self, link: Link) -> None:
+        link.consumer.receive(
+            link.edge, link.producer.outlets.piece(link.edge, link.next, link.consumer.keys)
+        )
+        link.next += 1
+
+    def _random_step(self, rng: random.Random) -> None:
+        """One move that is possible: a source publishes, an instance steps, a piece arrives."""
+        moves: list[LocalSource | Instance | Link] = [*self.sources, *self.instances, *self.links]
+        if not any(self._move(m) for m in rng.sample(moves, len(moves))):
+            raise InternalError(f"{self.plan.job}: no instance can go on, and not all have ended")
+
+    def _move(self, move: LocalSource | Instance | Link) -> bool:
+        """Make a move, if it is possible."""
+        if isinstance(move, Link):
+            possible = move.next <= min(move.producer.position, move.consumer.position + AHEAD)
+            if possible:
+                self._pass(move)
+        elif isinstance(move, Instance):
+            possible = self._within(move) and move.ready()
+            if possible:
+                move.step()
+        else:
+            possible = not move.machine.ended and self._within(move.machine)
+            if possible:
+                move.step()
+        return possible
+
+    def _within(self, machine: SourceInstance | Instance) -> bool:
+        return all(link.next + AHEAD > machine.position for link in self._out[id(machine)])
+
+    def _commit(self) -> None:
+        """Commit the newest cut that every instance has applied."""
+        reached = min((m.position for m in self.machines if not m.ended), default=self.committed)
+        cut = reached // self.plan.cut_every * self.plan.cut_every
+        if cut > self.committed:
+            self._commit_to(cut)
+
+    def _commit_to(self, epoch: int) -> None:
+        self.committed = epoch
+        for instance in self.instances:
+            if instance.sink is not None:
+                instance.commit(epoch)
+
+    def finish(self) -> None:
+        """Commit the last epoch and close the sinks."""
+        self._commit_to(max(m.position for m in self.machines))
+        for instance in self.instances:
+            instance.close_sink()
+
+    def progress(self) -> list[Progress]:
+        """What every instance has done so far."""
+        return [progress_of(m, i) for ms in self.by_vertex.values() for i, m in enumerate(ms)]
+
+
+def run_local(
+    flow: Flow,
+    *,
+    instances: Mapping[str, int] | None = None,
+    ranges: Mapping[str, list[KeyRange]] | None = None,
+    seed: int | None = None,
+    cut_every: int | None = None,
+) -> tuple[OperatorReport, ...]:
+    """Run a flow in this process, to the end of its input.
+
+    Args:
+        instances: instances per operator; `ranges` instead sets their key ranges by hand.
+        seed: step and deliver in a random order, replayed by the seed.
+        cut_every: epochs between cuts.
+
+    Returns the totals per operator.
+    """
+    plan = make_plan(flow, instances=instances, cut_every=cut_every)
+    for name, own in (ranges or {}).items():
+        plan.ranges[plan.vertex(name).id] = list(own)
+    job = LocalJob(plan, rng=None if seed is None else random.Random(seed))
+    job.run()
+    return totals(job.progress())

@@ -1,0 +1,244 @@
+"""Small flows for the simulator: their output depends on every record and on its order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import raystream as rs
+from raystream.testing.collect import Collect
+
+SECONDS = 40
+EPOCH_SECONDS = 2
+GROUPS = 16
+
+
+class Line(NamedTuple):
+    time: rs.Int64
+    text: str
+
+
+class Word(NamedTuple):
+    time: rs.Int64
+    word: str
+
+
+class Nth(NamedTuple):
+    word: str
+    n: int
+
+
+class Link(NamedTuple):
+    length: int
+    digest: int
+
+
+class Counted(NamedTuple):
+    word: str
+    start: int
+    end: int
+    n: int
+
+
+class Order(NamedTuple):
+    time: rs.Int32
+    user: rs.Int32
+    amount: int
+
+
+class Payment(NamedTuple):
+    time: rs.Int32
+    user: rs.Int32
+    amount: int
+
+
+class Owed(NamedTuple):
+    time: rs.Int32
+    user: rs.Int32
+    owed: int
+
+
+class Missed(NamedTuple):
+    user: rs.Int32
+    due: int
+    owed: int
+
+
+class Tally(rs.State):
+    n: int = 0
+    seen: list[int] = rs.field(factory=list)
+
+
+class Chain(rs.State):
+    digest: int = 7
+
+
+class Account(rs.State):
+    owed: int = 0
+    orders: int = 0
+    due: rs.Timer = rs.NEVER
+
+
+@rs.operator()
+def split(line: Line) -> Iterator[Word]:
+    for word in line.text.split():
+        yield Word(line.time, word)
+
+
+@rs.operator(key="word")
+def count(word: Word, tally: Tally) -> Iterator[Nth]:
+    """Rows come, change and go, so that deltas hold all kinds of change."""
+    tally.n += 1
+    tally.seen.append(word.time)
+    yield Nth(word.word, tally.n * 1000 + sum(tally.seen))
+    if tally.n == 3:
+        rs.forget(tally)
+
+
+@rs.operator(key="n")
+def chain(nth: Nth, state: Chain) -> Iterator[Link]:
+    """Depends on the order of everything that has its key."""
+    for c in nth.word:
+        state.digest = (state.digest * 1000003 + ord(c)) % (2**61 - 1)
+    yield Link(nth.n, state.digest)
+
+
+@rs.operator()
+def short(nth: Nth) -> Iterator[Nth]:
+    yield Nth(nth.word, nth.n % 5)
+
+
+@rs.operator(key="word", window=rs.tumbling(seconds=6))
+class Count:
+    def process(self, word: Word, tally: Tally) -> None:
+        tally.n += 1
+
+    def close(self, key: str, window: rs.Window, tally: Tally) -> Iterator[Counted]:
+        yield Counted(key, window.start, window.end, tally.n)
+
+
+@rs.operator(key="word", window=rs.session(gap=4))
+class Sessions(Count):
+    def merge(self, into: Tally, other: Tally) -> None:
+        into.n += other.n
+
+
+@rs.operator(key="user", order_by="time")
+class Remind:
+    """Timers that are set, moved and set again."""
+
+    def process(self, order: Order, account: Account) -> Iterator[Owed]:
+        account.owed += order.amount
+        account.orders += 1
+        account.due = order.time + 5
+        yield Owed(order.time, order.user, account.owed)
+
+    def timer(self, key: int, time: int, account: Account) -> Iterator[Missed]:
+        yield Missed(key, time, account.owed)
+        if account.orders % 3 == 0:
+            rs.forget(account)
+        elif account.orders % 2:
+            account.due = time + 3
+
+
+@rs.operator(key="user", order_by="time")
+class Settle:
+    """A join of two inputs, with timers."""
+
+    def process(self, event: Order | Payment, account: Account) -> Iterator[Owed]:
+        if isinstance(event, Order):
+            account.owed += event.amount
+            account.due = event.time + 7
+        else:
+            account.owed -= event.amount
+        yield Owed(event.time, event.user, account.owed)
+
+    def timer(self, key: int, time: int, account: Account) -> Iterator[Missed]:
+        yield Missed(key, time, account.owed)
+        if account.owed <= 0:
+            rs.forget(account)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A source over lists of records, one per split; a position is a row number."""
+
+    record: type
+    parts: tuple[tuple[Any, ...], ...]
+
+    def splits(self) -> Sequence[rs.Split]:
+        return [rs.Split(f"split-{i}") for i in range(len(self.parts))]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Any]]]:
+        rows = self.parts[int(split.name.split("-")[1])]
+        for at in range(position, len(rows), 5):
+            part = rows[at : at + 5]
+            names: tuple[str, ...] = self.record._fields  # type: ignore[attr-defined]
+            columns = dict(zip(names, zip(*part, strict=True), strict=True))
+            yield at + len(part), rs.Batch(self.record, columns)
+
+
+def _times(rng: random.Random, rows: int, until: int) -> list[int]:
+    return sorted(rng.randrange(until) for _ in range(rows))
+
+
+def _lines(flow: rs.Flow) -> rs.Stream[Word]:
+    rng = random.Random(1)
+    parts = tuple(
+        tuple(
+            Line(t, " ".join(rng.choices("abcdefgh", k=rng.randrange(4))))
+            for t in _times(rng, 14, until)
+        )
+        for until in (SECONDS, SECONDS, SECONDS // 2)  # one split ends long before the others
+    )
+    epochs = rs.by_time(seconds=EPOCH_SECONDS)
+    return flow.source(Rows(Line, parts), epochs=epochs, name="lines").through(split)
+
+
+def _events(flow: rs.Flow, record: type[Any], name: str, seed: int) -> rs.Stream[Any]:
+    rng = random.Random(seed)
+    parts = tuple(
+        tuple(record(t, rng.randrange(8), rng.randrange(50)) for t in _times(rng, 16, SECONDS))
+        for _ in range(2)
+    )
+    return flow.source(Rows(record, parts), epochs=rs.by_time(seconds=EPOCH_SECONDS), name=name)
+
+
+def words(sink: Collect) -> rs.Flow:
+    """Two keyed operators one after the other."""
+    flow = rs.Flow("words", key_groups=GROUPS)
+    _lines(flow).through(count).through(short).through(chain).to(sink)
+    return flow
+
+
+def windows(sink: Collect) -> rs.Flow:
+    flow = rs.Flow("windows", key_groups=GROUPS)
+    _lines(flow).through(Count(), name="count").to(sink)
+    return flow
+
+
+def sessions(sink: Collect) -> rs.Flow:
+    flow = rs.Flow("sessions", key_groups=GROUPS)
+    _lines(flow).through(Sessions(), name="sessions").to(sink)
+    return flow
+
+
+def timers(sink: Collect) -> rs.Flow:
+    flow = rs.Flow("timers", key_groups=GROUPS)
+    _events(flow, Order, "orders", 2).through(Remind(), name="remind").to(sink)
+    return flow
+
+
+def join(sink: Collect) -> rs.Flow:
+    flow = rs.Flow("join", key_groups=GROUPS)
+    orders = _events(flow, Order, "orders", 3)
+    paid = _events(flow, Payment, "payments", 4)
+    (orders | paid).through(Settle(), name="settle").to(sink)
+    return flow
+
+
+FLOWS: dict[str, Callable[[Collect], rs.Flow]] = {
+    f.__name__: f for f in (words, windows, sessions, timers, join)
+}

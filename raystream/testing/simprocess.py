@@ -1,0 +1,437 @@
+"""Simulated processes: instances with their streams, and keepers.
+
+A stream is what `actors.subscription` and `actors.server` do: a consumer asks a producer's log for
+all from an epoch on; pieces come in order within a stream, in any order between streams.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from raystream.controller.recovery import Place
+from raystream.controller.report import Progress, progress_of, sink_context
+from raystream.dataflow.instance import Instance, SourceInstance
+from raystream.dataflow.pieces import Piece
+from raystream.dataflow.plan import Edge, Vertex
+from raystream.dataflow.routing import Served, readers, reads
+from raystream.dataflow.snapshot import Captured, capture, install, settled
+from raystream.dataflow.source import Recorded
+from raystream.errors import JobError, RaystreamError
+from raystream.schema.types import KeyRange
+from raystream.state.assignment import Assignment
+from raystream.state.chain import Chain
+from raystream.state.image import Image
+from raystream.state.images import ImageStore, Stored
+from raystream.testing.simworld import Box, World
+
+if TYPE_CHECKING:
+    from raystream.testing.simcontrol import Job
+
+PACE = 0.12
+"""Time between two epochs of a source."""
+COMPUTE = 0.02
+LINK = 0.03
+RETRY = 0.15
+STORE_LIMIT = 0.3
+"""How long an instance waits for its keepers."""
+WINDOW = 3
+"""Pieces of a stream that may be under way."""
+
+
+class Keeper(Box):
+    """Holds images. held: every (vertex, range, cut) that it ever held, dead or alive."""
+
+    def __init__(self, node: str, number: int) -> None:
+        super().__init__(f"keeper {node}.{number}")
+        self.node = node
+        self.images: ImageStore[bytes] = ImageStore()
+        self.ever: set[tuple[int, KeyRange, int]] = set()
+
+    def store(self, world: World, to: Instances, image: tuple[int, KeyRange, int, int, bytes],
+              ship: int) -> None:  # fmt: skip
+        """Keep an image and say whether it is held."""
+        vertex, keys, base, cut, data = image
+        stored = self.images.store(vertex, keys, Stored(cut, base or None, data, len(data)))
+        if stored:
+            self.ever.add((vertex, keys, cut))
+        world.send(LINK, to, to.answered, ship, self, stored)
+
+    def trim(self, floor: int) -> None:
+        """Drop what no restore from `floor` on needs."""
+        self.images.trim(floor)
+
+
+@dataclass(eq=False)
+class Reading:
+    """A subscription at its consumer. connection: the number of the newest one."""
+
+    edge: Edge
+    address: str
+    next: int = 0
+    asked: int = 0
+    connection: int = 0
+    stopped: bool = False
+    waiting: deque[tuple[Feeding, Piece]] = field(default_factory=deque)
+
+
+@dataclass(eq=False)
+class Feeding:
+    """A connection at its producer. ends: when its producer died, what comes later is lost."""
+
+    reading: Reading
+    connection: int
+    consumer: Instances
+    next: int
+    under_way: int = 0
+    last: float = 0.0
+    ends: float = 1e18
+
+
+class Instances(Box):
+    """A process with one instance. node: where it runs; address: its own for ever."""
+
+    def __init__(
+        self,
+        job: Job,
+        place: Place,
+        node: str,
+        keepers: tuple[Keeper, ...],
+        kept: int,
+        floor: int,
+        images: tuple[Image, ...],
+    ) -> None:
+        super().__init__(place.name)
+        self.job = job
+        self.world = job.world
+        self.place = place
+        self.node = node
+        self.address = job.register(self)
+        self.keepers = keepers
+        self.kept = kept
+        self.begun = self.floor = floor
+        self.vertex: Vertex = job.plan.vertices[place.vertex]
+        self.recorded: Recorded | None = None
+        self.machine: Instance | SourceInstance
+        if self.vertex.kind == "source":
+            self.machine = SourceInstance(job.plan, self.vertex, place.keys)
+        else:
+            self.machine = Instance(job.plan, self.vertex, place.keys, job.sink_of(place))
+        for log in self.machine.outlets.logs.values():
+            log.next = floor + 1
+        if images:
+            install(self.machine, images)
+        if self.vertex.kind == "source":
+            at = images[-1].header.standing.splits if images else None
+            self.recorded = Recorded(job.plan, self.vertex, place.keys, taken=floor, positions=at)
+        self.machine.open()
+        self.served = Served()
+        self.chain = Chain(floor)
+        self.version = 0
+        self.over = False
+        self.failed = False
+        self._readings: dict[tuple[int, str], Reading] = {}
+        self._feedings: dict[tuple[int, str], Feeding] = {}
+        self._started = self._busy = False
+        self._ships: deque[Captured] = deque()
+        self._ship = 0
+        self._unanswered: set[Keeper] = set()
+
+    # ------------------------------------------------------------ control
+
+    def start(self) -> None:
+        """Begin to work."""
+        if isinstance(self.machine, Instance):
+            committed = self.begun
+            self.machine.open_sink(
+                sink_context(self.job.plan, self.vertex, self.place.keys, "sim", None, committed)
+            )
+        self._started = True
+        self._after_epoch()
+
+    def assign(self, assignment: Assignment) -> None:
+        """Follow the newest assignment; an older one is ignored."""
+        if assignment.version <= self.version:
+            return
+        self.version = assignment.version
+        self.served.expect(readers(self.vertex, assignment, self.begun))
+        self._feedings = {w: f for w, f in self._feedings.items() if w in self.served.next}
+        wanted = reads(self.vertex, assignment)
+        for gone in [name for name in self._readings if name not in wanted]:
+            self._readings.pop(gone).stopped = True
+        for name, (edge, serving) in wanted.items():
+            if name not in self._readings:
+                self._readings[name] = Reading(edge, serving.address)
+                self._connect(self._readings[name])
+        self._go_on()
+
+    def commit(self, epoch: int) -> None:
+        """The cut at `epoch` is the new floor."""
+        try:
+            if epoch > self.floor:
+                self.floor = epoch
+                settled(self.machine, epoch)
+                if isinstance(self.machine, SourceInstance):
+                    self.machine.outlets.trim(epoch)
+                else:
+                    self.machine.commit(epoch)
+                self.job.check_trimmed(self)
+            self._close()
+        except RaystreamError as error:
+            self._fail(error)
+
+    def _close(self) -> None:
+        """Its work is done when its last epoch is committed."""
+        machine = self.machine
+        if not self.over and machine.ended and self.floor >= machine.position:
+            if isinstance(machine, Instance):
+                machine.close_sink()
+            self.over = True
+            self.job.say_done(self)
+
+    def kept_by(self, keepers: tuple[Keeper, ...], kept: int) -> None:
+        """These keepers hold its checkpoints from now on."""
+        if kept > self.kept:
+            self.keepers, self.kept = keepers, kept
+
+    def progress(self) -> Progress:
+        """What it says of itself."""
+        return progress_of(
+            self.machine,
+            self.place.index,
+            name=self.name,
+            stored=self.chain.stored,
+            version=self.version,
+            floor=self.floor,
+            closed=self.over or self.vertex.kind != "sink",
+            kept=self.kept,
+        )
+
+    def die(self) -> None:
+        """Its process is gone; of what it sent last some still comes."""
+        self.alive = False
+        for feeding in self._feedings.values():
+            feeding.ends = self.world.now + self.world.delay(LINK)
+            self.world.after(LINK, feeding.consumer, feeding.consumer.broken, feeding.reading,
+                             feeding.connection)  # fmt: skip
+
+    def woke(self) -> None:
+        """Its streams go on where they stopped."""
+        for who in list(self._feedings):
+            self.feed(who)
+
+    def _fail(self, error: RaystreamError) -> None:
+        self.failed = True
+        self.job.say_failed(self, error)
+
+    # ------------------------------------------------------------ reading
+
+    def _connect(self, reading: Reading) -> None:
+        """Subscribe from what is next, or, as after a broken connection, from what was applied."""
+        applied = self.machine.position + 1
+        again = self.world.rng.random() < self.job.again
+        reading.asked = applied if again else max(reading.next, applied)
+        reading.connection += 1
+        reading.waiting.clear()
+        producer = self.job.at[reading.address]
+        self.world.after(LINK, None, self._arrive, producer, reading, reading.connection)
+
+    def _arrive(self, producer: Instances, reading: Reading, connection: int) -> None:
+        if producer.alive:
+            self.world.at(self.world.now, producer, producer.asked, self, reading, connection)
+        else:
+            self.world.after(LINK, self, self.broken, reading, connection)
+
+    def broken(self, reading: Reading, connection: int) -> None:
+        """A connection broke: try again soon."""
+        if connection == reading.connection:
+            reading.connection += 1
+            reading.waiting.clear()
+            self.world.after(RETRY, self, self._again, reading, reading.connection)
+
+    def _again(self, reading: Reading, connection: int) -> None:
+        if not reading.stopped and connection == reading.connection and not self.failed:
+            self._connect(reading)
+
+    def refused(self, reading: Reading, connection: int, first: int) -> None:
+        """The log begins later than what was asked for."""
+        if connection != reading.connection or reading.stopped:
+            return
+        if self.machine.position < reading.asked:
+            self.job.check_refused(self, reading, first)
+            self._fail(JobError(f"{reading.address} refused epoch {reading.asked}"))
+        else:
+            self.broken(reading, connection)
+
+    def readings(self) -> list[Reading]:
+        """Its subscriptions."""
+        return list(self._readings.values())
+
+    def deliver(self, feeding: Feeding, piece: Piece) -> None:
+        """A piece came. From a connection that was given up it may come or not."""
+        reading = feeding.reading
+        if self.world.now > feeding.ends:
+            return
+        if feeding.connection != reading.connection or reading.stopped:
+            if self.world.rng.random() < 0.5:
+                self._receive(reading, piece)
+            return
+        reading.waiting.append((feeding, piece))
+        self._drain(reading)
+
+    def _receive(self, reading: Reading, piece: Piece) -> None:
+        machine = self.machine
+        assert isinstance(machine, Instance)
+        machine.receive(reading.edge.id, piece)
+        self._go_on()
+
+    def _drain(self, reading: Reading) -> None:
+        """Take what is not too far ahead of what was applied."""
+        while reading.waiting:
+            feeding, piece = reading.waiting[0]
+            if piece.header.epoch > self.machine.position + self.job.ahead:
+                return
+            reading.waiting.popleft()
+            reading.next = piece.header.epoch + 1
+            self._receive(reading, piece)
+            feeding.under_way -= 1
+            producer = self.job.at[reading.address]
+            if producer.alive and not producer.asleep:
+                producer.feed((reading.edge.id, self.name))
+
+    # ------------------------------------------------------------ serving
+
+    def asked(self, consumer: Instances, reading: Reading, connection: int) -> None:
+        """A subscription: all of an edge from an epoch on."""
+        if reading.stopped or connection != reading.connection:
+            return
+        who = (reading.edge.id, consumer.name)
+        if who not in self.served.next:
+            self.world.after(LINK, consumer, consumer.broken, reading, connection)
+            return
+        first = self.machine.outlets.logs[reading.edge.id].first
+        if reading.asked < first:
+            self.world.after(LINK, consumer, consumer.refused, reading, connection, first)
+            return
+        self.served.next[who] = reading.asked
+        self._feedings[who] = Feeding(reading, connection, consumer, reading.asked)
+        self.feed(who)
+        self._go_on()
+
+    def feed(self, who: tuple[int, str]) -> None:
+        """Send what a subscriber has room for. What was trimmed meanwhile it has applied."""
+        feeding = self._feedings.get(who)
+        if feeding is None:
+            return
+        outlets, edge = self.machine.outlets, who[0]
+        log, keys = outlets.logs[edge], feeding.consumer.place.keys
+        began = feeding.next
+        while feeding.under_way < WINDOW and max(feeding.next, log.first) < log.next:
+            piece = outlets.piece(edge, max(feeding.next, log.first), keys)
+            feeding.last = max(feeding.last, self.world.now + self.world.delay(LINK))
+            feeding.under_way += 1
+            feeding.next = piece.header.epoch + 1
+            consumer = feeding.consumer
+            self.world.at(feeding.last, consumer, consumer.deliver, feeding, piece)
+            if piece.header.ended:
+                del self._feedings[who]
+                break
+        if feeding.next > began and who in self.served.next:
+            self.served.next[who] = feeding.next
+            self._go_on()
+
+    # ------------------------------------------------------------ computing
+
+    def _go_on(self) -> None:
+        if not self._busy and self._started and self._may():
+            self._busy = True
+            self.world.after(COMPUTE if self.recorded is None else PACE, self, self._compute)
+
+    def _may(self) -> bool:
+        machine = self.machine
+        if machine.ended or self.failed:
+            return False
+        if machine.position >= self.served.slowest() + self.job.ahead:
+            return False
+        return isinstance(machine, SourceInstance) or machine.ready()
+
+    def _compute(self) -> None:
+        self._busy = False
+        if not self._may():
+            return
+        machine = self.machine
+        try:
+            if isinstance(machine, SourceInstance):
+                assert self.recorded is not None
+                header = machine.publish(self.recorded.take(machine.position + 1))
+            else:
+                header = machine.step()
+            self.world.tell(self.name, "applied", header.epoch)
+            if header.cut or header.ended:
+                self._checkpoint()
+        except RaystreamError as error:
+            self._fail(error)
+            return
+        self._after_epoch()
+
+    def _after_epoch(self) -> None:
+        for reading in self._readings.values():
+            self._drain(reading)
+        for who in list(self._feedings):
+            self.feed(who)
+        self._close()
+        self._go_on()
+
+    # ------------------------------------------------------------ checkpoints
+
+    def _checkpoint(self) -> None:
+        self._put(self._captured(self.chain.base))
+
+    def _captured(self, since: int) -> Captured:
+        splits = None if self.recorded is None else self.recorded.positions()
+        return capture(self.machine, since, splits=splits)
+
+    def _put(self, captured: Captured) -> None:
+        self.chain.made(captured.header.base, captured.header.cut)
+        self._ships.append(captured)
+        self._ship_next()
+
+    def _put_again(self) -> None:
+        """No cut comes after the last."""
+        self._put(self._captured(0))
+
+    def _ship_next(self) -> None:
+        """Ship the oldest checkpoint that is not shipped; one at a time, encoded only now."""
+        if self._unanswered or not self._ships:
+            return
+        captured = self._ships[0]
+        header, data = captured.header, captured.image().encode()
+        image = (self.place.vertex, header.keys, header.base, header.cut, data)
+        self._ship += 1
+        self._unanswered = set(self.keepers)
+        for keeper in self.keepers:
+            self.world.send(LINK, keeper, keeper.store, self.world, self, image, self._ship)
+        self.world.at(self.world.now + STORE_LIMIT, self, self._too_late, self._ship)
+
+    def answered(self, ship: int, keeper: Keeper, held: bool) -> None:
+        """A keeper has stored a checkpoint, or has not got its base."""
+        if ship != self._ship or not self._unanswered:
+            return
+        self._unanswered.discard(keeper)
+        if not held or not self._unanswered:
+            self._shipped(held)
+
+    def _too_late(self, ship: int) -> None:
+        if ship == self._ship and self._unanswered:
+            self._shipped(False)
+
+    def _shipped(self, held: bool) -> None:
+        header = self._ships.popleft().header
+        cut = header.cut
+        self._unanswered = set()
+        self.chain.answered(cut, held=held)
+        if header.standing.ended and not held:
+            self.world.after(RETRY, self, self._put_again)
+        self.world.tell(self.name, "stored" if held else "could not store", cut)
+        self._ship_next()

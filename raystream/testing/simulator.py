@@ -1,0 +1,298 @@
+"""The simulator: a seeded second shell over the machines that run jobs, with faults at any step.
+
+    python -m raystream.testing.simulator --schedules 1000 --seed 1 --flow words
+
+A schedule runs a small flow once, in simulated processes that die, stop for a while and wake, lose
+connections and control messages, in an order that its seed decides. Every part of its output must
+be what an undisturbed run gives, bit for bit; the job must come to its end once faults stop, or say
+which checkpoints are lost. There are no threads, clocks or Ray in it. Not simulated: the death of
+the controller, sources cut by arrival, what does not fit into memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib import import_module
+from typing import Literal
+
+from raystream.api.flow import Flow
+from raystream.controller.planning import make_plan
+from raystream.dataflow.plan import Plan
+from raystream.errors import ConfigError, JobError, RaystreamError
+from raystream.testing.collect import Collect
+from raystream.testing.local import LocalJob
+from raystream.testing.same import difference
+from raystream.testing.simcontrol import Faults, Job, Reference
+from raystream.testing.simflows import FLOWS
+from raystream.testing.simworld import World, Wrong
+
+EVENTS_MAX = 40_000
+"""So many events after the last fault are more than any job needs to come to its end."""
+SHOWN_MAX = 5
+"""Wrong schedules that the command shows."""
+AFTERWARDS = 300
+"""Events that are let happen after the end: what was stopped may still wake and write."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What a schedule is made of. What is None is drawn by the schedule's seed.
+
+    flow: a name of `simflows.FLOWS`, or `module:function` (a function of a `Collect` that returns a
+    flow). instances: of every operator. cut_every: epochs between cuts. copies: of checkpoints.
+    faults: how many. loss, doubling: shares of control messages. slow: share of slow messages.
+    fragile: share of restores at which a substitute dies. again: share of connections that ask
+    for what came before. ahead: epochs that a producer may be ahead.
+    """
+
+    flow: str = "words"
+    instances: tuple[int, ...] | None = None
+    cut_every: int | None = None
+    nodes: int = 3
+    copies: int | None = None
+    faults: int | None = None
+    loss: float | None = None
+    doubling: float | None = None
+    slow: float | None = None
+    fragile: float | None = None
+    again: float | None = None
+    ahead: int | None = None
+
+
+Kind = Literal["right", "lost", "wrong"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a schedule went. kind: right, wrong, or stopped because checkpoints were lost."""
+
+    seed: int
+    kind: Kind
+    why: str
+    events: int
+    faults: Counter[str]
+    story: list[str] = field(default_factory=list)
+
+
+@lru_cache(maxsize=256)
+def planned(flow: str, instances: tuple[int, ...]) -> tuple[Plan, Reference]:
+    """The plan of a flow, and what its sinks are to be given; the same bits as with one instance.
+
+    Args:
+        instances: of each vertex in turn, over again.
+    """
+    build = _flow(flow)
+    sequential = _ran(build, (1,))[1]
+    plan, sink = _ran(build, instances)
+    if wrong := difference(sink.by_epoch(), sequential.by_epoch()):
+        raise Wrong(f"{flow} with {instances} instances: {wrong}")
+    expected = {part: list(batch.records()) for part, batch in sink.parts.items()}
+    sinks = [v.id for v in plan.vertices if v.kind == "sink"]
+    return plan, dict.fromkeys(sinks, expected)
+
+
+def _ran(build: Callable[[Collect], Flow], instances: tuple[int, ...]) -> tuple[Plan, Collect]:
+    sink = Collect()
+    flow = build(sink)
+    names = [v.name for v in make_plan(flow).vertices]
+    counts = {name: instances[i % len(instances)] for i, name in enumerate(names)}
+    plan = make_plan(flow, instances=counts)
+    if sum(v.kind == "sink" for v in plan.vertices) != 1:
+        raise ConfigError(f"flow {flow.name!r} must have one sink to be simulated")
+    LocalJob(plan).run()
+    return plan, sink
+
+
+def _flow(name: str) -> Callable[[Collect], Flow]:
+    if name in FLOWS:
+        return FLOWS[name]
+    module, _, function = name.partition(":")
+    if function:
+        try:
+            found: Callable[[Collect], Flow] = getattr(import_module(module), function)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"there is no flow {name}: {error}") from None
+        return found
+    raise ConfigError(
+        f"there is no flow {name!r}", hint=f"There are {', '.join(FLOWS)}, and module:function."
+    )
+
+
+def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
+    """Run one schedule.
+
+    Raises:
+        ConfigError: there is no such flow.
+    """
+    world = World(seed, story=story)
+    rng = world.rng
+    s = _drawn(scenario, rng)
+    assert s.instances is not None and s.cut_every is not None and s.copies is not None
+    assert s.ahead is not None and s.again is not None and s.fragile is not None
+    plan, reference = planned(s.flow, s.instances)
+    world.tell(s)
+    world.loss, world.doubling, world.slow = s.loss or 0.0, s.doubling or 0.0, s.slow or 0.0
+    faults: Faults | None = None
+    why, kind = "", "right"
+    try:
+        job = Job(
+            world,
+            replace(plan, cut_every=s.cut_every),
+            reference,
+            nodes=s.nodes,
+            copies=s.copies,
+            ahead=s.ahead,
+            again=s.again,
+            fragile=s.fragile,
+        )
+        late = rng.randrange(1 + (s.faults or 0))
+        faults = Faults(job, _times(rng, (s.faults or 0) - late, len(job.members)), late)
+        _run(world, job, faults)
+        kind, why = _judged(job)
+    except (Exception, Wrong) as error:
+        kind, why = "wrong", _said(error)
+    world.tell(kind, why)
+    done = Counter() if faults is None else faults.done
+    return Outcome(seed, kind, why, world.events, done, world.story or [])  # type: ignore[arg-type]
+
+
+def _drawn(s: Scenario, rng: random.Random) -> Scenario:
+    """A scenario with everything decided: not all kinds of faults in all schedules."""
+
+    def maybe(given: float | None, most: float) -> float:
+        drawn = rng.random() * most if rng.random() < 0.6 else 0.0
+        return drawn if given is None else given
+
+    instances = tuple(rng.choice((1, 2, 2, 3)) for _ in range(4))
+    cut_every, copies = rng.choice((1, 2, 2, 3, 3, 5)), rng.choice((1, 2))
+    faults = rng.randrange(1, 8)
+    return replace(
+        s,
+        instances=s.instances or instances,
+        cut_every=s.cut_every or cut_every,
+        copies=s.copies or copies,
+        faults=faults if s.faults is None else s.faults,
+        loss=maybe(s.loss, 0.05),
+        doubling=maybe(s.doubling, 0.3),
+        slow=maybe(s.slow, 0.05),
+        fragile=maybe(s.fragile, 0.5),
+        again=maybe(s.again, 1.0),
+        ahead=s.ahead or rng.randrange(2, 9),
+    )
+
+
+def _times(rng: random.Random, faults: int, instances: int) -> list[int]:
+    """After how many events faults strike: anywhere, and often soon after each other."""
+    times: list[int] = []
+    for _ in range(faults):
+        near = times and rng.random() < 0.5
+        times.append(times[-1] + rng.randrange(60) if near else rng.randrange(150 * instances))
+    return sorted(times)
+
+
+def _run(world: World, job: Job, faults: Faults) -> None:
+    quiet = 0
+    while not job.over:
+        faults.strike()
+        if not faults.at and not quiet:
+            world.tell("no more faults")
+            world.loss = world.slow = world.doubling = job.fragile = 0.0
+            quiet = world.events
+        if faults.at:
+            quiet = 0
+        if not world.step() or world.events > quiet + EVENTS_MAX + 1000 * len(faults.at):
+            at = {m.name: (m.process.machine.position, m.process.chain.stored) for m in job.members}
+            raise Wrong(f"it does not come to its end: committed {job.committed}, {at}")
+    for _ in range(AFTERWARDS):
+        world.step()
+
+
+def _judged(job: Job) -> tuple[Kind, str]:
+    if isinstance(job.error, JobError) and "is lost" in job.error.message:
+        return "lost", job.error.message
+    if job.error is not None:
+        return "wrong", str(job.error)
+    parts = {(v, *part) for v, expected in job.reference.items() for part in expected}
+    if parts != job.written.parts:
+        return "wrong", f"never written: {sorted(parts - job.written.parts)}"
+    sinks = {(v, keys) for v in job.reference for keys in job.plan.ranges[v]}
+    if sinks != job.written.closed:
+        return "wrong", f"never closed: {sorted(sinks - job.written.closed)}"
+    return "right", ""
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, Wrong):
+        return str(error)
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
+def command(scenario: Scenario, seed: int) -> str:
+    """What runs a schedule again and tells its story."""
+    copies = f" --copies {scenario.copies}" if scenario.copies else ""
+    return (
+        f"python -m raystream.testing.simulator --schedules 1 --seed {seed}"
+        f" --flow {scenario.flow}{copies} --story"
+    )
+
+
+def run_many(
+    scenarios: Sequence[Scenario], schedules: int, seed: int
+) -> tuple[Counter[str], Counter[str], list[tuple[Scenario, Outcome]]]:
+    """Run schedules of all scenarios in turn: outcomes by kind, faults by kind, what was wrong."""
+    kinds: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
+    wrong = []
+    for i in range(schedules):
+        scenario = scenarios[i % len(scenarios)]
+        outcome = simulate(scenario, seed + i)
+        kinds[outcome.kind] += 1
+        faults += outcome.faults
+        if outcome.kind == "wrong":
+            wrong.append((scenario, outcome))
+    return kinds, faults, wrong
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; 1 when something was wrong, 2 for a bad option."""
+    parser = argparse.ArgumentParser(prog="python -m raystream.testing.simulator")
+    parser.add_argument("--schedules", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
+    parser.add_argument("--flow", help=f"{', '.join(FLOWS)}, or module:function; all unless given")
+    parser.add_argument("--copies", type=int, choices=(1, 2), help="drawn unless given")
+    parser.add_argument("--story", action="store_true", help="print what happened, event by event")
+    given = parser.parse_args(arguments)
+    names = [given.flow] if given.flow else list(FLOWS)
+    scenarios = [Scenario(flow=name, copies=given.copies) for name in names]
+    try:
+        if given.story:
+            outcome = simulate(scenarios[0], given.seed, story=True)
+            _say(*outcome.story)
+            return 1 if outcome.kind == "wrong" else 0
+        kinds, faults, wrong = run_many(scenarios, given.schedules, given.seed)
+    except RaystreamError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    _say(
+        f"schedules {given.schedules}: {', '.join(names)}",
+        "faults    " + ", ".join(f"{n} {kind}" for kind, n in sorted(faults.items())),
+        f"wrong     {kinds['wrong']}",
+        f"stopped   {kinds['lost']} with lost checkpoints",
+        *(f"\n{o.why}\n  {command(s, o.seed)}" for s, o in wrong[:SHOWN_MAX]),
+    )
+    return 1 if wrong else 0
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+"""Simulated jobs under faults: the same bits; and the checkers notice when the engine is broken."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from raystream.controller import decide as deciding
+from raystream.controller.recovery import Place
+from raystream.dataflow import snapshot
+from raystream.dataflow.inlet import Inlet
+from raystream.dataflow.pieces import Piece
+from raystream.schema.types import KeyRange
+from raystream.state import checkpoint
+from raystream.state.assignment import Assignment
+from raystream.state.chain import Chain
+from raystream.state.images import ImageStore
+from raystream.state.log import EpochLog
+from raystream.state.objects import ObjectTable
+from raystream.testing import simcontrol, simulator
+from raystream.testing.simflows import FLOWS
+from raystream.testing.simulator import Outcome, Scenario, command, main, run_many, simulate
+from raystream.testing.simworld import Box, World, Wrong
+
+SCHEDULES = 40
+TRIES = 80
+"""Schedules in which a broken engine has to be caught."""
+AT_THE_END = Scenario(
+    "windows", instances=(3, 1, 3), cut_every=5, copies=2, faults=8, loss=0, slow=0, fragile=0
+)
+"""Few decisions, so that faults are left for the last ones."""
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_faults_change_no_bit(flow: str) -> None:
+    scenario = Scenario(flow)
+    kinds, faults, wrong = run_many([scenario], SCHEDULES, 1)
+    assert not wrong, "\n".join(f"{o.why}\n{command(s, o.seed)}" for s, o in wrong)
+    assert kinds["right"] > SCHEDULES * 0.6
+    assert {"operator", "source", "sink", "keeper", "node", "pause", "connection"} <= {*faults}
+
+
+def test_faults_change_no_bit_by_a_fresh_seed() -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    _, _, wrong = run_many([Scenario(name) for name in FLOWS], 50, seed)
+    assert not wrong, "\n".join(f"{o.why}\n{command(s, o.seed)}" for s, o in wrong)
+
+
+def test_without_faults_nothing_is_recovered() -> None:
+    outcome = simulate(Scenario(faults=0, loss=0, doubling=0, slow=0), 1, story=True)
+    assert outcome.kind == "right"
+    assert not [line for line in outcome.story if "Recover" in line]
+    assert [line for line in outcome.story if "Commit" in line]
+
+
+def test_a_seed_tells_the_same_story() -> None:
+    one, two = (simulate(Scenario("join"), 7, story=True) for _ in range(2))
+    assert one == two
+    assert one.story != simulate(Scenario("join"), 8, story=True).story
+
+
+def test_lost_checkpoints_stop_the_job_and_are_named() -> None:
+    """Keepers and instances die all the time, and there is one copy of everything."""
+    stopped = [o for o in _outcomes(Scenario(copies=1, faults=10)) if o.kind == "lost"]
+    assert stopped
+    assert all("the checkpoint of" in o.why and "[" in o.why for o in stopped)
+
+
+def _outcomes(scenario: Scenario) -> Iterator[Outcome]:
+    for seed in range(30):
+        outcome = simulate(scenario, seed)
+        assert outcome.kind != "wrong", f"{outcome.why}\n{command(scenario, seed)}"
+        yield outcome
+
+
+# ---------------------------------------------------------------- checkers
+
+
+def _trims_too_far(patch: pytest.MonkeyPatch) -> None:
+    trim = EpochLog.trim
+    patch.setattr(EpochLog, "trim", lambda self, floor: trim(self, floor + 1))
+
+
+def _takes_any_pieces(patch: pytest.MonkeyPatch) -> None:
+    def ready(self: Inlet, epoch: int) -> bool:
+        have: list[Piece] = self.pieces.get(epoch, [])
+        ended = [p for p in self.ended if p.header.epoch < epoch]
+        if not have and not ended:
+            return False
+        self.tiled.setdefault(epoch, [*have, *ended])
+        return True
+
+    patch.setattr(Inlet, "ready", ready)
+
+
+def _forgets_dirty_rows(patch: pytest.MonkeyPatch) -> None:
+    take = checkpoint.take_objects
+
+    def some(table: ObjectTable, shape: Any, groups: int, since: int) -> Any:
+        return take(table, shape, groups, since + 1 if since else 0)
+
+    patch.setattr(snapshot, "take_objects", some)
+
+
+def _forgets_removed_rows(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ObjectTable, "gone", lambda self, since: [])
+
+
+def _commits_what_is_not_stored(patch: pytest.MonkeyPatch) -> None:
+    def floor_of(view: deciding.View) -> int:
+        least = min(p.position for p in view.progress)
+        return max(view.committed, least // view.cut_every * view.cut_every)
+
+    patch.setattr(deciding, "floor_of", floor_of)
+
+
+def _fills_gaps(patch: pytest.MonkeyPatch) -> None:
+    answered = Chain.answered
+
+    def all_stored(self: Chain, cut: int, *, held: bool) -> None:
+        answered(self, cut, held=held)
+        self.stored = self.stored._replace(since=0)
+
+    patch.setattr(Chain, "answered", all_stored)
+
+
+def _drops_images_too_early(patch: pytest.MonkeyPatch) -> None:
+    trim = ImageStore.trim
+    patch.setattr(ImageStore, "trim", lambda self, floor: _emptied(self, floor, trim))
+
+
+def _emptied(store: ImageStore[Any], floor: int, trim: Callable[..., None]) -> None:
+    trim(store, floor)
+    for place, chain in store.chains.items():
+        store.chains[place] = [s for s in chain if s.cut > floor]
+
+
+def _gives_up_a_range(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Assignment, "replaced", lambda self, gone, new: self.without(gone))
+
+
+def _never_tells_again(patch: pytest.MonkeyPatch) -> None:
+    nothing = deciding.Untold(False, False, False)
+    patch.setattr(simcontrol, "behind", lambda *told: nothing)
+
+
+def _reports_only_while_nobody_is_dead(patch: pytest.MonkeyPatch) -> None:
+    hear = simcontrol.Job._hear
+
+    def deaf(self: simcontrol.Job, member: Any, progress: Any) -> None:
+        if not any(m.dead for m in self.members):
+            hear(self, member, progress)
+
+    patch.setattr(simcontrol.Job, "_hear", deaf)
+
+
+def _leaves_sinks_open(patch: pytest.MonkeyPatch) -> None:
+    recoveries = deciding.recoveries
+
+    def careless(view: deciding.View) -> list[deciding.Recover]:
+        over = {p.name for p in view.progress if p.ended and p.position <= view.committed}
+        return [r for r in recoveries(view) if not over & set(r.instances)]
+
+    patch.setattr(deciding, "recoveries", careless)
+    patch.setattr(simcontrol, "recoveries", careless)
+
+
+BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    _trims_too_far: "needs",
+    _takes_any_pieces: "wrote",
+    _forgets_dirty_rows: "wrote",
+    _forgets_removed_rows: "wrote",
+    _commits_what_is_not_stored: "was committed",
+    _fills_gaps: "was committed",
+    _drops_images_too_early: "is not lost",
+    _gives_up_a_range: "nobody owns",
+    _never_tells_again: "does not come to its end",
+    _reports_only_while_nobody_is_dead: "without getting past",
+    _leaves_sinks_open: "never closed",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda f: f.__name__[1:])
+def test_a_broken_engine_is_caught(
+    broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulator, "EVENTS_MAX", 4000)
+    scenarios = (Scenario("words"), AT_THE_END)
+    for s, seed in product(scenarios, range(TRIES)):
+        simulator.planned(s.flow, s.instances or _instances(seed))  # before it breaks
+    broken(monkeypatch)
+    tried = (simulate(s, seed) for seed, s in product(range(TRIES), scenarios))
+    assert any(o.kind == "wrong" and BROKEN[broken] in o.why for o in tried)
+
+
+def _instances(seed: int) -> tuple[int, ...]:
+    drawn = simulator._drawn(Scenario(), World(seed).rng).instances
+    assert drawn is not None
+    return drawn
+
+
+def test_a_part_is_compared_with_what_it_has_to_be() -> None:
+    keys = KeyRange(0, 4)
+    written = simcontrol.Written()
+    sink = simcontrol.Checked(Place(1, "out", keys, 0), {(1, keys, "Nth"): [("a", 1)]}, written)
+    with pytest.raises(Wrong, match="was told to commit 1 before"):
+        sink.commit(1)
+    sink.commit(0)
+
+
+# ---------------------------------------------------------------- the world and the command
+
+
+def test_what_is_sent_to_a_sleeper_is_done_in_order_when_it_wakes() -> None:
+    world, box, got = World(1), Box("box"), list[int]()
+    box.asleep = True
+    for i in range(5):
+        world.at(1.0, box, got.append, i)
+    while world.step():
+        pass
+    assert got == []
+    world.wake(box)
+    while world.step():
+        pass
+    assert got == [0, 1, 2, 3, 4]
+
+
+def test_messages_are_lost_and_doubled_as_often_as_said() -> None:
+    world, box, got = World(3), Box("box"), list[int]()
+    world.loss, world.doubling = 0.25, 0.5
+    for i in range(400):
+        world.send(0.1, box, got.append, i)
+    while world.step():
+        pass
+    times = [got.count(i) for i in range(400)]
+    assert {0, 1, 2} == set(times)
+    assert 60 < times.count(0) < 140 < times.count(2) < 260
+
+
+def test_the_command_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--schedules", "3", "--seed", "5", "--flow", "timers"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "schedules 3: timers"
+    assert out[2] == "wrong     0"
+
+
+def test_the_command_tells_a_story(capsys: pytest.CaptureFixture[str]) -> None:
+    again = command(Scenario("words", copies=2), 11).split()
+    assert main(again[again.index("--schedules") :]) == 0
+    assert "controller: Commit(epoch=" in capsys.readouterr().out
+
+
+def test_an_unknown_flow(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--flow", "no"]) == 2
+    assert "there is no flow 'no'" in capsys.readouterr().err
+    assert main(["--flow", "nowhere:f"]) == 2
