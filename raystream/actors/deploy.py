@@ -1,0 +1,213 @@
+"""Running a plan on Ray: join or start a cluster, follow the job, leave."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from raystream.actors.controller import Controller
+from raystream.actors.crew import cause_of
+from raystream.controller.report import JobReport, Sample
+from raystream.dataflow.plan import Plan
+from raystream.errors import ConfigError, GraphError, JobError, RaystreamError
+
+FOLLOW_SECONDS = 0.5
+ON_HEAD = {"node:__internal_head__": 0.001}
+"""The controller lives on the head node: Ray itself does not survive that one either."""
+CONNECT_SECONDS = 5.0
+END_SECONDS = 10.0
+"""How long a job may take to end when it is interrupted, before it is killed."""
+
+
+def run_on_ray(
+    plan: Plan,
+    *,
+    address: str,
+    on_progress: Callable[[Sample], None] | None = None,
+    copies: int = 1,
+    spares: int = 2,
+) -> JobReport:
+    """Run a plan on a Ray cluster to the end of its input.
+
+    Args:
+        address: `"auto"` joins the cluster of this machine or job, else starts one for this run;
+            another value is the address of a cluster.
+        copies: how many nodes hold a checkpoint. spares: how many warm actors stand by.
+
+    Raises:
+        GraphError: the flow is defined in `__main__`, which other processes cannot import.
+        ConfigError: there is no cluster at the address. Else what the job raised.
+    """
+    refuse_main(plan)
+    if copies < 1 or spares < 0:
+        raise ConfigError(f"copies={copies}, spares={spares}: at least 1 copy, no negative spares")
+    with cluster(address):
+        remote: Any = ray.remote  # its stubs do not know these options
+        kind = remote(
+            num_cpus=0,
+            resources=ON_HEAD,
+            max_restarts=0,
+            concurrency_groups={"control": 2},
+            runtime_env={"env_vars": environment()},
+        )(Controller)
+        controller = kind.remote(environment(), copies, spares)
+        result = controller.run.remote(plan)
+        try:
+            return _follow(controller, result, on_progress)
+        except RayTaskError as error:
+            raise cause_of(error) from None
+        except RayError as error:
+            raise JobError(f"the controller died: {str(error).partition(chr(10))[0]}") from None
+        finally:
+            _end(controller, result)
+
+
+def _follow(
+    controller: Any, result: Any, on_progress: Callable[[Sample], None] | None
+) -> JobReport:
+    seen = 0.0
+    while True:
+        done, _ = ray.wait([result], timeout=FOLLOW_SECONDS)
+        if on_progress is not None and not done:
+            for sample in ray.get(controller.samples.remote(seen), timeout=60.0):
+                seen = sample.t
+                on_progress(sample)
+        if done:
+            report = ray.get(result)
+            if isinstance(report, RaystreamError):
+                raise report
+            if on_progress is not None:
+                *before, last = report.samples
+                for sample in (*(s for s in before if s.t > seen), last):
+                    on_progress(sample)
+            return report
+
+
+def _end(controller: Any, result: Any) -> None:
+    """End a job: ask first, if it still runs (Ctrl-C), then kill."""
+    if not ray.wait([result], timeout=0)[0]:
+        controller.cancel.remote()
+        ray.wait([result], timeout=END_SECONDS)
+    ray.kill(controller)
+
+
+@contextlib.contextmanager
+def cluster(address: str) -> Iterator[None]:
+    """Be connected to a cluster; leave it afterwards, and end it if it was started here."""
+    if ray.is_initialized():
+        yield
+        return
+    os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+    common: dict[str, Any] = {
+        "log_to_driver": False,
+        "configure_logging": True,
+        "logging_level": "ERROR",
+    }
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS") or "auto"
+    try:
+        if address == "auto":
+            _start(common)
+        else:
+            _answers(address)
+            ray.init(address=address, **common)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"no Ray cluster at {address!r}: {str(error).partition(chr(10))[0]}",
+            hint="Start one with `ray start --head`, or leave the address away.",
+        ) from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _answers(address: str) -> None:
+    """Look whether somebody listens at host:port: Ray itself would try for minutes.
+
+    Raises:
+        ConnectionError: nobody does.
+    """
+    host, _, port = address.rpartition(":")
+    if "://" in address or not port.isdecimal():
+        return  # another form of address, which Ray judges
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConnectionError(f"nobody answers there ({error})") from None
+
+
+def _start(common: dict[str, Any]) -> None:
+    """Join the cluster that `ray start` made on this machine; else start one for this run.
+
+    A cluster that another program keeps for itself is left alone.
+    """
+    from ray._private import services, utils
+
+    running: Any = services.find_gcs_addresses
+    noted: Any = utils.read_ray_address
+    if noted() in running():
+        ray.init(address=noted(), **common)
+        return
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **common)
+
+
+def environment() -> dict[str, str]:
+    """The environment of the job's processes: a fixed hash seed, the submitter's modules."""
+    env = {"PYTHONHASHSEED": "0", "NUMBA_DISABLE_INTEL_SVML": "1"}
+    if not submitted():
+        library = {
+            os.path.realpath(sysconfig.get_path(p))
+            for p in ("stdlib", "platstdlib", "purelib", "platlib")
+        }
+        own = [os.path.abspath(p or ".") for p in sys.path]
+        own = [
+            p
+            for p in dict.fromkeys(own)
+            if os.path.isdir(p)
+            and not any(
+                os.path.realpath(p) == x or os.path.realpath(p).startswith(x + os.sep)
+                for x in library
+            )
+        ]
+        env["PYTHONPATH"] = os.pathsep.join(own)
+    return env
+
+
+def submitted() -> bool:
+    """Whether this process is the entrypoint of a submitted Ray job."""
+    return "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
+
+
+def refuse_main(plan: Plan) -> None:
+    """Refuse flows whose code lives in `__main__`.
+
+    Raises:
+        GraphError: names what is defined there.
+    """
+    for vertex in plan.vertices:
+        owned: list[Any] = [vertex.source, vertex.sink, vertex.spec and vertex.spec.target]
+        owned += [f.spec.target for f in vertex.fused]
+        owned += [s.cls for s in (*vertex.schemas, *(p.schema for p in vertex.ports))]
+        for thing in owned:
+            if thing is None:
+                continue
+            module = getattr(thing, "__module__", None) or type(thing).__module__
+            if module == "__main__":
+                name = getattr(thing, "__name__", type(thing).__name__)
+                raise GraphError(
+                    f"{name} is defined in __main__, which a cluster's processes cannot import",
+                    where=vertex.where,
+                    hint="Put the flow into a module and run it with"
+                    " `raystream run module:flow --address auto`.",
+                )

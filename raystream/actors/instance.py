@@ -1,0 +1,223 @@
+"""The Ray actor of one instance: a shell in a process of its own.
+
+A synchronous actor; `work` and control have concurrency groups of their own, so that a parked call
+shows the death of the process at once and control is answered while data flows. An actor is made
+without a role: a spare one waits, with the job's code loaded, until it is told what to be.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import ray
+from ray.exceptions import RayError
+
+from raystream.actors.shell import Role, Shell, ours
+from raystream.dataflow.plan import Plan
+from raystream.dataflow.source import Boundary
+from raystream.errors import JobError, RaystreamError
+from raystream.schema.types import KeyRange
+from raystream.state.assignment import Assignment
+from raystream.state.image import ImageHeader, decode
+
+CLAIM_SECONDS = 30.0
+"""How long a source waits for the boundary register."""
+STORE_SECONDS = 60.0
+"""How long a keeper may take to store a checkpoint."""
+RESTORE_SECONDS = 60.0
+"""How long the images of a restore may take to arrive."""
+SPILL_PREFIX = "raystream-spill-"
+
+
+class Hello(NamedTuple):
+    """What a process says of itself: what must be equal on all nodes, or replay would not give the
+    same bits; its node; its process id."""
+
+    versions: dict[str, str]
+    node: str
+    pid: int
+
+
+def versions() -> dict[str, str]:
+    """What must be equal on all nodes, or replay would not give the same bits."""
+    packages = {name: metadata.version(name) for name in ("numpy", "numba", "pyarrow")}
+    return {"python": platform.python_version(), **packages}
+
+
+def node_address() -> str:
+    """The address by which other nodes reach this one."""
+    find: Any = ray.util.get_node_ip_address
+    return str(find())
+
+
+def spill_folder() -> Path:
+    """A folder for the logs of this process. What killed processes left behind is removed."""
+    where = Path(tempfile.gettempdir())
+    for left in where.glob(f"{SPILL_PREFIX}*-*"):
+        pid = left.name.removeprefix(SPILL_PREFIX).partition("-")[0]
+        if pid.isdecimal() and not _alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{SPILL_PREFIX}{os.getpid()}-"))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # of another user, so it is there
+    return True
+
+
+class InstanceActor:
+    """One running copy of an operator. Methods are called by the controller only."""
+
+    def __init__(self, token: str) -> None:
+        import pyarrow
+
+        pyarrow.set_cpu_count(1)
+        self._plan: Plan
+        self._token = token
+        self._folder: Path | None = None
+        self._keepers: tuple[Any, ...] = ()
+        self._kept = 0
+        self._shell: Shell | None = None
+
+    def hello(self, plan: Plan) -> Hello:
+        """Take the plan, and say who is there.
+
+        Not done by the constructor: Ray hides what a constructor raised.
+        """
+        self._plan = plan
+        return Hello(versions(), ray.get_runtime_context().get_node_id(), os.getpid())
+
+    def warm(self) -> None:
+        """Load what any role may need: compiled functions and kernels."""
+        from raystream.dataflow.instance import Outlets
+        from raystream.dataflow.select import logic_of
+
+        for vertex in self._plan.vertices:
+            if vertex.spec is not None and vertex.spec.compiled:
+                logic_of(vertex.spec, self._plan).open(KeyRange(0, 1))
+            compiled = all(f.spec.compiled for f in vertex.fused)
+            if compiled:
+                Outlets(self._plan, vertex, KeyRange(0, 1)).open()
+
+    def become(
+        self,
+        vertex: int,
+        keys: KeyRange,
+        name: str,
+        index: int,
+        floor: int,
+        images: list[Any],
+        keepers: tuple[Any, ...],
+        kept: int,
+    ) -> str:
+        """Take a role; the address at which its logs are served.
+
+        images: references of the images of the range at `floor`. kept: see `kept_by`.
+
+        Raises:
+            RayError: an image cannot be had: its keeper died. Another may have it.
+        """
+        self._keepers, self._kept = keepers, kept
+        data = ray.get(images, timeout=RESTORE_SECONDS)
+        with _told():
+            self._folder = spill_folder()
+            stored = [decode(i) for i in data]
+            self._shell = Shell(
+                self._plan,
+                Role(vertex, keys, name, index, floor, tuple(stored)),
+                token=self._token,
+                host=node_address(),
+                claim=self._claim,
+                ship=self._ship,
+                folder=self._folder,
+            )
+            self._shell.open()
+        return self._shell.address
+
+    def _mine(self) -> Shell:
+        assert self._shell is not None, "this actor has no role yet"
+        return self._shell
+
+    def _claim(self, split: str, epoch: int, wanted: Boundary) -> tuple[Boundary, int]:
+        call = self._keepers[0].claim.remote(split, epoch, wanted)
+        try:
+            held: tuple[Boundary, int] = ray.get(call, timeout=CLAIM_SECONDS)
+        except RayError as error:
+            reason = str(error).partition("\n")[0]
+            raise JobError(f"the boundary register does not answer: {reason}") from None
+        return held
+
+    def _ship(self, header: ImageHeader, data: bytes) -> bool:
+        """Store an image with every keeper of this instance; True when all of them have it."""
+        array = np.frombuffer(data, np.uint8)
+        place = (self._mine().role.vertex, header.keys, header.base, header.cut)
+        calls = [keeper.store.remote(*place, array) for keeper in self._keepers]
+        try:
+            return all(ray.get(calls, timeout=STORE_SECONDS))
+        except RayError:
+            return False  # a keeper died: the controller sees it, and the next cut is a full one
+
+    # ------------------------------------------------------------ groups of their own
+
+    @ray.method(concurrency_group="park")
+    def work(self, run: str, paced_from: float | None) -> RaystreamError | None:
+        """Begin, and return when the work is done, with what went wrong, if anything did.
+
+        One call for both: if it is lost, the controller hears of that and takes another instance.
+        """
+        self._mine().start(run, paced_from)
+        self._mine().done.wait()
+        return self._mine().error
+
+    @ray.method(concurrency_group="control")
+    def assign(self, assignment: Assignment) -> None:
+        """Follow a newer assignment."""
+        self._mine().assign(assignment)
+
+    @ray.method(concurrency_group="control")
+    def kept_by(self, keepers: tuple[Any, ...], kept: int) -> None:
+        """These keepers hold this instance's checkpoints from now on, the choice number `kept`."""
+        if kept > self._kept:
+            self._keepers, self._kept = keepers, kept
+
+    @ray.method(concurrency_group="control")
+    def progress(self) -> Any:
+        """What it has done so far."""
+        return replace(self._mine().progress(), kept=self._kept)
+
+    @ray.method(concurrency_group="control")
+    def commit(self, epoch: int) -> None:
+        """The cut at `epoch` is the new floor."""
+        self._mine().commit(epoch)
+
+    @ray.method(concurrency_group="control")
+    def stop(self) -> None:
+        """End all threads and remove what was spilled."""
+        if self._shell is not None:
+            self._shell.stop()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Errors leave with what a traceback would tell: it does not cross to another process."""
+    try:
+        yield
+    except Exception as error:
+        raise ours(error) from None

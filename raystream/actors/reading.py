@@ -1,0 +1,157 @@
+"""How a source instance reads: at its pace, or by arrival on threads that may block."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from raystream.dataflow.plan import Plan, Vertex
+from raystream.dataflow.source import (
+    Arrival,
+    Boundary,
+    Positions,
+    Recorded,
+    SplitReader,
+    Taken,
+    my_splits,
+)
+from raystream.schema.types import KeyRange
+
+WAIT_SECONDS = 0.5
+"""How long a source sleeps at most before it looks whether it should stop."""
+REREAD_SECONDS = 60.0
+"""How long reading again may take to reach a boundary that the register holds."""
+
+Claim = Callable[[str, int, Boundary], tuple[Boundary, int]]
+
+
+class SourceReader:
+    """Reads for a source instance and decides when an epoch is due.
+
+    Args:
+        taken: the last epoch that was published before; `positions` where the splits were then.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        vertex: Vertex,
+        keys: KeyRange,
+        claim: Claim | None,
+        *,
+        taken: int = 0,
+        positions: Positions | None = None,
+    ) -> None:
+        self.plan = plan
+        self.paced_from: float | None = None
+        self.machine: Recorded | Arrival
+        if plan.clock is not None:
+            self.machine = Recorded(plan, vertex, keys, taken=taken, positions=positions)
+            return
+        assert vertex.epochs is not None and claim is not None
+        self.seconds = vertex.epochs.seconds or 0.05
+        self.claim = claim
+        self.machine = Arrival(plan, vertex, keys, positions)
+        self.newest = 0
+        self.last_cut = 0.0
+        schema, read = self.machine.schema, vertex.source.read
+        self.readers = [
+            _ReadAhead(SplitReader(s.name, vertex.name, schema, read, s.position))
+            for s in self.machine.splits
+        ]
+        assert [s.name for s in self.machine.splits] == [
+            n for _, n in my_splits(plan, vertex, keys)
+        ]
+
+    def take(self, epoch: int, stopping: Callable[[], bool]) -> Taken | None:
+        """The next epoch, when it is due; None when stopping."""
+        if isinstance(self.machine, Arrival):
+            return self._arrived(self.machine, epoch, stopping)
+        taken = self.machine.take(epoch)
+        clock = self.plan.clock
+        if self.paced_from is not None and clock is not None and clock.speed is not None:
+            due = self.paced_from + epoch * clock.seconds / clock.speed
+            if not sleep_until(due, stopping):
+                return None
+        return taken
+
+    def positions(self) -> Positions:
+        """Where the splits are, after the epoch that was taken last."""
+        return self.machine.positions()
+
+    def _arrived(self, machine: Arrival, epoch: int, stopping: Callable[[], bool]) -> Taken | None:
+        """Cut what has arrived: after `seconds`, or at once while others have closed this epoch."""
+        due = max(self.last_cut + self.seconds, time.time())
+        waits = self.newest < epoch and not all(r.full or r.done for r in self.readers)
+        if waits and not sleep_until(due, stopping):
+            return None
+        self.last_cut = min(due, time.time())  # epochs that did not wait owe no time to later ones
+        boundaries = []
+        for split, reader in zip(machine.splits, self.readers, strict=True):
+            for position, rows in reader.arrived():
+                split.add(position, rows)
+            split.done = reader.done
+            held, self.newest = self.claim(split.name, epoch, split.wanted())
+            give_up = time.monotonic() + REREAD_SECONDS
+            while not split.reaches(held) and not reader.done and time.monotonic() < give_up:
+                if stopping():
+                    return None
+                for position, rows in reader.arrived(WAIT_SECONDS):
+                    split.add(position, rows)
+            boundaries.append(held)
+        return machine.take(boundaries)
+
+
+class _ReadAhead:
+    """Reads a split on a thread of its own: reading may block."""
+
+    BATCHES = 4
+
+    def __init__(self, reader: SplitReader) -> None:
+        self.reader = reader
+        self._queue: queue.Queue[Any] = queue.Queue(self.BATCHES)
+        self._error: BaseException | None = None
+        self._ended = False
+        threading.Thread(target=self._run, name="read", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            while (rows := self.reader.next()) is not None:
+                self._queue.put((self.reader.position, rows))
+        except BaseException as error:
+            self._error = error
+        self._ended = True
+
+    @property
+    def full(self) -> bool:
+        return self._queue.full()
+
+    @property
+    def done(self) -> bool:
+        """Whether the split was read to its end and all of it was handed out."""
+        return self._ended and self._error is None and self._queue.empty()
+
+    def arrived(self, seconds: float = 0.0) -> list[Any]:
+        """What was read since the last call; waits so long for something."""
+        found = []
+        for i in range(self.BATCHES):
+            try:
+                wait = seconds if i == 0 else 0.0
+                found.append(self._queue.get(wait > 0, wait or None))
+            except queue.Empty:
+                break
+        if not found and self._error is not None:
+            raise self._error
+        return found
+
+
+def sleep_until(at: float, stopping: Callable[[], bool]) -> bool:
+    """Sleep to a Unix time; False when the job stops meanwhile."""
+    while (left := at - time.time()) > 0:
+        if stopping():
+            return False
+        time.sleep(min(left, WAIT_SECONDS))
+    return True

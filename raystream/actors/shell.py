@@ -1,0 +1,371 @@
+"""An instance as a process runs it: machine, Flight server, subscriptions, one compute thread.
+
+Subscriptions put pieces into an inbox; the compute thread alone touches the machine. It knows
+nothing of Ray, so that a test can run a whole job of shells in one process.
+"""
+
+from __future__ import annotations
+
+import gc
+import queue
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from raystream.actors.reading import Claim, SourceReader
+from raystream.actors.server import Cursors, LogServer
+from raystream.actors.shipping import Ship, Shipper
+from raystream.actors.subscription import Subscription
+from raystream.controller.report import progress_of, sink_context
+from raystream.dataflow.instance import Instance, SourceInstance
+from raystream.dataflow.pieces import Header, Piece
+from raystream.dataflow.plan import Plan, Vertex
+from raystream.dataflow.routing import readers, reads
+from raystream.dataflow.snapshot import Captured, capture, install, settled
+from raystream.errors import (
+    InternalError,
+    JobError,
+    OperatorError,
+    RaystreamError,
+    user_traceback,
+)
+from raystream.schema.types import KeyRange, SinkContext
+from raystream.state.assignment import Assignment
+from raystream.state.image import Image
+from raystream.state.log import EpochLog
+from raystream.state.spill import DiskSpill
+
+AHEAD = 8
+"""Epochs that a producer may be ahead of what its slowest subscriber was served, and that a
+subscription may be ahead of what was applied."""
+LOG_BYTES = 1 << 30
+"""Memory that the logs of one instance may take before they spill to disk."""
+WAIT_SECONDS = 0.5
+GC_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What an instance is to be.
+
+    name: its identity, never used again. floor: the cut from which it goes on, 0 at the beginning;
+    images: of its range at that cut, a full one and deltas.
+    """
+
+    vertex: int
+    keys: KeyRange
+    name: str
+    index: int
+    floor: int = 0
+    images: tuple[Image, ...] = ()
+
+
+class Shell:
+    """Runs one instance.
+
+    Args:
+        claim: asks the boundary register. ship: stores an image with a keeper.
+        folder: where logs spill to when they take more than `log_bytes`.
+
+    address: where its logs are served. error: why it stopped, if it failed.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        role: Role,
+        *,
+        token: str,
+        host: str = "127.0.0.1",
+        claim: Claim | None = None,
+        ship: Ship | None = None,
+        folder: Path | None = None,
+        log_bytes: int = LOG_BYTES,
+    ) -> None:
+        self.plan = plan
+        self.role = role
+        self.vertex: Vertex = plan.vertices[role.vertex]
+        self.keys = role.keys
+        self.token = token
+        self.error: RaystreamError | None = None
+        self.stopping = False
+        self.done = threading.Event()
+        self.machine: SourceInstance | Instance
+        self._source: SourceReader | None = None
+        if self.vertex.kind == "source":
+            self.machine = SourceInstance(plan, self.vertex, role.keys)
+        else:
+            self.machine = Instance(plan, self.vertex, role.keys, self.vertex.sink)
+        self._make_logs(folder, log_bytes)
+        if role.images:
+            install(self.machine, role.images)
+        if isinstance(self.machine, SourceInstance):
+            positions = role.images[-1].header.standing.splits if role.images else None
+            self._source = SourceReader(
+                plan, self.vertex, role.keys, claim, taken=role.floor, positions=positions
+            )
+        self.cursors = Cursors()
+        outlets = self.machine.outlets
+        outlets.guard = self.cursors.changed
+        self.server = LogServer(host, token, outlets, self.cursors)
+        self.address = f"grpc://{host}:{self.server.port}"
+        self._shipper: Shipper | None = None
+        if ship is not None:
+            self._shipper = Shipper(ship, role.floor, self._fail, self._captured)
+        self._inbox: queue.SimpleQueue[tuple[int, Piece] | None] = queue.SimpleQueue()
+        self._room = threading.Condition()
+        self._subscriptions: dict[tuple[int, str], Subscription] = {}
+        self._version = 0
+        self._control = threading.Lock()
+        self._thread = threading.Thread(target=self._guarded, name="compute", daemon=True)
+        self._commits: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._context: SinkContext | None = None
+        self._floor = role.floor
+        self._over = False
+        self._cpu = time.process_time()
+        self._ended_at: float | None = None
+
+    def _make_logs(self, folder: Path | None, log_bytes: int) -> None:
+        budget = log_bytes // max(1, len(self.vertex.outputs))
+        for e in self.vertex.outputs:
+            spill = None if folder is None else DiskSpill(folder / str(e.id), e.schema)
+            log: EpochLog[Header] = EpochLog(budget=budget, spill=spill)
+            log.next = self.role.floor + 1
+            self.machine.outlets.logs[e.id] = log
+
+    # ------------------------------------------------------------ control
+
+    def open(self) -> None:
+        """Load references and compiled functions."""
+        self.machine.open()
+
+    def assign(self, assignment: Assignment) -> None:
+        """Follow the newest assignment: subscribe to all who serve what is read here, and serve
+        nobody but those who are named in it. Older assignments are ignored."""
+        with self._control:
+            if assignment.version <= self._version or self.stopping:
+                return
+            self._version = assignment.version
+            self.cursors.expect(readers(self.vertex, assignment, self.role.floor))
+            wanted = reads(self.vertex, assignment)
+            for gone in set(self._subscriptions) - set(wanted):
+                self._subscriptions.pop(gone).stop()
+            for name in set(wanted) - set(self._subscriptions):
+                edge, serving = wanted[name]
+                self._subscriptions[name] = Subscription(
+                    edge,
+                    serving.address,
+                    self.token,
+                    self.role.name,
+                    self.keys,
+                    lambda: self.machine.position,
+                    self._deliver,
+                    self._fail,
+                )
+                self._subscriptions[name].start()
+
+    def start(self, run: str, paced_from: float | None) -> None:
+        """Begin to work. paced_from: the Unix time at which a paced source releases its origin."""
+        self._context = sink_context(
+            self.plan, self.vertex, self.keys, run, paced_from, self.role.floor
+        )
+        if self._source is not None:
+            self._source.paced_from = paced_from
+        self._cpu = time.process_time()
+        self._thread.start()
+
+    def commit(self, epoch: int) -> None:
+        """The cut at `epoch` is committed: trim up to it (on the compute thread, while there is
+        anything to trim)."""
+        if self._over:
+            self._floor = max(self._floor, epoch)
+            return
+        self._commits.put(epoch)
+        self._inbox.put(None)
+
+    def stop(self) -> None:
+        """End all threads and the server."""
+        self.stopping = True
+        self.cursors.stop()
+        with self._control:
+            for subscription in self._subscriptions.values():
+                subscription.stop()
+        with self._room:
+            self._room.notify_all()
+        self._inbox.put(None)
+        if self._shipper is not None:
+            self._shipper.stop()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(5.0)
+        self.server.shutdown()
+
+    def progress(self) -> Any:
+        """What this instance has done so far."""
+        return progress_of(
+            self.machine,
+            self.role.index,
+            name=self.role.name,
+            stored=None if self._shipper is None else self._shipper.chain.stored,
+            version=self._version,
+            floor=self._floor,
+            closed=self._closed(),
+            cpu=time.process_time() - self._cpu,
+            ended_at=self._ended_at,
+        )
+
+    def _closed(self) -> bool:
+        return self.vertex.kind != "sink" or self._over
+
+    # ------------------------------------------------------------ subscriptions' threads
+
+    def _deliver(self, edge: int, piece: Piece) -> None:
+        """Hand a piece to the compute thread; waits while it is too far ahead of what was applied.
+
+        The next epoch that the instance needs is always admitted.
+        """
+        if piece.header.epoch > self.machine.position + AHEAD:
+            with self._room:
+                while piece.header.epoch > self.machine.position + AHEAD and not self.stopping:
+                    self._room.wait(WAIT_SECONDS)
+        self._inbox.put((edge, piece))
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.stopping and self.error is None:
+            self.error = ours(error)
+            self.done.set()
+
+    # ------------------------------------------------------------ the compute thread
+
+    def _guarded(self) -> None:
+        gc.disable()
+        try:
+            if self._source is not None:
+                self._run_source(self._source)
+            else:
+                self._run_operator()
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            self.done.set()
+
+    def _run_source(self, source: SourceReader) -> None:
+        assert isinstance(self.machine, SourceInstance)
+        tidy = _Tidy()
+        while not self.stopping and not self.machine.ended:
+            taken = source.take(self.machine.position + 1, lambda: self.stopping)
+            if taken is None or not self._may_publish():
+                break
+            self._published(self.machine.publish(taken))
+            tidy()
+        self._ended_at = time.time()
+        self._linger()
+
+    def _run_operator(self) -> None:
+        machine = self.machine
+        assert isinstance(machine, Instance) and self._context is not None
+        machine.open_sink(self._context)
+        tidy = _Tidy()
+        while not self.stopping and not machine.ended:
+            self._receive(machine)
+            while machine.ready() and self._may_publish():
+                self._published(machine.step())
+                tidy()
+                if not self._inbox.empty():
+                    self._receive(machine)
+        self._ended_at = time.time()
+        self._linger()
+
+    def _published(self, header: Header) -> None:
+        """An epoch was applied and logged: wake who waits for it; take a checkpoint at a cut."""
+        with self.cursors.changed:
+            self.cursors.changed.notify_all()
+        with self._room:
+            self._room.notify_all()
+        if (header.cut or header.ended) and self._shipper is not None:
+            self._shipper.put(self._captured(self._shipper.chain.base))
+        self._trim()
+
+    def _captured(self, since: int = 0) -> Captured:
+        positions = None if self._source is None else self._source.positions()
+        return capture(self.machine, since, splits=positions)
+
+    def _receive(self, machine: Instance) -> None:
+        """Take what is in the inbox; waits for something."""
+        try:
+            item = self._inbox.get(timeout=WAIT_SECONDS)
+            while True:
+                if item is not None:
+                    machine.receive(*item)
+                item = self._inbox.get_nowait()
+        except queue.Empty:
+            self._trim()
+
+    def _may_publish(self) -> bool:
+        """Wait until the slowest subscriber is near enough; False when stopping."""
+        cursors, machine = self.cursors, self.machine
+        if machine.position < cursors.slowest() + AHEAD:
+            return not self.stopping
+        with cursors.changed:
+            while machine.position >= cursors.slowest() + AHEAD and not self.stopping:
+                cursors.changed.wait(WAIT_SECONDS)
+        return not self.stopping
+
+    def _trim(self) -> None:
+        """Act on commits that came in."""
+        floor = self._floor
+        while not self._commits.empty():
+            floor = max(floor, self._commits.get())
+        if floor > self._floor:
+            self._floor = floor
+            settled(self.machine, floor)
+            if isinstance(self.machine, SourceInstance):
+                self.machine.outlets.trim(floor)
+            else:
+                self.machine.commit(floor)
+        machine = self.machine
+        if not self._over and machine.ended and floor >= machine.position:
+            if isinstance(machine, Instance):
+                machine.close_sink()
+            self._over = True
+
+    def _linger(self) -> None:
+        """Who has ended stays until its last epoch is committed: its log is asked for until then,
+        and a sink is open."""
+        while not self.stopping and not self._over:
+            self._trim()
+            try:
+                self._inbox.get(timeout=WAIT_SECONDS)
+            except queue.Empty:
+                continue
+
+
+class _Tidy:
+    """The cyclic garbage collector runs between epochs, now and then.
+
+    It looks at young objects only: what was there at the start is frozen, and rows of state hold no
+    cycles. A full collection would stop the flow for as long as it takes to walk over all of them.
+    """
+
+    def __init__(self) -> None:
+        gc.collect()
+        gc.freeze()
+        self.at = time.monotonic()
+
+    def __call__(self) -> None:
+        if time.monotonic() - self.at > GC_SECONDS:
+            gc.collect(1)
+            self.at = time.monotonic()
+
+
+def ours(error: BaseException) -> RaystreamError:
+    """An error that can be sent to the submitter: ours as it is, another as a bug of ours."""
+    if isinstance(error, RaystreamError):
+        if error.__cause__ is not None and isinstance(error, OperatorError | JobError):
+            error.add_note(user_traceback(error.__cause__))
+        return error
+    bug = InternalError(f"{type(error).__name__}: {error}")
+    bug.add_note("".join(traceback.format_exception(error)).rstrip())
+    return bug

@@ -1,0 +1,66 @@
+"""Shipping checkpoints to keepers in the background, one after the other."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+from raystream.dataflow.snapshot import Captured
+from raystream.state.chain import Chain
+from raystream.state.image import ImageHeader
+
+RETRY_SECONDS = 0.1
+"""How soon the checkpoint of an end is shipped again that could not be stored."""
+
+Ship = Callable[[ImageHeader, bytes], bool]
+"""Stores an encoded image; False when the keepers do not hold the base of a delta."""
+
+
+class Shipper:
+    """Ships images in order; `chain` knows what is stored and what the next delta may build on.
+
+    Args:
+        stored: the cut that is stored already, 0 for none.
+        fail: called when shipping cannot go on.
+        full: makes a full checkpoint of an instance that has ended: no cut comes after its last.
+    """
+
+    def __init__(
+        self,
+        ship: Ship,
+        stored: int,
+        fail: Callable[[BaseException], None],
+        full: Callable[[], Captured],
+    ) -> None:
+        self.chain = Chain(stored)
+        self._ship = ship
+        self._fail = fail
+        self._full = full
+        self._stopping = threading.Event()
+        self._queue: queue.SimpleQueue[Captured | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="ship", daemon=True)
+        self._thread.start()
+
+    def put(self, captured: Captured) -> None:
+        """Encode and ship a checkpoint; returns at once."""
+        self.chain.made(captured.header.base, captured.header.cut)
+        self._queue.put(captured)
+
+    def stop(self) -> None:
+        """End the thread when it has shipped what it was given."""
+        self._stopping.set()
+        self._queue.put(None)
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        while (captured := self._queue.get()) is not None:
+            try:
+                held = self._ship(captured.header, captured.image().encode())
+                self.chain.answered(captured.header.cut, held=held)
+                last = captured.header.standing.ended
+                if last and not held and not self._stopping.wait(RETRY_SECONDS):
+                    self.put(self._full())
+            except BaseException as error:
+                self._fail(error)
+                return

@@ -1,0 +1,127 @@
+"""Reading another instance's log: one thread per edge and producing instance."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from raystream.actors.wire import Decoder, Ticket
+from raystream.dataflow.pieces import Piece
+from raystream.dataflow.plan import Edge
+from raystream.errors import JobError
+from raystream.schema.types import KeyRange
+
+RECONNECT_SECONDS = 60.0
+"""How long a broken subscription tries to reconnect before it gives up. Time for which it was
+connected does not count, however silent the other side was."""
+RETRY_SECONDS = 0.01
+
+
+class Subscription:
+    """Follows one edge of one producing instance and hands its pieces on, until its range ends.
+
+    instance: who subscribes. applied: the last epoch that it has applied, now.
+    deliver: called on this thread with each piece; it blocks while the instance is too far behind.
+    fail: called once when the subscription cannot go on.
+    """
+
+    def __init__(
+        self,
+        edge: Edge,
+        address: str,
+        token: str,
+        instance: str,
+        keys: KeyRange,
+        applied: Callable[[], int],
+        deliver: Callable[[int, Piece], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self.edge = edge
+        self.address = address
+        self.token = token
+        self.instance = instance
+        self.keys = keys
+        self.next = 0
+        self.stopped = False
+        self._applied = applied
+        self._deliver = deliver
+        self._fail = fail
+        self._reader: Any = None
+        self._connected: float | None = None
+        self._thread = threading.Thread(target=self._run, name=f"edge-{edge.id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the subscription; the thread ends soon after."""
+        self.stopped = True
+        reader = self._reader
+        if reader is not None:
+            reader.cancel()
+
+    def join(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        give_up = time.monotonic() + RECONNECT_SECONDS
+        while not self.stopped:
+            before = self.next
+            try:
+                if self._follow():
+                    return
+            except (pa.ArrowException, flight.FlightError, OSError) as error:
+                refused = isinstance(
+                    error, flight.FlightUnauthenticatedError | flight.FlightServerError
+                )
+                # What was asked for may have been applied, committed and trimmed on the way.
+                if refused and self._applied() < self.next:
+                    self._fail(JobError(f"{self.address} refused a subscription: {_said(error)}"))
+                    return
+                now = time.monotonic()
+                if self.next > before:
+                    give_up = now + RECONNECT_SECONDS
+                elif self._connected is not None:
+                    give_up += now - self._connected
+                if now > give_up:
+                    self._fail(
+                        JobError(f"no connection to {self.address} for {RECONNECT_SECONDS:g} s")
+                    )
+                    return
+                time.sleep(RETRY_SECONDS)
+            except BaseException as error:
+                self._fail(error)
+                return
+
+    def _follow(self) -> bool:
+        """Read until the range ends (True) or the connection does (False)."""
+        decoder = Decoder(self.edge.schema, self.keys)
+        self._connected = None
+        self.next = max(self.next, self._applied() + 1)
+        ticket = Ticket(self.token, self.instance, self.edge.id, self.keys, self.next)
+        with flight.connect(self.address) as client:
+            self._reader = client.do_get(flight.Ticket(ticket.pack()))
+            _ = self._reader.schema  # comes when the subscription is accepted, before any piece
+            self._connected = time.monotonic()
+            while not self.stopped:
+                try:
+                    chunk = self._reader.read_chunk()
+                except StopIteration:
+                    return False
+                for piece in decoder.pieces(chunk.data, chunk.app_metadata.to_pybytes()):
+                    self._deliver(self.edge.id, piece)
+                    self.next = piece.header.epoch + 1
+                    if piece.header.ended:
+                        return True
+        return True
+
+
+def _said(error: BaseException) -> str:
+    """What the other side raised, without what Flight and gRPC add to it."""
+    return re.split(r"\. (?:Detail|gRPC client debug context|Client context):", str(error))[0]

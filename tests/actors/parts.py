@@ -1,0 +1,159 @@
+"""What flows on Ray are made of: importable by the processes of a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import raystream as rs
+from tests.flows import (
+    CompiledLedger,
+    Line,
+    Order,
+    Payment,
+    Rows,
+    Running,
+    SessionCount,
+    Tally,
+    Word,
+    events,
+    lines,
+    running,
+    split,
+)
+
+
+@dataclass(frozen=True)
+class Files:
+    """A sink that writes a file for each epoch, range and type: what `records` reads."""
+
+    folder: Path
+
+    def open(self, context: rs.SinkContext) -> None:
+        (self.folder / f"opened-{context.keys.lo}").write_text(json.dumps(context))
+
+    def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any]) -> None:
+        part = self.folder / f"{epoch:08d}.{batch.record.__name__}.{keys.lo:03d}"
+        part.write_text("".join(f"{json.dumps(r)}\n" for r in batch.records()))
+
+    def commit(self, epoch: int) -> None:
+        pass
+
+    def close(self) -> None:
+        (self.folder / "closed").touch()
+
+
+def records(folder: Path) -> list[tuple[int, str, list[Any]]]:
+    """(epoch, type, fields) in canonical order."""
+    found = []
+    for part in sorted(folder.glob("*.*.*")):
+        epoch, kind, _ = part.name.split(".")
+        found += [(int(epoch), kind, json.loads(line)) for line in part.read_text().splitlines()]
+    return found
+
+
+def many(folder: Path, speed: float | None = None) -> rs.Flow:
+    """Sessions of words with late records, and a compiled join with timers."""
+    flow = rs.Flow("many")
+    epochs = rs.by_time(seconds=1, disorder=1, speed=speed)
+    first, *others = lines(1)
+    first = (*first[:20], Line(0, "too late"), *first[20:])
+    words = flow.source(Rows(Line, (first, *others)), epochs=epochs, name="lines").through(split)
+    sessions, late = words.through(SessionCount(), name="sessions", late=True)
+    orders = flow.source(Rows(Order, events(1, Order)), epochs=epochs, name="orders")
+    paid = flow.source(Rows(Payment, events(2, Payment)), epochs=epochs, name="payments")
+    ledger = (orders | paid).through(CompiledLedger(), name="ledger")
+    (sessions | late | ledger).to(Files(folder), name="files")
+    return flow
+
+
+@rs.operator(key="word")
+def parses(word: Word, tally: Tally) -> Iterator[Running]:
+    tally.n += int(word.word)  # not a number
+    yield Running(word.word, tally.n)
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """A source over files, one line a second."""
+
+    folder: Path
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split(p.name) for p in sorted(self.folder.iterdir())]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        text = (self.folder / split.name).read_text().splitlines()
+        for t in range(position, len(text)):
+            yield t + 1, rs.Batch(Line, {"time": [t], "text": [text[t]]})
+
+
+@dataclass(frozen=True)
+class Endless:
+    """A source that never ends."""
+
+    record: type = Line
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("a")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        while True:
+            time.sleep(0.005)
+            yield position + 1, rs.Batch(Line, {"time": [position], "text": ["to be"]})
+            position += 1
+
+
+@rs.operator(key="word")
+@dataclass(frozen=True)
+class Named:
+    """Writes down in which process it runs."""
+
+    folder: Path
+
+    def process(self, word: Word, tally: Tally) -> Iterator[Running]:
+        (self.folder / f"pid-{os.getpid()}").touch()
+        tally.n += 1
+        yield Running(word.word, tally.n)
+
+
+@dataclass(frozen=True)
+class Full:
+    """A sink that has no room."""
+
+    def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any]) -> None:
+        raise OSError(28, "No space left on device")  # the sink's line
+
+    def commit(self, epoch: int) -> None:
+        pass
+
+
+@rs.operator(key="word")
+@dataclass(frozen=True)
+class Suicidal:
+    """Ends its process at the first record."""
+
+    def process(self, word: Word, tally: Tally) -> Iterator[Running]:
+        os._exit(1)
+        yield Running(word.word, tally.n)
+
+
+def endless(folder: Path, op: Any = None) -> rs.Flow:
+    flow = rs.Flow("endless")
+    words = flow.source(Endless(), epochs=rs.by_arrival(seconds=0.02)).through(split)
+    words.through(op or Named(folder)).to(Files(folder))
+    return flow
+
+
+def small(folder: Path, op: Any = running) -> rs.Flow:
+    flow = rs.Flow("small")
+    first, *others = lines(1)
+    first = (*first[:20], Line(0, "too late"), *first[20:])
+    words = flow.source(Rows(Line, (first, *others)), epochs=rs.by_time(seconds=30)).through(split)
+    words.through(op).to(Files(folder))
+    return flow

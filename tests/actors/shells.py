@@ -1,0 +1,171 @@
+"""A whole job of shells in this process: the controller's part is a loop over `decide`."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import raystream as rs
+from raystream.actors.shell import Role, Shell
+from raystream.controller.decide import Commit, Stop, View, decide
+from raystream.controller.planning import make_plan
+from raystream.dataflow.plan import Plan
+from raystream.dataflow.source import Boundary, Register
+from raystream.errors import RaystreamError
+from raystream.state.assignment import Assignment, Serving
+from raystream.state.image import ImageHeader, decode
+from raystream.state.images import ImageStore, Stored
+
+TOKEN = "token"
+LIMIT_SECONDS = 60.0
+POLL_SECONDS = 0.01
+
+
+class Claims:
+    """A register that threads share."""
+
+    def __init__(self) -> None:
+        self.register = Register()
+        self.lock = threading.Lock()
+
+    def __call__(self, split: str, epoch: int, wanted: Boundary) -> tuple[Boundary, int]:
+        with self.lock:
+            return self.register.claim(split, epoch, wanted)
+
+
+class Shells:
+    """The shells of a plan, subscribed to each other."""
+
+    def __init__(self, plan: Plan, folder: Path | None = None, **options: Any) -> None:
+        self.plan = plan
+        self.claims = Claims()
+        self.shells: list[Shell] = []
+        self.images: ImageStore[bytes] = ImageStore()
+        self.committed = 0
+        self.paced_from: float | None = None
+        self._folder = folder
+        self._options = options
+        for vertex, keys in plan.instances():
+            index = plan.ranges[vertex.id].index(keys)
+            self.shells.append(self._made(Role(vertex.id, keys, f"{vertex.name}/{index}", index)))
+        self.assignment = Assignment(1, tuple(self._serving(s) for s in self.shells))
+        for shell in self.shells:
+            shell.assign(self.assignment)
+
+    def _made(self, role: Role) -> Shell:
+        own = None if self._folder is None else self._folder / role.name.replace("/", "-")
+
+        def ship(header: ImageHeader, data: bytes) -> bool:
+            stored = Stored(header.cut, header.base or None, data, len(data))
+            return self.images.store(role.vertex, header.keys, stored)
+
+        shell = Shell(
+            self.plan, role, token=TOKEN, claim=self.claims, ship=ship, folder=own, **self._options
+        )
+        shell.open()
+        return shell
+
+    def _serving(self, shell: Shell) -> Serving:
+        role = shell.role
+        return Serving(role.vertex, role.keys, role.name, shell.address, role.floor + 1)
+
+    def kill(self, shell: Shell) -> Shell:
+        """End a shell as if its process had died, and let another take its place."""
+        shell.stop()
+        old, floor = shell.role, self.committed
+        chains = dict(self.images.images(old.vertex, floor)) if floor else {old.keys: []}
+        images = tuple(decode(s.data) for s in chains[old.keys])
+        name = f"{old.name}+"
+        new = self._made(Role(old.vertex, old.keys, name, old.index, floor, images))
+        self.assignment = self.assignment.replaced([old.name], [self._serving(new)])
+        self.shells[self.shells.index(shell)] = new
+        for other in self.shells:
+            other.assign(self.assignment)
+        new.start("run", self.paced_from)
+        return new
+
+    def of(self, name: str) -> list[Shell]:
+        return [s for s in self.shells if s.vertex.name == name]
+
+    def start(self, paced_from: float | None = None) -> None:
+        self.paced_from = paced_from
+        for shell in self.shells:
+            shell.start("run", paced_from)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something, without committing anything."""
+        for _ in range(int(LIMIT_SECONDS / POLL_SECONDS)):
+            if condition():
+                return
+            threading.Event().wait(POLL_SECONDS)
+        raise TimeoutError([s.progress() for s in self.shells])
+
+    def watch(self, each: Callable[[Shells], None] = lambda shells: None) -> None:
+        """Commit cuts until the job has ended; `each` is called at every turn."""
+        turns = int(LIMIT_SECONDS / POLL_SECONDS)
+        for _ in range(turns):
+            next((s for s in self.shells if not s.done.is_set()), self.shells[0]).done.wait(
+                POLL_SECONDS
+            )
+            each(self)
+            for command in decide(self.view()):
+                if isinstance(command, Commit):
+                    self.committed = command.epoch
+                    for shell in self.shells:
+                        shell.commit(command.epoch)
+                elif isinstance(command, Stop):
+                    if command.failed:
+                        raise next(s.error for s in self.shells if s.error is not None)
+                    return
+        raise TimeoutError([s.progress() for s in self.shells])
+
+    def view(self) -> View:
+        failed = [(s.role.name, str(s.error)) for s in self.shells if s.error is not None]
+        finished = {s.role.name for s in self.shells if s.done.is_set()}
+        progress = tuple(s.progress() for s in self.shells)
+        return View(
+            progress,
+            frozenset(),
+            frozenset(finished),
+            tuple(failed),
+            self.committed,
+            self.plan.cut_every,
+        )
+
+
+@contextmanager
+def shells_of(
+    flow: rs.Flow, *, cut_every: int = 10, instances: dict[str, int] | None = None, **options: Any
+) -> Iterator[Shells]:
+    """Shells that are stopped in the end; the garbage collector is as it was before."""
+    made = Shells(make_plan(flow, instances=instances, cut_every=cut_every), **options)
+    try:
+        yield made
+    finally:
+        for shell in made.shells:
+            shell.stop()
+        gc.enable()
+
+
+def run_in_shells(flow: rs.Flow, **options: Any) -> None:
+    """Run a flow to the end of its input.
+
+    Raises:
+        RaystreamError: what a shell failed with.
+    """
+    with shells_of(flow, **options) as shells:
+        shells.start()
+        shells.watch()
+
+
+def error_of(flow: rs.Flow, **options: Any) -> RaystreamError:
+    """What a flow fails with."""
+    try:
+        run_in_shells(flow, **options)
+    except RaystreamError as error:
+        return error
+    raise AssertionError("the job did not fail")

@@ -1,0 +1,67 @@
+"""Before a job begins: which cluster, and which flows it would take. No Ray is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+import raystream as rs
+from raystream.actors import deploy
+from raystream.actors.deploy import cluster, environment, refuse_main
+from raystream.controller.planning import make_plan
+from raystream.errors import ConfigError, GraphError
+from raystream.testing import Collect
+from tests.flows import Line, Rows, Running, Word, lines, split
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:1", "127.0.0.1:99999", "nowhere.invalid:6379", "odd"]
+)
+def test_an_address_where_nobody_answers_is_refused(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deploy.ray, "is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
+    with pytest.raises(ConfigError, match="no Ray cluster at"), cluster(address):
+        pass
+
+
+def test_auto_is_the_cluster_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deploy.ray, "is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(ConfigError, match=r"no Ray cluster at '127.0.0.1:1'"), cluster("auto"):
+        pass
+
+
+def test_the_processes_of_a_job_find_what_the_submitter_imports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("RAY_JOB_CONFIG_JSON_ENV_VAR", raising=False)
+    env = environment()
+    assert env["PYTHONHASHSEED"] == "0"
+    found = env["PYTHONPATH"].split(os.pathsep)
+    assert os.path.dirname(os.path.dirname(rs.__file__)) in found
+    assert not any("site-packages" in p for p in found)
+
+
+def test_in_a_submitted_job_ray_sees_to_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    assert "PYTHONPATH" not in environment()
+
+
+def test_a_flow_of_main_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    @rs.operator(key="word")
+    def here(word: Word) -> Iterator[Running]:
+        yield Running(word.word, 1)
+
+    here.__module__ = "__main__"
+    flow = rs.Flow("main")
+    source = flow.source(Rows(Line, lines(1)), epochs=rs.by_time(seconds=30))
+    source.through(split).through(here).to(Collect())
+    with pytest.raises(GraphError, match="here is defined in __main__") as caught:
+        refuse_main(make_plan(flow))
+    assert caught.value.where is not None and caught.value.where.file == __file__
+    assert "raystream run module:flow" in caught.value.hint

@@ -1,0 +1,105 @@
+"""When a source that is cut by arrival closes its epochs, on a clock of the test's own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import raystream as rs
+from raystream.actors import reading
+from raystream.actors.reading import SourceReader
+from raystream.controller.planning import make_plan
+from raystream.dataflow.source import Boundary
+from raystream.testing import Collect
+from tests.flows import Line
+
+SECONDS = 0.5
+
+
+@dataclass
+class Silent:
+    """A source that has nothing to say until it is let go."""
+
+    gate: threading.Event = field(default_factory=threading.Event)
+    record: type = Line
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("a")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        self.gate.wait()
+        yield from ()
+
+
+class Clock:
+    """Stands in for the module `time`; sleeping moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+    monotonic = time
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(reading, "time", made)
+    return made
+
+
+@pytest.fixture
+def newest() -> dict[str, int]:
+    """The newest epoch that the register says others have closed."""
+    return {"epoch": 0}
+
+
+@pytest.fixture
+def reader(newest: dict[str, int]) -> Iterator[SourceReader]:
+    source = Silent()
+    flow = rs.Flow("silent")
+    flow.source(source, epochs=rs.by_arrival(seconds=SECONDS)).to(Collect())
+    plan = make_plan(flow)
+
+    def claim(split: str, epoch: int, wanted: Boundary) -> tuple[Boundary, int]:
+        return wanted, max(newest["epoch"], epoch)
+
+    yield SourceReader(plan, plan.vertices[0], rs.KeyRange(0, 256), claim)
+    source.gate.set()
+
+
+def take(reader: SourceReader, epoch: int) -> Any:
+    taken = reader.take(epoch, lambda: False)
+    assert taken is not None
+    return taken
+
+
+def test_epochs_are_cut_at_their_pace(reader: SourceReader, clock: Clock) -> None:
+    take(reader, 1)
+    begun = clock.now
+    for epoch in range(2, 12):
+        take(reader, epoch)
+    assert clock.now - begun == pytest.approx(10 * SECONDS)
+
+
+def test_a_source_that_has_caught_up_waits_no_longer_than_any_other(
+    reader: SourceReader, clock: Clock, newest: dict[str, int]
+) -> None:
+    """What the register holds is closed at once; that must not be owed afterwards."""
+    newest["epoch"] = 500
+    take(reader, 1)
+    begun = clock.now
+    for epoch in range(2, 501):
+        take(reader, epoch)
+    assert clock.now == begun
+    take(reader, 501)
+    assert clock.now - begun == pytest.approx(SECONDS)

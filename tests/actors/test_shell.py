@@ -1,0 +1,313 @@
+"""Jobs of shells in one process: threads and Flight, no Ray."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raystream as rs
+from raystream.actors.server import BURST
+from raystream.actors.shell import AHEAD
+from raystream.errors import InputError, JobError, OperatorError, notes
+from raystream.testing import Collect, run_local
+from tests.actors.shells import error_of, run_in_shells, shells_of
+from tests.flows import (
+    CountWords,
+    Line,
+    Order,
+    Rows,
+    Running,
+    SessionCount,
+    Word,
+    ledger_flow,
+    lines,
+    running,
+    running_batch,
+    split,
+    word_flow,
+)
+
+FLOWS = {
+    "per record": lambda sink: word_flow(sink, running),
+    "per batch": lambda sink: word_flow(sink, running_batch),
+    "windows": lambda sink: word_flow(sink, CountWords()),
+    "sessions, disorder": lambda sink: word_flow(sink, SessionCount(), disorder=9),
+    "join and timers": ledger_flow,
+}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+@pytest.mark.parametrize("n", [1, 3])
+def test_shells_give_the_same_bits_as_one_loop(name: str, n: int) -> None:
+    expected, found = Collect(), Collect()
+    run_local(FLOWS[name](expected))
+    flow = FLOWS[name](found)
+    keyed = next(node.name for node in flow.nodes if getattr(node, "spec", None) and node.spec.key)
+    run_in_shells(flow, instances={keyed: n, flow.nodes[0].name: min(n, 2)})
+    assert found.by_epoch() == expected.by_epoch()
+    assert len(found.records()) > 0
+
+
+def test_logs_that_spill_give_the_same_bits(tmp_path: Path) -> None:
+    expected, found = Collect(), Collect()
+    run_local(word_flow(expected, running))
+    run_in_shells(
+        word_flow(found, running),
+        instances={"running": 2},
+        log_bytes=100,
+        folder=tmp_path,
+        cut_every=1000,
+    )
+    assert found.by_epoch() == expected.by_epoch()
+    assert any(tmp_path.rglob("*"))
+
+
+# ---------------------------------------------------------------------- arrival
+
+
+def arrival_flow(sink: Collect, source: Any, op: Any = running) -> rs.Flow:
+    flow = rs.Flow("arrival")
+    flow.source(source, epochs=rs.by_arrival(seconds=0.001)).through(split).through(op).to(sink)
+    return flow
+
+
+def words_of(parts: tuple[tuple[Line, ...], ...]) -> list[str]:
+    return sorted(w for part in parts for line in part for w in line.text.split())
+
+
+def test_arrival_cuts_lose_nothing() -> None:
+    parts = lines(3, splits=3)
+    found = Collect()
+    with shells_of(
+        arrival_flow(found, Rows(Line, parts)), instances={"rows": 2}, cut_every=5
+    ) as shells:
+        shells.start()
+        shells.watch()
+        boundaries = shells.claims.register.boundaries
+    for i, part in enumerate(parts):
+        _, last = max((e, b) for (split, e), b in boundaries.items() if split == f"split-{i}")
+        assert last.ended and last.position == len(part)
+    assert sorted(r.word for r in found.records(Running)) == words_of(parts)
+
+
+@dataclass(frozen=True)
+class Breaks:
+    """A source that yields a batch and then cannot read on."""
+
+    error: Exception
+    after: int = 1
+    record: type = Line
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("a")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        for t in range(self.after):
+            yield t + 1, rs.Batch(Line, {"time": [t], "text": ["to be"]})
+        raise self.error
+
+
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_source_that_breaks_while_arriving_stops_the_job(after: int) -> None:
+    error = error_of(arrival_flow(Collect(), Breaks(FileNotFoundError("gone"), after)))
+    assert isinstance(error, InputError)
+    assert "breaks: cannot read a: gone" in str(error)
+
+
+def test_a_source_that_raises_is_told_with_its_line() -> None:
+    flow = rs.Flow("breaks")
+    source = Breaks(ValueError("odd"), 3)
+    flow.source(source, epochs=rs.by_time(seconds=1)).through(split).to(Collect())
+    error = error_of(flow)
+    assert isinstance(error, OperatorError)
+    assert error.message == "breaks.read('a') raised ValueError: odd"
+    assert error.where is not None and error.where.text == "raise self.error"
+
+
+# ---------------------------------------------------------------------- errors
+
+
+@rs.operator(key="word")
+def fails(word: Word, tally: Any) -> Iterator[Running]:
+    yield Running(word.word, tally.n)
+
+
+def _helper(word: str) -> int:
+    return int(word)  # not a number
+
+
+@rs.operator(key="word")
+def parses(word: Word) -> Iterator[Running]:
+    yield Running(word.word, _helper(word.word))
+
+
+def test_an_operator_that_raises() -> None:
+    error = error_of(word_flow(Collect(), parses), instances={"parses": 2})
+    assert isinstance(error, OperatorError)
+    assert error.message.startswith("parses raised ValueError: invalid literal for int()")
+    assert error.where is not None and error.where.text == "return int(word)  # not a number"
+    assert error.hint.startswith("at key ")
+    (note,) = notes(error)
+    assert note.startswith("Traceback") and "raystream/" not in note.replace(str(Path.cwd()), "")
+
+
+@dataclass
+class Sulks(Collect):
+    """A sink that raises in one of its methods."""
+
+    method: str = "write"
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def _do(self, method: str) -> None:
+        if method == self.method:
+            raise PermissionError("no")
+
+    def open(self, context: rs.SinkContext) -> None:
+        self._do("open")
+
+    def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any]) -> None:
+        self._do("write")
+
+    def commit(self, epoch: int) -> None:
+        self._do("commit")
+
+    def close(self) -> None:
+        self._do("close")
+
+
+@pytest.mark.parametrize("method", ["open", "write", "commit", "close"])
+def test_a_sink_that_raises_is_named(method: str) -> None:
+    error = error_of(word_flow(Sulks(method), running))
+    assert isinstance(error, JobError)
+    assert error.message == f"sink sulks could not {method}: PermissionError: no"
+    assert "in _do" in notes(error)[0]
+
+
+# ---------------------------------------------------------------------- flow control
+
+
+@dataclass
+class Slow(Collect):
+    """A sink that waits until it is let go."""
+
+    gate: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def __copy__(self) -> Slow:
+        return self
+
+    def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any]) -> None:
+        assert self.gate.wait(60)
+        super().write(epoch, keys, batch)
+
+
+FLIGHT_BYTES = 16 << 20
+"""More than Flight keeps under way in a stream (7 MB were measured)."""
+
+
+def test_a_slow_sink_holds_its_producers_back() -> None:
+    sink = Slow()
+    line = "word " * 20_000
+    parts = (tuple(Line(t, line) for t in range(500)),)
+    flow = rs.Flow("slow")
+    flow.source(Rows(Line, parts, batch=1), epochs=rs.by_time(seconds=1)).to(sink)
+    with shells_of(flow) as shells:
+        shells.start()
+        source, reader = shells.of("rows")[0], shells.of("slow")[0]
+        still = 0
+        before = -1
+        while still < 20:  # until the source has not moved for a while
+            source.done.wait(0.01)
+            still = still + 1 if source.machine.position == before else 0
+            before = source.machine.position
+        assert reader.machine.position == 0
+        # What is under way: what was delivered and not applied, what Flight buffers, the burst
+        # that is being served, and what the source may be ahead of that.
+        assert before <= AHEAD + FLIGHT_BYTES // len(line) + BURST + AHEAD
+        sink.gate.set()
+        shells.watch()
+    assert len(sink.records()) == 500
+
+
+def test_logs_are_trimmed_at_commits() -> None:
+    most = 0
+
+    def look(shells: Any) -> None:
+        nonlocal most
+        for shell in shells.shells:
+            for log in shell.machine.outlets.logs.values():
+                most = max(most, len(log.entries))
+
+    parts = (tuple(Line(t, "a b") for t in range(2000)),)
+    flow = rs.Flow("long")
+    source = flow.source(Rows(Line, parts, batch=50), epochs=rs.by_time(seconds=1))
+    source.through(split).through(running).to(Collect())
+    with shells_of(flow, cut_every=5) as shells:
+        shells.start()
+        shells.watch(look)
+        assert shells.committed == 2000
+    assert 0 < most < 2000
+
+
+def test_who_has_ended_keeps_nothing_and_hears_of_commits() -> None:
+    with shells_of(word_flow(Collect(), running), cut_every=50) as shells:
+        shells.start()
+        shells.watch()
+        for shell in shells.shells:
+            assert not any(log.entries for log in shell.machine.outlets.logs.values())
+            shell.commit(shells.committed + 50)
+            assert shell.progress().floor == shells.committed + 50
+
+
+# ---------------------------------------------------------------------- pace
+
+
+def test_a_paced_source_keeps_to_the_clock() -> None:
+    found: list[tuple[int, float]] = []
+
+    class Stamps(Collect):
+        def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any]) -> None:
+            found.append((epoch, time.time()))
+
+    flow = rs.Flow("paced")
+    parts = (tuple(Order(t, 1, 1) for t in range(40)),)
+    epochs = rs.by_time(seconds=1, speed=100.0)
+    flow.source(Rows(Order, parts), epochs=epochs).to(Stamps())
+    with shells_of(flow) as shells:
+        started = time.time()
+        shells.start(paced_from=started)
+        shells.watch()
+    assert len(found) == 40
+    assert all(at >= started + epoch / 100 for epoch, at in found)
+
+
+def test_a_stopped_job_leaves_no_thread() -> None:
+    before = set(threading.enumerate())
+    flow = word_flow(Collect(), running)
+    with shells_of(flow, instances={"running": 2}) as shells:
+        shells.start()
+        shells.watch()
+    left = [t for t in threading.enumerate() if t not in before]
+    for thread in left:
+        thread.join(10.0)
+    assert not [t for t in left if t.is_alive()]
+
+
+def test_cpu_counts_from_the_start_of_the_job() -> None:
+    with shells_of(word_flow(Collect(), running)) as shells:
+        begun = time.process_time()
+        shells.start()
+        shells.watch()
+        used = [s.progress().cpu for s in shells.shells]
+        assert all(0 <= u <= time.process_time() - begun + 0.05 for u in used)
+        assert time.process_time() > max(used)
