@@ -1,0 +1,164 @@
+"""The command `raystream`: plan, run, version.
+
+Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, NoReturn
+
+import typer
+
+from raystream.errors import (
+    ConfigError,
+    GraphError,
+    InputError,
+    OutputError,
+    RaystreamError,
+    notes,
+    user_traceback,
+)
+
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+"""Exit codes: the job failed; the flow, an option, the input, the output or the machine is wrong;
+Ctrl-C."""
+
+app = typer.Typer(
+    name="raystream",
+    help="Runs dataflows of stateful operators, in this process or on a Ray cluster.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:FLOW",
+        help="An rs.Flow, or a function without arguments that returns one. The module is looked"
+        " for in the current folder first.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def plan(
+    flow: Target,
+    json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Show the graph of a flow: operators, keys, states, record types. Starts and reads nothing.
+
+    Example: raystream plan examples.word_count:flow
+    """
+    with _errors_told():
+        from raystream.cli.load import load_flow
+        from raystream.cli.plan import describe, show
+
+        show(describe(load_flow(flow)), as_json=json)
+
+
+@app.command()
+def run(
+    flow: Target,
+    local: Annotated[
+        bool, typer.Option("--local", help="Run in this process, without Ray.")
+    ] = False,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of a Ray cluster; unless given (or `auto`), that of the submitted job or"
+            " of this machine, and where there is none one is started for this run.",
+            show_default=False,
+        ),
+    ] = None,
+    instances: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=N,...", help="Instances of operators, 1 unless given.", show_default=False
+        ),
+    ] = "",
+    checkpoint_seconds: Annotated[
+        float, typer.Option(min=0.001, help="Real seconds between two cuts, about.")
+    ] = 5.0,
+    copies: Annotated[
+        int, typer.Option(min=1, help="On a cluster: nodes that hold a checkpoint.")
+    ] = 1,
+    spares: Annotated[
+        int, typer.Option(min=0, help="On a cluster: warm processes that stand by.")
+    ] = 2,
+) -> None:
+    """Run a flow to the end of its input, and show how it goes.
+
+    Example: raystream run examples.word_count:flow --local --instances CountWords=2
+    """
+    with _errors_told():
+        if local and address is not None:
+            raise ConfigError("--local and --address exclude each other")
+        from raystream.cli.live import Screen
+        from raystream.cli.load import load_flow, parse_instances
+        from raystream.run import run as run_flow
+
+        loaded = load_flow(flow)
+        with Screen(loaded.name) as screen:
+            report = run_flow(
+                loaded,
+                cluster=None if local else address or "auto",
+                instances=parse_instances(instances),
+                checkpoint_seconds=checkpoint_seconds,
+                copies=copies,
+                spares=spares,
+                on_progress=screen.update,
+            )
+        screen.totals(report)
+
+
+@app.command()
+def version() -> None:
+    """Print the versions that matter: raystream, Python, and what both stand on."""
+    import platform
+    from importlib import metadata
+
+    from raystream import __version__
+
+    lines = [("raystream", __version__), ("python", platform.python_version())]
+    lines += [(p, metadata.version(p)) for p in ("ray", "pyarrow", "numpy", "numba")]
+    for name, found in lines:
+        typer.echo(f"{name} {found}")
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """End the process with one clear message and the exit code that goes with it."""
+    try:
+        yield
+    except RaystreamError as error:
+        refused = isinstance(error, GraphError | ConfigError | InputError | OutputError)
+        _end(error, REFUSED if refused else FAILED)
+    except KeyboardInterrupt:
+        _say("interrupted: the job was ended")
+        raise SystemExit(INTERRUPTED) from None
+
+
+def _end(error: RaystreamError, code: int) -> NoReturn:
+    """The message, and dimmed below it the traceback of the user's code, where there is one."""
+    _say(f"error: {error}", style="red")
+    below = notes(error)
+    if not below and error.__cause__ is not None:
+        below = [user_traceback(error.__cause__)]
+    for note in below:
+        _say(note, style="dim")
+    raise SystemExit(code)
+
+
+def _say(text: str, style: str = "") -> None:
+    from rich.console import Console
+
+    Console(stderr=True).print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """The entry point of `raystream`."""
+    app()

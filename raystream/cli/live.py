@@ -1,0 +1,159 @@
+"""What `raystream run` shows: a table that updates itself on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from raystream.controller.report import JobReport, OperatorReport, Recovery, Sample
+
+LINE_SECONDS = 5.0
+"""Seconds between two lines where there is no terminal."""
+PLAIN_WIDTH = 120
+"""Columns of tables where there is no terminal."""
+
+
+class Screen:
+    """Shows the samples of a running job, then its totals."""
+
+    def __init__(self, job: str, console: Console | None = None) -> None:
+        self.job = job
+        self.console = console or Console(highlight=False)
+        if not self.console.is_terminal and self.console.width < PLAIN_WIDTH:
+            self.console.width = PLAIN_WIDTH
+        self._live: Live | None = None
+        self._before: Sample | None = None
+        self._due = 0.0
+
+    def __enter__(self) -> Screen:
+        if self.console.is_terminal:
+            self._live = Live(Text(f"{self.job}: starting"), console=self.console, transient=True)
+            self._live.start()
+        else:
+            self._line(f"{self.job}: starting")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def update(self, sample: Sample) -> None:
+        """Show how far the job is."""
+        before, self._before = self._before, sample
+        if self._live is not None:
+            self._live.update(rates_table(self.job, sample, before))
+        elif sample.t >= self._due:
+            self._due = sample.t + LINE_SECONDS
+            self._line(rates_line(sample, before))
+
+    def totals(self, report: JobReport) -> None:
+        """Show what a finished job did, and what befell it."""
+        self.console.print(totals_table(report))
+        for recovery in report.recoveries:
+            self._line(recovery_line(recovery))
+
+    def _line(self, text: str) -> None:
+        self.console.print(text, markup=False, soft_wrap=True)
+
+
+def _rate(sample: Sample, before: Sample | None, name: str, what: str) -> float:
+    """How much of `what` an operator did a second, since the sample before."""
+    now = getattr(sample.operators[name], what)
+    if before is None or sample.t <= before.t or name not in before.operators:
+        return now / sample.t if sample.t > 0 else 0.0
+    return (now - getattr(before.operators[name], what)) / (sample.t - before.t)
+
+
+def rates_table(job: str, sample: Sample, before: Sample | None) -> Table:
+    """The table of a running job: rates since the sample before, and totals so far."""
+    title = f"{job}  {sample.t:.0f} s"
+    table = _table(title, ["instances", "in/s", "out/s", "cores", "state rows", "late", "epoch"])
+    for o in sample.operators.values():
+        table.add_row(
+            Text(o.name),
+            f"{o.instances}",
+            f"{_rate(sample, before, o.name, 'records_in'):,.0f}",
+            f"{_rate(sample, before, o.name, 'records_out'):,.0f}",
+            _cores(_rate(sample, before, o.name, "cpu")),
+            f"{o.state_rows:,}",
+            f"{o.late:,}",
+            f"{o.position:,}",
+        )
+    return table
+
+
+def rates_line(sample: Sample, before: Sample | None) -> str:
+    """The same in one line."""
+    epoch = min((o.position for o in sample.operators.values()), default=0)
+    rates = [
+        f"{o.name} {_rate(sample, before, o.name, 'records_in'):,.0f}/s"
+        for o in sample.operators.values()
+    ]
+    late = sum(o.late for o in sample.operators.values())
+    return "  ".join(
+        [f"{sample.t:6.1f} s  epoch {epoch:,}", *rates, *([f"late {late:,}"] if late else [])]
+    )
+
+
+def totals_table(report: JobReport) -> Table:
+    """What a finished job did."""
+    where = "in this process" if report.cluster == "local" else "on Ray"
+    table = _table(
+        f"{report.job}: ended after {report.elapsed:.1f} s {where}",
+        ["instances", "in", "out", "CPU s", "state rows", "late", "epochs"],
+    )
+    for o in report.operators:
+        table.add_row(
+            Text(o.name),
+            f"{o.instances}",
+            f"{o.records_in:,}",
+            f"{o.records_out:,}",
+            _cores(o.cpu),
+            f"{o.state_rows:,}",
+            _warned(o),
+            f"{o.position:,}",
+        )
+    return table
+
+
+def recovery_line(recovery: Recovery) -> str:
+    """Who died, and who went on from where."""
+    return (
+        f"{recovery.t:6.1f} s  {recovery.because}; {', '.join(recovery.new)} went on from epoch"
+        f" {recovery.floor:,} after {recovery.seconds:.1f} s"
+    )
+
+
+def _cores(used: float) -> str:
+    """CPU; a run in one process does not know it by operator."""
+    return f"{used:.2f}" if used else "-"
+
+
+def _warned(o: OperatorReport) -> Text:
+    return Text(f"{o.late:,}", style="yellow" if o.late else "")
+
+
+def _table(title: str, columns: Iterable[str]) -> Table:
+    table = Table(
+        title=Text(title),
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    table.add_column("operator", no_wrap=True)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table

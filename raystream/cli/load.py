@@ -1,0 +1,107 @@
+"""What the options of the command stand for: a flow in a module, numbers of instances."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from raystream.api.flow import Flow
+from raystream.errors import (
+    ConfigError,
+    GraphError,
+    RaystreamError,
+    Where,
+    user_frame,
+    user_traceback,
+)
+
+
+def load_flow(target: str) -> Flow:
+    """The flow that `module:name` stands for; a function of that name is called.
+
+    Raises:
+        ConfigError: there is no such module or name. GraphError: what is there is not a flow, or
+            raised while it was imported or called.
+    """
+    module_name, colon, name = target.partition(":")
+    if not (colon and module_name and name):
+        raise ConfigError(f"{target!r} does not name a flow", hint="Write it as module:flow.")
+    if module_name.endswith(".py") or os.sep in module_name:
+        dotted = module_name.removesuffix(".py").strip("./").replace(os.sep, ".")
+        raise ConfigError(
+            f"{module_name!r} is a file, not a module", hint=f"Write {dotted}:{name}."
+        )
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    module = _import(module_name)
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            flows = [n for n, v in vars(module).items() if isinstance(v, Flow)]
+            raise ConfigError(
+                f"module {module_name!r} has no {name!r}",
+                hint=f"Its flows: {', '.join(flows)}." if flows else "",
+            )
+        found = getattr(found, part)
+    return _flow(target, found)
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name + ".").startswith(error.name + "."):
+            raise _raised(f"importing {name}", error) from error
+        raise ConfigError(
+            f"there is no module {name!r}",
+            hint=f"It was looked for in {os.getcwd()} and among what is installed.",
+        ) from None
+    except RaystreamError:
+        raise
+    except Exception as error:
+        raise _raised(f"importing {name}", error) from error
+
+
+def _flow(target: str, found: Any) -> Flow:
+    if callable(found) and not isinstance(found, type):
+        try:
+            found = found()
+        except RaystreamError:
+            raise
+        except Exception as error:
+            raise _raised(f"calling {target}", error) from error
+    if not isinstance(found, Flow):
+        raise GraphError(f"{target} is a {type(found).__name__}, not an rs.Flow")
+    return found
+
+
+def _raised(doing: str, error: Exception) -> GraphError:
+    """What the user's module raised before there was a flow."""
+    where = user_frame(error)
+    if isinstance(error, SyntaxError) and error.filename:
+        where = Where(error.filename, error.lineno or 0, (error.text or "").strip())
+    wrapped = GraphError(f"{doing} raised {type(error).__name__}: {error}", where=where)
+    wrapped.add_note(user_traceback(error))
+    return wrapped
+
+
+def parse_instances(text: str) -> dict[str, int]:
+    """`"a=2,b=3"` as {"a": 2, "b": 3}.
+
+    Raises:
+        ConfigError: it is not of that form.
+    """
+    found: dict[str, int] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, equals, count = (p.strip() for p in part.partition("="))
+        if not (name and equals and count.isdecimal()):
+            raise ConfigError(
+                f"--instances: {part!r} is not of the form name=number",
+                hint="For example --instances count=2,join=3.",
+            )
+        if name in found:
+            raise ConfigError(f"--instances names {name!r} twice")
+        found[name] = int(count)
+    return found

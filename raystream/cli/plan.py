@@ -1,0 +1,192 @@
+"""What `raystream plan` shows: the vertices and edges of a flow, as data and as a tree."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.tree import Tree
+
+from raystream.api.flow import Epochs, Flow
+from raystream.api.operators import OperatorSpec
+from raystream.api.windows import Session, Sliding, WindowKind
+from raystream.dataflow.plan import Fused, Vertex, vertices_of
+
+UNLIMITED = 10_000
+"""Columns where there is no terminal: nothing is cut off."""
+
+_UNITS = {1: "s", 1_000: "ms", 1_000_000: "us", 1_000_000_000: "ns"}
+
+
+def describe(flow: Flow) -> dict[str, Any]:
+    """The graph of a flow as plain data. Nothing is started or read.
+
+    Raises:
+        GraphError: the flow is wrong as written.
+    """
+    vertices, edges = vertices_of(flow)
+    schemas = dict.fromkeys(s for v in vertices for s in (*v.schemas, *(p.schema for p in v.ports)))
+    return {
+        "format": 1,
+        "flow": flow.name,
+        "key_groups": flow.key_groups,
+        "time_unit": _UNITS[flow.ticks],
+        "vertices": [_vertex(v) for v in vertices],
+        "edges": [
+            {
+                "from": vertices[e.producer].name,
+                "emitted_by": vertices[e.producer].ports[e.port].node,
+                "late": vertices[e.producer].ports[e.port].late,
+                "to": vertices[e.consumer].name,
+                "record": e.schema.name,
+                "key": None if e.key is None else list(e.key),
+                "merged_in_order_of_emission": e.ranked,
+            }
+            for e in edges
+        ],
+        "records": {s.name: [str(f) for f in s.fields] for s in schemas},
+    }
+
+
+def _vertex(vertex: Vertex) -> dict[str, Any]:
+    out: dict[str, Any] = {"name": vertex.name, "kind": vertex.kind}
+    if vertex.spec is not None:
+        out |= _operator(vertex.spec)
+    elif vertex.kind == "source":
+        assert vertex.epochs is not None
+        out |= {
+            "reads": type(vertex.source).__name__,
+            "epochs": _epochs(vertex.epochs),
+            "outputs": [vertex.ports[0].schema.name],
+        }
+    else:
+        out |= {"writes": type(vertex.sink).__name__, "inputs": [s.name for s in vertex.schemas]}
+    out["fused"] = [_fused(f) for f in vertex.fused]
+    return out
+
+
+def _fused(fused: Fused) -> dict[str, Any]:
+    return {"name": fused.name, **_operator(fused.spec)}
+
+
+def _operator(spec: OperatorSpec) -> dict[str, Any]:
+    state = spec.state
+    return {
+        "operator": spec.name,
+        "where": None if spec.where is None else f"{spec.where.file}:{spec.where.line}",
+        "form": f"per {spec.form}",
+        "compiled": spec.compiled,
+        "inputs": [s.name for s in spec.inputs],
+        "outputs": [s.name for s in spec.outputs],
+        "key": list(spec.key),
+        "order_by": spec.order_by,
+        "window": None if spec.window is None else f"{_window(spec.window)} by {spec.time}",
+        "state": None
+        if state is None
+        else {"name": state.name, "fields": [str(f) for f in state.fields], "timer": state.timer},
+        "reference": spec.load is not None,
+    }
+
+
+def _epochs(epochs: Epochs) -> str:
+    if epochs.column is None:
+        parts = [f"by arrival, every {epochs.seconds:g} s"]
+    else:
+        parts = [f"by {epochs.column}"]
+        if epochs.seconds is not None:
+            parts.append(f"every {epochs.seconds:g} s of it")
+        if epochs.speed is not None:
+            parts.append(f"at {epochs.speed:g} times real time")
+    if epochs.disorder:
+        parts.append(f"records up to {epochs.disorder:g} s out of order")
+    return ", ".join(parts)
+
+
+def _window(window: WindowKind) -> str:
+    if isinstance(window, Session):
+        return f"sessions with gaps of {window.gap:g} s"
+    if isinstance(window, Sliding):
+        return f"sliding {window.seconds:g} s, every {window.every:g} s"
+    return f"tumbling {window.seconds:g} s"
+
+
+# ---------------------------------------------------------------------------- the tree
+
+
+def show(described: dict[str, Any], *, as_json: bool) -> None:
+    """Print a described flow."""
+    console = Console(highlight=False)
+    if as_json:
+        console.out(json.dumps(described, indent=2), highlight=False)
+        return
+    if not console.is_terminal:
+        console.width = UNLIMITED
+    console.print(tree(described))
+
+
+def tree(described: dict[str, Any]) -> Tree:
+    """A described flow for people."""
+    root = Tree(
+        f"[bold]{escape(described['flow'])}[/]  {described['key_groups']} key groups,"
+        f" time in {described['time_unit']}",
+        guide_style="dim",
+    )
+    for vertex in described["vertices"]:
+        branch = root.add(f"[bold cyan]{escape(vertex['name'])}[/]  {_title(vertex)}")
+        _facts(branch, vertex)
+        for fused in vertex["fused"]:
+            inner = branch.add(f"[cyan]{escape(fused['name'])}[/]  fused {_title(fused)}")
+            _facts(inner, fused)
+        for edge in described["edges"]:
+            if edge["from"] == vertex["name"]:
+                branch.add(_arrow(edge, vertex["name"]))
+    records = root.add("[bold]records[/]")
+    for name, fields in described["records"].items():
+        records.add(f"{escape(name)}({escape(', '.join(fields))})")
+    return root
+
+
+def _title(vertex: dict[str, Any]) -> str:
+    if "reads" in vertex:
+        return f"source {escape(vertex['reads'])}, epochs {escape(vertex['epochs'])}"
+    if "writes" in vertex:
+        return f"sink {escape(vertex['writes'])}"
+    form = "compiled" if vertex["compiled"] else vertex["form"]
+    named = "" if vertex["operator"] == vertex["name"] else f" {escape(vertex['operator'])}"
+    return f"operator{named}, {form}   [dim]{escape(_near(vertex['where'] or ''))}[/]"
+
+
+def _near(where: str) -> str:
+    """A place in the current folder is told from there."""
+    return where.removeprefix(os.getcwd() + os.sep)
+
+
+def _facts(branch: Tree, vertex: dict[str, Any]) -> None:
+    takes, yields = " | ".join(vertex.get("inputs", ())), " | ".join(vertex.get("outputs", ()))
+    branch.add(
+        escape(
+            " → ".join(filter(None, [takes, yields or ("" if "writes" in vertex else "nothing")]))
+        )
+    )
+    if vertex.get("key"):
+        order = f", in order of {vertex['order_by']}" if vertex["order_by"] else ""
+        branch.add(f"key {escape(', '.join(vertex['key']))}{order}")
+    if vertex.get("window"):
+        branch.add(f"window {escape(vertex['window'])}")
+    if vertex.get("state"):
+        state = vertex["state"]
+        timer = f", timer {state['timer']}" if state["timer"] else ""
+        branch.add(escape(f"state {state['name']}({', '.join(state['fields'])}){timer}"))
+    if vertex.get("reference"):
+        branch.add("reference data, loaded before the first record")
+
+
+def _arrow(edge: dict[str, Any], vertex: str) -> str:
+    by = "" if edge["emitted_by"] == vertex else f" of {edge['emitted_by']}"
+    late = "late " if edge["late"] else ""
+    key = "" if edge["key"] is None else f" by {', '.join(edge['key'])}"
+    merged = ", merged in order of emission" if edge["merged_in_order_of_emission"] else ""
+    return f"[green]→[/] {escape(edge['to'])}: {late}{escape(edge['record'] + by + key)}{merged}"

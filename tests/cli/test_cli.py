@@ -1,0 +1,259 @@
+"""The command: what it prints, and with which exit code it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from raystream.cli import app
+from raystream.cli.load import load_flow, parse_instances
+from raystream.cli.plan import describe
+from raystream.errors import ConfigError, GraphError
+
+HEADER = """
+from collections.abc import Iterator
+from typing import NamedTuple
+import raystream as rs
+from raystream.testing import Collect
+
+class Line(NamedTuple):
+    time: rs.Int64
+    text: str
+class Word(NamedTuple):
+    time: rs.Int64
+    word: str
+class Tally(rs.State):
+    n: int = 0
+class Lines:
+    record = Line
+    def splits(self):
+        return [rs.Split("a")]
+    def read(self, split, position):
+        for t in range(position, 3):
+            yield t + 1, rs.Batch(Line, {"time": [t], "text": ["to be or"]})
+@rs.operator()
+def split(line: Line) -> Iterator[Word]:
+    for word in line.text.split():
+        yield Word(line.time, word)
+@rs.operator(key="word", order_by="time")
+def count(word: Word, tally: Tally) -> Iterator[Word]:
+    tally.n += 1
+    if tally.n == BAD:
+        raise ValueError("the second one")  # here
+    yield word
+def make():
+    flow = rs.Flow("words")
+    lines = flow.source(Lines(), epochs=rs.by_time(seconds=1), name="lines")
+    lines.through(split).through(count).to(Collect(), name="out")
+    return flow
+BAD = 0
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: Any) -> Callable[[str], str]:
+    """Writes a module into a new current folder; its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def write(text: str) -> str:
+        name = f"flow_of_{request.node.name}".replace("[", "_").replace("]", "").replace("-", "_")
+        (tmp_path / f"{name}.py").write_text(HEADER + textwrap.dedent(text), encoding="utf-8")
+        return name
+
+    return write
+
+
+def command(*arguments: str) -> Any:
+    return CliRunner().invoke(app, arguments)
+
+
+# ---------------------------------------------------------------------------------- plan
+
+
+def test_plan_shows_the_graph(module: Callable[[str], str]) -> None:
+    name = module("flow = make()")
+    result = command("plan", f"{name}:flow")
+    assert result.exit_code == 0, result.output
+    for part in (
+        "words  256 key groups",
+        "source Lines, epochs by time, every 1 s",
+        "split  fused",
+        "key word, in order of time",
+        "state Tally(n: int64)",
+        "→ out: Word",
+        "sink Collect",
+        "Line(time: int64, text: str)",
+        f"  {name}.py:",
+    ):
+        assert part in result.output
+
+
+def test_plan_as_json_names_every_vertex_and_edge(module: Callable[[str], str]) -> None:
+    result = command("plan", "--json", f"{module('flow = make()')}:flow")
+    found = json.loads(result.output)
+    assert [v["name"] for v in found["vertices"]] == ["lines", "count", "out"]
+    assert [(e["from"], e["emitted_by"], e["to"], e["key"]) for e in found["edges"]] == [
+        ("lines", "split", "count", ["word"]),
+        ("count", "count", "out", None),
+    ]
+    assert found["records"]["Word"] == ["time: int64", "word: str"]
+
+
+def test_plan_reads_nothing() -> None:
+    from raystream.testing import Collect
+    from tests import flows
+
+    class Untouched(flows.Rows):
+        def splits(self) -> Any:
+            raise AssertionError("the source was asked")
+
+    import raystream as rs
+
+    flow = rs.Flow("quiet")
+    flow.source(Untouched(flows.Line, ())).through(flows.split).to(Collect())
+    assert describe(flow)["vertices"][0]["epochs"] == "by arrival, every 0.05 s"
+
+
+def test_plan_tells_windows_timers_and_late_streams() -> None:
+    from raystream.testing import Collect
+    from tests import flows
+
+    words = describe(flows.word_flow(Collect(), flows.SlidingCount(), late=Collect()))
+    assert words["vertices"][1]["window"] == "sliding 30 s, every 10 s by time"
+    assert [e["late"] for e in words["edges"] if e["from"] == "SlidingCount"] == [True, False]
+    ledger = describe(flows.ledger_flow(Collect()))
+    assert ledger["vertices"][2]["state"]["timer"] == "due"
+    assert all(e["merged_in_order_of_emission"] for e in ledger["edges"] if e["to"] == "collect")
+
+
+# ---------------------------------------------------------------------------------- run
+
+
+def test_run_ends_with_totals(module: Callable[[str], str]) -> None:
+    result = command("run", "--local", "--instances", "count=2", f"{module('flow = make')}:flow")
+    assert result.exit_code == 0, result.output
+    assert "words: ended after" in result.output
+    (row,) = (line for line in result.output.splitlines() if line.split()[:1] == ["count"])
+    assert row.split()[1:4] == ["2", "9", "9"]
+
+
+def test_an_operator_that_raises_is_told_with_its_line(module: Callable[[str], str]) -> None:
+    name = module("BAD = 2\nflow = make()")
+    result = command("run", "--local", f"{name}:flow")
+    assert result.exit_code == 1
+    first, where, at, *below = result.stderr.splitlines()
+    assert first == "error: count raised ValueError: the second one"
+    assert f"{name}.py:" in where and 'raise ValueError("the second one")' in where
+    assert at == "  at key 'or', epoch 2, record 0"
+    assert below[0] == "Traceback (most recent call last):"
+    assert not any("raystream" in line for line in below)
+
+
+BROKEN = {
+    "no colon": ("flow = make()", "{m}", "does not name a flow"),
+    "no module": ("", "nothing_here:flow", "there is no module 'nothing_here'"),
+    "no name": ("flow = make()", "{m}:flo", "has no 'flo'\n  Its flows: flow."),
+    "a file": ("", "some/flow.py:x", "is a file, not a module\n  Write some.flow:x."),
+    "not a flow": ("flow = 3", "{m}:flow", "is a int, not an rs.Flow"),
+    "module raises": ("1 / 0", "{m}:flow", "raised ZeroDivisionError: division by zero"),
+    "module imports what is not there": ("import nothing_there", "{m}:flow", "No module named"),
+    "function raises": ("def flow():\n    return {}[1]", "{m}:flow", "raised KeyError"),
+    "bad syntax": ("def", "{m}:flow", "raised SyntaxError"),
+    "graph": ("flow = make()\nflow.source(3)", "{m}:flow", "int is not a source"),
+    "no sink": ("flow = rs.Flow('f')\nflow.source(Lines())", "{m}:flow", "has no sink"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_wrong_flow_is_refused(case: str, module: Callable[[str], str]) -> None:
+    text, target, told = BROKEN[case]
+    name = module(text)
+    for verb in (["plan"], ["run", "--local"]):
+        result = command(*verb, target.format(m=name))
+        assert result.exit_code == 2, result.output
+        assert result.stderr.startswith("error: ")
+        assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--instances", "count"], "not of the form name=number"),
+        (["--instances", "count=two"], "not of the form name=number"),
+        (["--instances", "count=1,count=2"], "twice"),
+        (["--instances", "cuont=2"], "there is no operator 'cuont'"),
+        (["--instances", "split=2"], "runs inside 'lines'"),
+        (["--instances", "count=0"], "from 1 to"),
+        (["--address", "auto"], "exclude each other"),
+    ],
+)
+def test_a_wrong_option_is_refused(
+    options: list[str], told: str, module: Callable[[str], str]
+) -> None:
+    result = command("run", "--local", *options, f"{module('flow = make()')}:flow")
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_ctrl_c_ends_with_130(module: Callable[[str], str]) -> None:
+    result = command(
+        "run", "--local", f"{module('def flow():' + chr(10) + '    raise KeyboardInterrupt')}:flow"
+    )
+    assert result.exit_code == 130
+    assert result.stderr.startswith("interrupted")
+
+
+def test_instances() -> None:
+    assert parse_instances("") == {}
+    assert parse_instances(" a=2, b-2=13,") == {"a": 2, "b-2": 13}
+    with pytest.raises(ConfigError):
+        parse_instances("=2")
+
+
+def test_a_function_that_needs_arguments_is_no_flow(module: Callable[[str], str]) -> None:
+    name = module("def flow(what): return make()")
+    with pytest.raises(GraphError, match="missing 1 required positional argument"):
+        load_flow(f"{name}:flow")
+
+
+# ---------------------------------------------------------------------------------- quick
+
+HEAVY = "{'numpy', 'pyarrow', 'ray', 'numba', 'pandas', 'msgpack'}"
+
+
+@pytest.mark.parametrize(
+    "code", ["import raystream", "import raystream.cli", "import raystream.errors"]
+)
+def test_importing_loads_nothing_heavy(code: str) -> None:
+    probe = f"{code}; import sys; print(sorted({HEAVY} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    probe = (
+        "import sys; sys.argv = ['raystream', 'run', '--help']\n"
+        "from raystream.cli import main\n"
+        "try: main()\n"
+        f"finally: print(sorted({HEAVY} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("[]")
+    assert "--checkpoint-seconds" in done.stdout
+
+
+def test_version_names_what_counts() -> None:
+    import numpy
+
+    result = command("version")
+    assert result.exit_code == 0
+    assert f"numpy {numpy.__version__}" in result.output

@@ -1,0 +1,83 @@
+"""The live table and lines: rates between samples, totals."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from raystream.cli.live import Screen, rates_line, rates_table, totals_table
+from raystream.controller.report import JobReport, OperatorReport, Recovery, Sample
+
+
+def operator(name: str, records: int, cpu: float = 0.0, late: int = 0) -> OperatorReport:
+    return OperatorReport(name, 2, 7, records, records // 2, late, 3, cpu, {})
+
+
+def sample(t: float, records: int, **more: float) -> Sample:
+    return Sample(t, {"count": operator("count", records, **more)})  # type: ignore[arg-type]
+
+
+def text_of(thing: object) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(thing)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_rates_are_between_two_samples() -> None:
+    table = text_of(rates_table("job", sample(3.0, 5000, cpu=2.5), sample(1.0, 1000, cpu=0.5)))
+    row = next(line for line in table.splitlines() if "count" in line)
+    assert row.split() == [
+        "count",
+        "2",
+        "2,000",
+        "1,000",
+        "1.00",
+        "3",
+        "0",
+        "7",
+    ]
+
+
+def test_the_first_sample_has_rates_since_the_start() -> None:
+    assert rates_line(sample(2.0, 1000), None) == "   2.0 s  epoch 7  count 500/s"
+
+
+def test_late_records_are_told() -> None:
+    assert rates_line(sample(2.0, 1000, late=4), None).endswith("late 4")
+
+
+def test_totals() -> None:
+    report = JobReport("job", "ray", 0.0, 12.34, (operator("count", 5000, cpu=1.5),))
+    table = text_of(totals_table(report))
+    assert "job: ended after 12.3 s on Ray" in table
+    assert "5,000" in table and "1.50" in table
+
+
+def test_recoveries_are_told() -> None:
+    recovery = Recovery(3.25, ("count/0",), ("count/0.1",), 1200, 0.53, "count/0 died")
+    report = JobReport("job", "ray", 0.0, 12.34, (operator("count", 5000),), (), (recovery,))
+    console = Console(file=io.StringIO(), width=120)
+    Screen("job", console).totals(report)
+    last = console.file.getvalue().splitlines()[-1]  # type: ignore[attr-defined]
+    assert last == "   3.2 s  count/0 died; count/0.1 went on from epoch 1,200 after 0.5 s"
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then() -> None:
+    console = Console(file=io.StringIO(), width=120)
+    with Screen("job", console) as screen:
+        for t in range(1, 12):
+            screen.update(sample(float(t), 100 * t))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines[0] == "job: starting"
+    assert [line.split()[0] for line in lines[1:]] == ["1.0", "6.0", "11.0"]
+
+
+def test_on_a_terminal_the_table_updates_itself_and_goes() -> None:
+    console = Console(file=io.StringIO(), width=120, force_terminal=True)
+    with Screen("job", console) as screen:
+        screen.update(sample(1.0, 100))
+        screen.update(sample(2.0, 700))
+        screen._live.refresh()  # type: ignore[union-attr]
+    written = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "600" in written and "\x1b[2K" in written
