@@ -1,0 +1,5 @@
+"""`python -m spark_ingest`."""
+
+from spark_ingest.cli import main
+
+main()

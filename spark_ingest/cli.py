@@ -1,0 +1,132 @@
+"""The commands: generate, prepare."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn
+
+import typer
+from rich.console import Console
+
+from raystream.errors import ConfigError, InputError, RaystreamError
+from spark_ingest.screen import shown, summary_table
+
+app = typer.Typer(
+    name="python -m spark_ingest",
+    help="Prepares input for the Linear Road benchmark with Spark: simulated traffic, or the"
+    " published files. Both commands write the same folder of Parquet files, which"
+    " `python -m lrb run` reads.",
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_errors = Console(stderr=True)
+
+_FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
+"""Exit codes: something broke; the input, an option or the machine is wrong; Ctrl-C."""
+
+Out = Annotated[
+    Path,
+    typer.Option(
+        help="Folder to write: new, empty, or with prepared data, which is replaced.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def generate(
+    out: Out,
+    xways: Annotated[
+        int, typer.Option(min=1, help="Expressways of 100 miles, each with two directions.")
+    ] = 1,
+    seconds: Annotated[
+        int, typer.Option(min=60, help="How long cars enter and drive. The benchmark: 10800.")
+    ] = 10_800,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Same seed, same rows, on any machine with any cores.")
+    ] = 0,
+) -> None:
+    """Simulate traffic, and write its position reports, requests and toll history.
+
+    The simulation is calibrated on the data of the original benchmark: about 12 million rows per
+    expressway in three hours, 3.7 million in the first 90 minutes. Traffic thickens until half of
+    the segments are jammed and tolled, and an accident happens about every 20 minutes. Some cars
+    leave and come back later, on the same expressway or another one.
+
+    Example: python -m spark_ingest generate --xways 2 --seconds 3600 --seed 7 --out data/
+    """
+    from spark_ingest.generate import generate as run  # Spark: not needed for --help
+
+    with _errors_told(), shown(_errors) as progress:
+        summary = run(out, xways=xways, seconds=seconds, seed=seed, progress=progress)
+    Console().print(summary_table(summary))
+
+
+@app.command()
+def prepare(
+    input: Annotated[
+        list[Path],
+        typer.Option(
+            help="Published file of fifteen columns without a header, plain or gzipped."
+            " May be given several times.",
+            show_default=False,
+        ),
+    ],
+    out: Out,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            help="Published toll history (VID,Day,XWay,Toll), such as historical-tolls.out."
+            " Without it every daily expenditure is 0.",
+            show_default=False,
+        ),
+    ] = None,
+    on_bad_row: Annotated[
+        Literal["fail", "quarantine"],
+        typer.Option(help="Stop at the first bad row, or list bad rows in OUT/quarantine.csv."),
+    ] = "fail",
+) -> None:
+    """Check and sort published Linear Road files, and write them as Parquet.
+
+    Every row is checked: whole numbers, in range for its type, no row twice, at most one report of
+    a car in a second and two from a segment in a minute. Bad rows are told with file, line and
+    reason. The order of the rows does not matter.
+
+    Example: python -m spark_ingest prepare --input datafile3hours.dat --out data/
+    """
+    from spark_ingest.prepare import prepare as run  # Spark: not needed for --help
+
+    with _errors_told(), shown(_errors) as progress:
+        summary = run(input, out, history=history, on_bad_row=on_bad_row, progress=progress)
+    Console().print(summary_table(summary))
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """Ends the process with one message and the exit code that goes with it."""
+    try:
+        yield
+    except (ConfigError, InputError) as error:
+        _end(str(error), _REFUSED)
+    except RaystreamError as error:
+        _end(str(error), _FAILED)
+    except KeyboardInterrupt:
+        _end("Interrupted: what was written so far is deleted.", _INTERRUPTED)
+
+
+def _end(message: str, code: int) -> NoReturn:
+    _errors.print(f"error: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
+    raise SystemExit(code)
+
+
+def main() -> None:
+    """The entry point of `python -m spark_ingest`."""
+    # Asked to end from outside, clean up as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    app()
