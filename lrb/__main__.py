@@ -1,0 +1,5 @@
+"""`python -m lrb`."""
+
+from lrb.cli import main
+
+main()

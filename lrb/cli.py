@@ -1,0 +1,290 @@
+"""The commands: run, validate, demo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
+
+import typer
+from rich.console import Console
+
+from lrb import options
+from raystream.errors import (
+    ConfigError,
+    GraphError,
+    InputError,
+    OutputError,
+    RaystreamError,
+    notes,
+)
+
+app = typer.Typer(
+    name="python -m lrb",
+    help="Linear Road: tolls, accident alerts and accounts of simulated motorways, answered by"
+    " raystream on Ray. `python -m spark_ingest` makes the input.",
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_screen = Console()
+_errors = Console(stderr=True)
+
+_FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
+"""Exit codes: the job failed, or answers are wrong; the input, an option or the machine is wrong;
+Ctrl-C."""
+
+_PLAIN_WIDTH = 120
+"""Columns of a table that goes into a file or a log."""
+
+Input = Annotated[
+    Path,
+    typer.Option(
+        help="Folder that `python -m spark_ingest` wrote, or a published file (CSV, also .gz).",
+        show_default=False,
+    ),
+]
+Out = Annotated[
+    Path,
+    typer.Option(
+        help="Folder for the answers: new, empty, or with earlier answers, which are replaced.",
+        show_default=False,
+    ),
+]
+Speed = Annotated[
+    str,
+    typer.Option(help="Simulated seconds per second: 1 is real time, max is as fast as it goes."),
+]
+Instances = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=N,...",
+        help="Instances of operators, 1 unless given: vehicles=2,segments=2,accounts=2",
+        show_default=False,
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of a Ray cluster; unless given, that of the submitted job or of this"
+        " machine, and where there is none one is started for this run.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def run(
+    input: Input,
+    out: Out,
+    speed: Speed = "max",
+    instances: Instances = "",
+    local: Annotated[
+        bool, typer.Option("--local", help="Run in this process, without Ray.")
+    ] = False,
+    address: Address = None,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            help="Toll history of a published file (VID,Day,XWay,Toll), else nothing was spent.",
+            show_default=False,
+        ),
+    ] = None,
+    on_bad_row: Annotated[
+        Literal["fail", "quarantine"],
+        typer.Option(help="Bad rows of a published file: stop at the first, or put them aside."),
+    ] = "fail",
+) -> None:
+    """Answer the input; write the answers and what the run was (run.json).
+
+    A published file is prepared first, into OUT/data. Type 4 requests (travel times) are counted
+    and not answered: the published files leave their fields empty, and no validator judges them.
+
+    Example: python -m lrb run --input data/ --out answers/ --speed 20 --instances vehicles=2
+    """
+    with _errors_told():
+        if local and address is not None:
+            raise ConfigError("--local and --address exclude each other")
+        pace, counts = options.speed(speed), options.instances(instances)
+        target = options.absolute(out, "--out")
+        data = _prepared(options.absolute(input, "--input"), target, history, on_bad_row)
+        record = _run(data, target, pace, None if local else address or "auto", counts)
+        _print_table(record, None)
+
+
+@app.command()
+def validate(
+    input: Input,
+    answers: Annotated[
+        Path, typer.Option(help="Folder that `python -m lrb run` wrote.", show_default=False)
+    ],
+) -> None:
+    """Hold every answer against an oracle: a batch computation of the same rules in Spark SQL.
+
+    Ends with exit code 1 if an answer is wrong, missing, given twice or late.
+
+    Example: python -m lrb validate --input data/ --answers answers/
+    """
+    with _errors_told():
+        given = options.absolute(answers, "--answers")
+        data = _prepared_before(options.absolute(input, "--input"), given)
+        from lrb.validate import show
+
+        verdict = _validate(data, given)
+        show(verdict, _screen)
+    raise SystemExit(0 if verdict.ok else _FAILED)
+
+
+@app.command()
+def demo(
+    xways: Annotated[int, typer.Option(min=1, help="Expressways, of about 37,000 cars each.")] = 1,
+    seconds: Annotated[int, typer.Option(min=60, help="Length of the traffic.")] = 5400,
+    speed: Speed = "60",
+    seed: Annotated[int, typer.Option(min=0, help="Of the traffic.")] = 0,
+    instances: Instances = "",
+    address: Address = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder in which data/, answers/ and report/ are made.")
+    ] = Path(),
+) -> None:
+    """Generate traffic, answer it on Ray, check every answer, write a report.
+
+    Example: python -m lrb demo --xways 1 --seconds 5400 --speed 60
+    """
+    with _errors_told():
+        pace, counts = options.speed(speed), options.instances(instances)
+        home = options.absolute(out, "--out")
+        data, answers, report = home / "data", home / "answers", home / "report"
+        _generate(data, xways, seconds, seed)
+        record = _run(data, answers, pace, address or "auto", counts)
+        verdict = _validate(data, answers)
+        from lrb.report import write_report
+
+        page = write_report(answers, verdict, report)
+        _print_table(record, verdict)
+        for path in (page, *sorted(report.glob("*.png"))):
+            _screen.print(str(path), highlight=False, soft_wrap=True)
+    raise SystemExit(0 if verdict.ok else _FAILED)
+
+
+# ---- the steps --------------------------------------------------------------------------------
+
+
+def _generate(data: Path, xways: int, seconds: int, seed: int) -> None:
+    with options.spark_needed():
+        from spark_ingest.generate import generate
+        from spark_ingest.screen import shown
+
+    _say(f"Generating {seconds:,} s of traffic on {xways} expressway{'s' * (xways > 1)}")
+    with shown(_errors) as progress:
+        generate(data, xways=xways, seconds=seconds, seed=seed, progress=progress)
+
+
+def _prepared(given: Path, out: Path, history: Path | None, on_bad_row: Any) -> Path:
+    """The folder of prepared rows that was given, or that is made of a published file."""
+    if given.is_dir():
+        if history is not None:
+            raise ConfigError("--history belongs to a published file; prepared data have their own")
+        return given
+    if not given.exists():
+        raise InputError(
+            f"--input {given} does not exist",
+            hint="Make some with: python -m spark_ingest generate --out data/",
+        )
+    from lrb import folder
+
+    with options.spark_needed():
+        from spark_ingest.prepare import prepare
+        from spark_ingest.screen import shown
+
+    folder.make(out)
+    past = options.absolute(history, "--history") if history else None
+    _say(f"Preparing {given}")
+    with shown(_errors) as progress:
+        summary = prepare(
+            [given], out / folder.PREPARED, history=past, on_bad_row=on_bad_row, progress=progress
+        )
+    if summary.quarantined:
+        _say(f"{summary.quarantined:,} bad rows are listed in {summary.data / 'quarantine.csv'}")
+    return summary.data
+
+
+def _prepared_before(given: Path, answers: Path) -> Path:
+    """The prepared folder that answers belong to, if a published file is given."""
+    from lrb.folder import PREPARED
+
+    made = answers / PREPARED
+    return made if given.is_file() and made.is_dir() else given
+
+
+def _run(
+    rows: Path, out: Path, speed: float | None, cluster: str | None, instances: dict[str, int]
+) -> dict[str, Any]:
+    from lrb import progress
+    from lrb.run import run as run_flow
+    from lrb.source import look_through
+
+    data = look_through(rows)
+    pace = "as fast as it goes" if speed is None else f"{speed:g} times real time"
+    where = "in this process" if cluster is None else "on Ray"
+    _say(f"Answering {data.meta.rows_total:,} rows {where}, {pace}")
+    with progress.shown(_errors, data, speed) as told:
+        return run_flow(
+            data, out, speed=speed, cluster=cluster, instances=instances, on_progress=told
+        )
+
+
+def _validate(data: Path, answers: Path) -> Any:
+    with options.spark_needed():
+        from lrb.validate import validate as compare
+
+    _say("Checking every answer")
+    if not _errors.is_terminal:
+        return compare(data, answers, progress=lambda stage: _say(f"  {stage}"))
+    with _errors.status("") as status:
+        return compare(data, answers, progress=status.update)
+
+
+def _print_table(record: dict[str, Any], verdict: Any) -> None:
+    from lrb.report import summary_table
+
+    if not _screen.is_terminal:
+        _screen.width = max(_screen.width, _PLAIN_WIDTH)
+    _screen.print(summary_table(record, verdict))
+
+
+# ---- the end ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """Ends the process with one message and the exit code that goes with it."""
+    try:
+        yield
+    except (ConfigError, GraphError, InputError, OutputError) as error:
+        _end(error, _REFUSED)
+    except RaystreamError as error:
+        _end(error, _FAILED)
+    except KeyboardInterrupt:
+        _say("interrupted: the job was ended, and its answers are discarded")
+        raise SystemExit(_INTERRUPTED) from None
+
+
+def _end(error: RaystreamError, code: int) -> NoReturn:
+    """The message, and dimmed below it what else is known."""
+    _say(f"error: {error}", style="red")
+    for note in notes(error):
+        _say(note, style="dim")
+    raise SystemExit(code)
+
+
+def _say(text: str, style: str = "") -> None:
+    _errors.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def main() -> None:
+    """The entry point of `python -m lrb`."""
+    app()

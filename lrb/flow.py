@@ -1,0 +1,72 @@
+"""The flow of Linear Road over a prepared folder, and how long its epochs are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import raystream as rs
+from lrb.expenditure import Expenditure, Spent
+from lrb.operators import (
+    Alert,
+    Balance,
+    BalanceRequest,
+    ExpenditureRequest,
+    Left,
+    Places,
+    Report,
+    Seen,
+    Stopped,
+    Toll,
+    Vehicles,
+    accounts,
+    forward,
+    segments,
+)
+from spark_ingest.layout import SLOTS
+
+if TYPE_CHECKING:
+    from lrb.source import Prepared
+
+SOURCE, SINK = "rows", "answers"
+OPERATORS = (SOURCE, "vehicles", "places", "segments", "accounts", "expenditure", SINK)
+"""What can have several instances."""
+
+PACED_EPOCH_SECONDS = 0.05
+"""Real seconds of an epoch of a paced run: what an answer may wait for its epoch to end."""
+EPOCH_ROWS = 50_000
+"""Rows of an epoch at full speed: so many that the fixed cost of an epoch does not show."""
+
+Answer = Toll | Alert | Balance | Spent
+
+
+def build(
+    data: Prepared, sink: rs.Sink[Answer], *, speed: float | None, epoch: float | None = None
+) -> rs.Flow:
+    """The flow. speed: simulated seconds per second, None for as fast as it goes; epoch: simulated
+    seconds, from speed or data unless given. Nothing of it is adapted to load."""
+    epochs = rs.by_time(
+        "release",
+        seconds=epoch or epoch_seconds(data, speed),
+        ticks=SLOTS,
+        speed=speed,
+        origin=data.meta.first * SLOTS,
+    )
+    flow = rs.Flow("linear-road")
+    rows = flow.source(data.rows, epochs=epochs, name=SOURCE)
+    given = rows.through(forward)
+    reports = given[Report].through(Vehicles(), name="vehicles")
+    accidents = reports[Stopped].through(Places(), name="places")
+    notified = (reports[Seen] | accidents).through(segments)
+    movements = notified[Toll] | reports[Left]
+    balances = (movements | given[BalanceRequest]).through(accounts)
+    spent = given[ExpenditureRequest].through(Expenditure(data.history), name="expenditure")
+    (notified | balances | spent).to(sink, name=SINK)
+    return flow
+
+
+def epoch_seconds(data: Prepared, speed: float | None) -> float:
+    """Simulated seconds of an epoch: whole slots when paced, whole seconds at full speed."""
+    if speed is not None:
+        return max(1, round(PACED_EPOCH_SECONDS * speed * SLOTS)) / SLOTS
+    rate = data.meta.rows_total / len(data.meta.per_second)
+    return max(1, round(EPOCH_ROWS / rate))

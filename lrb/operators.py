@@ -1,0 +1,476 @@
+"""Linear Road: the records, the operators and what they keep.
+
+    rows -> forward -> Report ------> vehicles -> Seen ---------------> segments -> Toll, Alert
+                                               -> Stopped -> places -> Accident ^
+                                               -> Left ----------> accounts -> Balance
+                    -> BalanceRequest -----------------------------^ (and every Toll)
+                    -> ExpenditureRequest --> expenditure -> Spent
+
+All of it is arithmetic on integers. Time is in seconds, speed in miles per hour, position in feet;
+minute 1 begins at second 0. Nobody waits for anybody: an epoch has the same number everywhere, so
+whatever is asked of a minute or a second comes after all that happened before it.
+
+The rules are those of Arasu et al. (VLDB 2004) as the original validator computes them. Questions
+for travel times (type 4) are counted and not answered: the published input leaves their fields
+empty, and no validator judges them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, NamedTuple
+
+import raystream as rs
+from spark_ingest.layout import BALANCE, EXPENDITURE, REPORT
+
+EXIT = 4
+"""The lane of the exit ramp."""
+SILENCE = 60
+"""A car that does not report for more than this many seconds has ended its journey."""
+
+# ---- what goes in -----------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """A row of the input, of any type. `release` is when it is due, in slots of a second."""
+
+    release: rs.Int32
+    type: rs.Int8
+    time: rs.Int32
+    vid: rs.Int32
+    spd: rs.Int16
+    xway: rs.Int16
+    lane: rs.Int8
+    dir: rs.Int8
+    seg: rs.Int16
+    pos: rs.Int32
+    qid: rs.Int32
+    day: rs.Int16
+
+
+class Report(NamedTuple):
+    """Where a car is. dir: 0 east, 1 west. lane: 0 entry, 1 to 3 travel, 4 exit."""
+
+    time: rs.Int32
+    vid: rs.Int32
+    spd: rs.Int16
+    xway: rs.Int16
+    lane: rs.Int8
+    dir: rs.Int8
+    seg: rs.Int16
+    pos: rs.Int32
+
+
+class BalanceRequest(NamedTuple):
+    """What has this car paid so far?"""
+
+    time: rs.Int32
+    vid: rs.Int32
+    qid: rs.Int32
+
+
+class ExpenditureRequest(NamedTuple):
+    """What did this car pay on an expressway on an earlier day? Day 1 is yesterday."""
+
+    time: rs.Int32
+    vid: rs.Int32
+    qid: rs.Int32
+    xway: rs.Int16
+    day: rs.Int16
+
+
+@rs.operator(compiled=True)
+def forward(row: Row) -> Iterator[Report | BalanceRequest | ExpenditureRequest]:
+    """Tell the types of rows apart. Reports and requests of one second stay in this order."""
+    if row.type == REPORT:
+        yield Report(row.time, row.vid, row.spd, row.xway, row.lane, row.dir, row.seg, row.pos)
+    elif row.type == BALANCE:
+        yield BalanceRequest(row.time, row.vid, row.qid)
+    elif row.type == EXPENDITURE and 1 <= row.day <= 69:
+        yield ExpenditureRequest(row.time, row.vid, row.qid, row.xway, row.day)
+
+
+# ---- vehicles: what a report means, given the reports of this car before it --------------------
+
+WHOLE = 2520
+"""Speeds are summed in 1/2520 mph: the mean of up to ten reports of a car is then an integer."""
+VISITS_MAX = 8
+"""Segments in which a car can report within one minute; that would be 480 mph."""
+
+
+class Seen(NamedTuple):
+    """A report, and what it adds to its segment.
+
+    enters: the car enters the segment, so a toll notification is due. starts: it begins a journey.
+    cars, speed: what the report adds to the number of cars in the segment in this minute, and to
+    the sum of their mean speeds (1/2520 mph).
+    """
+
+    time: rs.Int32
+    vid: rs.Int32
+    xway: rs.Int16
+    dir: rs.Int8
+    seg: rs.Int16
+    enters: bool
+    starts: bool
+    cars: rs.Int8
+    speed: rs.Int32
+
+
+class Stopped(NamedTuple):
+    """The fourth or a later report in a row from one place."""
+
+    time: rs.Int32
+    vid: rs.Int32
+    xway: rs.Int16
+    lane: rs.Int8
+    dir: rs.Int8
+    seg: rs.Int16
+    pos: rs.Int32
+
+
+class Left(NamedTuple):
+    """A car has taken an exit in another segment than that of its last notification."""
+
+    time: rs.Int32
+    vid: rs.Int32
+
+
+Visits = Annotated[list[int], rs.Array("i4", VISITS_MAX)]
+
+
+class Vehicle(rs.State):
+    """The last report of a car, how often in a row it came from that place, and the segments
+    that the car has visited in that minute, with the sum and the number of its speeds there."""
+
+    time: rs.Int32 = -1
+    segment: rs.Int32 = -1
+    place: rs.Int64 = -1
+    lane: rs.Int8 = EXIT
+    run: rs.Int32 = 0
+    visits: rs.Int8 = 0
+    visited: Visits = rs.zeros(VISITS_MAX)
+    speeds: Visits = rs.zeros(VISITS_MAX)
+    reports: Visits = rs.zeros(VISITS_MAX)
+    due: rs.Timer = rs.NEVER
+
+
+@rs.operator(key="vid", order_by="time", compiled=True)
+class Vehicles:
+    """Journeys, crossings, stops and exits of a car.
+
+    A journey ends with a report in the exit lane, or with more than 60 s of silence. A car enters a
+    segment with the first report of a journey and with each in another segment than the one before,
+    the exit lane excepted. An exit in the segment of the last report is no movement: nothing is
+    charged for a segment that a car leaves by its own ramp.
+    """
+
+    def process(self, report: Report, car: Vehicle) -> Iterator[Seen | Stopped | Left]:
+        segment = segment_of(report)
+        place = place_of(report)
+        driving = car.time >= 0 and car.lane != EXIT and report.time - car.time <= SILENCE
+        crosses = driving and car.segment != segment
+
+        i = visit(car, segment, minute(report.time))
+        before = mean_speed(car, i)
+        car.speeds[i] += report.spd
+        car.reports[i] += 1
+        yield Seen(
+            report.time,
+            report.vid,
+            report.xway,
+            report.dir,
+            report.seg,
+            enters=report.lane != EXIT and (crosses or not driving),
+            starts=not driving,
+            cars=1 if car.reports[i] == 1 else 0,
+            speed=mean_speed(car, i) - before,
+        )
+
+        car.run = car.run + 1 if driving and car.place == place else 1
+        if report.lane == EXIT:
+            if crosses:
+                yield Left(report.time, report.vid)
+        elif car.run >= 4:
+            yield Stopped(
+                report.time,
+                report.vid,
+                report.xway,
+                report.lane,
+                report.dir,
+                report.seg,
+                report.pos,
+            )
+        car.time = report.time
+        car.segment = segment
+        car.place = place
+        car.lane = report.lane
+        if car.due == rs.NEVER:
+            car.due = report.time + SILENCE + 1
+
+    def timer(self, key: int, time: int, car: Vehicle) -> None:
+        """Forget a silent car. Its next report begins a journey in either case, and in another
+        minute: so the time at which the row goes away does not show."""
+        if car.time + SILENCE < time:
+            rs.forget(car)
+        else:
+            car.due = car.time + SILENCE + 1
+
+
+def minute(time: int) -> int:
+    """The minute of a second; minute 1 begins at second 0."""
+    return time // 60 + 1
+
+
+def segment_of(report: Report) -> int:
+    """Expressway, direction and segment as one number."""
+    return (report.xway * 2 + report.dir) * 100 + report.seg
+
+
+def place_of(report: Report) -> int:
+    """Expressway, direction, lane and position as one number."""
+    return ((report.xway * 2 + report.dir) * 5 + report.lane) * 528_000 + report.pos
+
+
+def visit(car: Vehicle, segment: int, now: int) -> int:
+    """Where a car's speeds in a segment are kept in minute `now`."""
+    if minute(car.time) != now:
+        car.visits = 0
+    for i in range(car.visits):
+        if car.visited[i] == segment:
+            return i
+    if car.visits == VISITS_MAX:
+        raise ValueError("a car reports from more than 8 segments in one minute")
+    i = car.visits
+    car.visits += 1
+    car.visited[i] = segment
+    car.speeds[i] = 0
+    car.reports[i] = 0
+    return i
+
+
+def mean_speed(car: Vehicle, i: int) -> int:
+    """The car's mean speed in the segment of visit `i`, in 1/2520 mph; 0 before any report."""
+    return WHOLE * car.speeds[i] // car.reports[i] if car.reports[i] > 0 else 0
+
+
+# ---- places: where two cars stand ---------------------------------------------------------------
+
+MEETING = 30
+"""Cars report this often, so two that stand together have both reported within it."""
+ZONE = 5
+"""An accident concerns its own segment and the four upstream of it."""
+
+
+class Accident(NamedTuple):
+    """In this minute an accident stands `ahead` segments downstream of this segment."""
+
+    time: rs.Int32
+    xway: rs.Int16
+    dir: rs.Int8
+    seg: rs.Int16
+    ahead: rs.Int8
+
+
+class Place(rs.State):
+    """Who stood here last, and the last one before who is another car."""
+
+    vid: rs.Int32 = -1
+    time: rs.Int32 = -1
+    other: rs.Int32 = -1
+    other_time: rs.Int32 = -1
+    due: rs.Timer = rs.NEVER
+
+
+@rs.operator(key=("xway", "dir", "lane", "pos"), order_by="time", compiled=True)
+class Places:
+    """Accidents: two cars stopped at the same place.
+
+    A minute is an accident minute of a segment when a car reports a stop in it and another car has
+    reported a stop at the same place in the 30 s up to then. A car that moves on takes nothing
+    back: its pair is just not reported again.
+    """
+
+    def process(self, stop: Stopped, place: Place) -> Iterator[Accident]:
+        if place.vid != stop.vid:
+            place.other = place.vid
+            place.other_time = place.time
+            place.vid = stop.vid
+        place.time = stop.time
+        if place.other >= 0 and stop.time - place.other_time <= MEETING:
+            for ahead in range(ZONE):
+                seg = stop.seg + ahead if stop.dir == 1 else stop.seg - ahead
+                if 0 <= seg <= 99:
+                    yield Accident(stop.time, stop.xway, stop.dir, seg, ahead)
+        if place.due == rs.NEVER:
+            place.due = stop.time + MEETING + 1
+
+    def timer(self, key: tuple[int, int, int, int], time: int, place: Place) -> None:
+        """Forget the cars when a later stop can no longer meet them."""
+        if place.time + MEETING < time:
+            rs.forget(place)
+        else:
+            place.due = place.time + MEETING + 1
+
+
+# ---- segments: tolls and alerts -----------------------------------------------------------------
+
+
+class Toll(NamedTuple):
+    """Answer 0: a car enters a segment. lav: the latest average velocity there, in mph, or -1."""
+
+    time: rs.Int32
+    vid: rs.Int32
+    lav: rs.Int16
+    toll: int
+    starts: bool
+
+
+class Alert(NamedTuple):
+    """Answer 1: and there is an accident ahead, in segment `seg`."""
+
+    time: rs.Int32
+    vid: rs.Int32
+    seg: rs.Int16
+
+
+Minutes = Annotated[list[int], rs.Array("i8", 6)]
+Distances = Annotated[list[int], rs.Array("i4", ZONE)]
+
+
+class Segment(rs.State):
+    """This minute and the five before it, by minute modulo 6: the cars in the segment and the sum
+    of their mean speeds (1/2520 mph). By distance: the two newest minutes with an accident."""
+
+    minute: rs.Int32 = 0
+    cars: Minutes = rs.zeros(6)
+    speed: Minutes = rs.zeros(6)
+    newest: Distances = rs.zeros(ZONE)
+    before: Distances = rs.zeros(ZONE)
+
+
+@rs.operator(key=("xway", "dir", "seg"), order_by="time", compiled=True)
+def segments(event: Seen | Accident, segment: Segment) -> Iterator[Toll | Alert]:
+    """Tolls and alerts for the cars that enter.
+
+    The toll in minute M is 2 * (cars - 50)^2 for the cars of minute M - 1, if these were more than
+    50 and the latest average velocity is below 40 mph. It is 0 otherwise, and 0 where an accident
+    stood in minute M - 1 in this segment or in one of the next four; then an alert names the
+    nearest. The notification itself is always due.
+    """
+    now = minute(event.time)
+    match event:
+        case Accident():
+            if segment.newest[event.ahead] != now:
+                segment.before[event.ahead] = segment.newest[event.ahead]
+                segment.newest[event.ahead] = now
+        case Seen():
+            advance(segment, now)
+            segment.cars[now % 6] += event.cars
+            segment.speed[now % 6] += event.speed
+            if event.enters:
+                lav = latest_average_velocity(segment, now)
+                cars = segment.cars[(now - 1) % 6]
+                ahead = accident_ahead(segment, now - 1)
+                free = lav >= 40 or cars <= 50 or ahead >= 0
+                toll = 0 if free else 2 * (cars - 50) ** 2
+                yield Toll(event.time, event.vid, lav, toll, event.starts)
+                if ahead >= 0:
+                    seg = event.seg - ahead if event.dir == 1 else event.seg + ahead
+                    yield Alert(event.time, event.vid, seg)
+
+
+def advance(segment: Segment, now: int) -> None:
+    """Empty the minutes that have begun since the last report."""
+    for m in range(max(segment.minute + 1, now - 5), now + 1):
+        segment.cars[m % 6] = 0
+        segment.speed[m % 6] = 0
+    segment.minute = now
+
+
+DIGIT = 45
+"""Fractions are added in digits of 45 bits."""
+CARS_MAX = 1 << 17
+
+
+def latest_average_velocity(segment: Segment, now: int) -> int:
+    """The mean over the last five minutes that had cars of the mean speed of their cars, each car
+    counting once; in mph, truncated; -1 if there were no cars in these minutes.
+
+    Exact: the whole part of (s1/n1 + ... + sk/nk) / 2520k is that of its numerator's whole part
+    over 2520k. The proper fractions that are left are divided to two digits of 45 bits, and the 4
+    stands for what is cut off, which is below k <= 5. Unless their sum is a whole number it is at
+    least 1/(n1...nk) away from one, and 4/2^90 is less than that for up to 2^17 cars.
+    """
+    whole, high, low, k = 0, 0, 0, 0
+    for m in range(now - 5, now):
+        n = segment.cars[m % 6]
+        if n > CARS_MAX:
+            raise ValueError("more than 131,072 cars in one segment and minute")
+        if n > 0:
+            speed = segment.speed[m % 6]
+            whole += speed // n
+            rest = (speed % n) << DIGIT
+            high += rest // n
+            low += ((rest % n) << DIGIT) // n
+            k += 1
+    if k == 0:
+        return -1
+    carried = (high + ((low + 4) >> DIGIT)) >> DIGIT
+    return (whole + carried) // (WHOLE * k)
+
+
+def accident_ahead(segment: Segment, m: int) -> int:
+    """Segments from here to the nearest accident downstream in minute `m`; -1 if there is none."""
+    for ahead in range(ZONE):
+        if m > 0 and (segment.newest[ahead] == m or segment.before[ahead] == m):
+            return ahead
+    return -1
+
+
+# ---- accounts: what a car has paid --------------------------------------------------------------
+
+
+class Balance(NamedTuple):
+    """Answer 2: what the car had paid at its last movement. vid is not part of the answer."""
+
+    time: rs.Int32
+    vid: rs.Int32
+    qid: rs.Int32
+    result_time: rs.Int32
+    bal: int
+
+
+class Account(rs.State):
+    """What was paid, the toll of the segment that the car is in, and its last movement.
+
+    This is kept for ever: a car that comes back has what it paid before.
+    """
+
+    paid: int = 0
+    pending: int = 0
+    moved: rs.Int32 = -1
+
+
+@rs.operator(key="vid", order_by="time", compiled=True)
+def accounts(event: Toll | Left | BalanceRequest, account: Account) -> Iterator[Balance]:
+    """Balances.
+
+    The toll of a segment is charged by the car's next movement in the same journey: a notification
+    in another segment, or an exit there. A journey that ends otherwise leaves its last toll unpaid.
+    An answer is as of the last movement, questions coming after the movement of their second. A
+    car that has not moved yet has paid nothing, as of now.
+    """
+    match event:
+        case Toll():
+            if not event.starts:
+                account.paid += account.pending
+            account.pending = event.toll
+            account.moved = event.time
+        case Left():
+            account.paid += account.pending
+            account.pending = 0
+            account.moved = event.time
+        case BalanceRequest():
+            moved = account.moved if account.moved >= 0 else event.time
+            yield Balance(event.time, event.vid, event.qid, moved, account.paid)

@@ -1,0 +1,173 @@
+"""One run: the flow over prepared data, its answers, and what there is to say of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lrb import answers as answer_files
+from lrb.answers import LATENCY_FILE, LATENCY_SCHEMA, RUN_FILE, Kind
+from lrb.flow import SINK, SOURCE, build
+from lrb.folder import new_parts, remove_answers, remove_parts
+from lrb.sink import LATENCY, AnswerParts, collect, handed_over, latency_p99
+from lrb.source import Prepared
+from raystream.errors import ConfigError, JobError
+
+OnProgress = Callable[[Any, float | None], None]
+"""Is given samples of the job (seconds since its start, totals by operator), and of paced runs the
+99th percentile of the newest latencies."""
+Tables = Mapping[Kind, pa.Table]
+
+SAMPLES_APART_S = 0.5
+
+
+def run(
+    data: Prepared,
+    out: Path,
+    *,
+    speed: float | None = None,
+    cluster: str | None = None,
+    instances: Mapping[str, int] | None = None,
+    epoch: float | None = None,
+    on_progress: OnProgress | None = None,
+) -> dict[str, Any]:
+    """Run the flow over prepared data and write its answers; what the run was, as in run.json.
+
+    Args:
+        out: an absolute path; with several nodes, a folder that all of them share.
+        speed: simulated seconds per second; None for as fast as it goes.
+        cluster: None for this process, "auto" or an address for Ray.
+        instances: how many instances an operator has (1 unless given).
+        epoch: simulated seconds of an epoch, chosen from speed and data unless given.
+
+    Raises ConfigError and InputError for what was asked or given, JobError if the job failed.
+    """
+    parts = new_parts(out)
+    flow = build(data, AnswerParts(parts), speed=speed, epoch=epoch)
+
+    def tell(sample: Any) -> None:
+        if on_progress is not None:
+            p99 = None if speed is None else latency_p99(parts, groups=flow.key_groups)
+            on_progress(sample, p99)
+
+    try:
+        report = flow.run(cluster=cluster, instances=instances, on_progress=tell)
+        asked = handed_over(report.operator(SINK).by_port)
+        answers = collect(parts, groups=flow.key_groups, expected=asked)
+        _check_read(data, report)
+        record = _record(data, report, answers, speed)
+        _write(out, answers, record)
+    finally:
+        remove_parts(parts)
+    return record
+
+
+def _check_read(data: Prepared, report: Any) -> None:
+    read = report.operator(SOURCE).records_in
+    if read != data.meta.rows_total:
+        raise JobError(f"the job has read {read:,} of {data.meta.rows_total:,} rows")
+
+
+def _write(out: Path, answers: Tables, record: dict[str, Any]) -> None:
+    """Write the answers folder; run.json comes last and says that it is whole."""
+    try:
+        remove_answers(out)
+        answer_files.write(out, answers)
+        if record["latency"] is not None:
+            pq.write_table(pa.concat_tables(_latencies(answers)), out / LATENCY_FILE)
+        (out / RUN_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"the answers cannot be written to {out}: {error.strerror}") from error
+
+
+def _latencies(answers: Tables) -> Iterator[pa.Table]:
+    for kind, table in answers.items():
+        codes = pa.array(np.full(table.num_rows, kind.code, np.int8))
+        yield pa.table([codes, table["time"], table[LATENCY]], schema=LATENCY_SCHEMA)
+
+
+# ---- what the run was -------------------------------------------------------------------------
+
+
+def _record(data: Prepared, report: Any, answers: Tables, speed: float | None) -> dict[str, Any]:
+    rows = data.meta.rows_total
+    return {
+        "format": 1,
+        "input": str(data.folder),
+        "speed": speed,
+        "cluster": report.cluster,
+        "started": report.started,
+        "elapsed": report.elapsed,
+        "rows_in": data.meta.rows,
+        "rows_out": answer_files.counts(answers),
+        "positive_tolls": answer_files.positive_tolls(answers),
+        "rate": rows / report.elapsed if report.elapsed > 0 else 0.0,
+        **_timeliness(answers, paced=speed is not None),
+        "checksum": answer_files.checksum(answers),
+        "operators": [
+            {
+                "name": operator.name,
+                "instances": operator.instances,
+                "records_in": operator.records_in,
+                "records_out": operator.records_out,
+                "cpu_seconds": operator.cpu,
+                "state_rows": operator.state_rows,
+                "late": operator.late,
+            }
+            for operator in report.operators
+        ],
+        "recoveries": [
+            {"t": r.t, "gone": list(r.gone), "floor": r.floor, "seconds": r.seconds}
+            for r in report.recoveries
+        ],
+        "series": series(report.samples),
+    }
+
+
+def _timeliness(answers: Tables, *, paced: bool) -> dict[str, Any]:
+    """Latency in real seconds, and how many answers came after their deadline."""
+    if not paced:
+        return {"latency": None, "deadline_missed": None}
+    measured = {kind: table[LATENCY].to_numpy() for kind, table in answers.items()}
+    missed = sum(int((latency > kind.deadline_s).sum()) for kind, latency in measured.items())
+    every = np.concatenate(list(measured.values()))
+    if not len(every):
+        return {"latency": None, "deadline_missed": 0}
+    percentiles = np.percentile(every, [50, 95, 99, 100]).tolist()
+    return {
+        "latency": dict(zip(("p50", "p95", "p99", "max"), percentiles, strict=True)),
+        "deadline_missed": missed,
+    }
+
+
+def series(samples: Iterable[Any]) -> list[dict[str, Any]]:
+    """How fast each operator was from sample to sample: records a second, and cores in use.
+
+    Samples with hardly any time between them count as one: a rate over it would mean nothing.
+    """
+    apart: list[Any] = []
+    for sample in samples:
+        while apart and sample.t - apart[-1].t < SAMPLES_APART_S:
+            apart.pop()
+        apart.append(sample)
+    return [_rates(before, after) for before, after in pairwise((None, *apart))]
+
+
+def _rates(before: Any | None, after: Any) -> dict[str, Any]:
+    seconds = max(after.t - (before.t if before else 0.0), 1e-9)
+    counts = {"in": "records_in", "out": "records_out", "cpu": "cpu"}
+    rates = {}
+    for name, now in after.operators.items():
+        then = before.operators[name] if before else None
+        rates[name] = {
+            short: (getattr(now, count) - (getattr(then, count) if then else 0)) / seconds
+            for short, count in counts.items()
+        }
+    return {"t": after.t, "operators": rates}

@@ -1,0 +1,105 @@
+"""The same runs on Ray: the same answers, bit for bit, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lrb.answers import KINDS
+from lrb.source import look_through
+from raystream.errors import InputError
+from spark_ingest.layout import row_files, split
+from tests.lrb import plain_rules, running
+from tests.lrb.random_traffic import random_traffic
+from tests.lrb.rows import report
+from tests.lrb.running import (
+    ONE,
+    SLICES,
+    THREE,
+    TWO,
+    answer,
+    assert_as_expected,
+    expected_of,
+    prepare,
+    read_csv,
+)
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runtime() -> Iterator[None]:
+    """The Ray that other tests have started, or one of its own; runs join it."""
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.delenv("RAY_ADDRESS", raising=False)
+        ray.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            _node_ip_address="127.0.0.1",
+        )
+        yield
+        ray.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("name", "paced", "unpaced"), [("t0-419", ONE, TWO), ("t5179-5299", TWO, ONE)]
+)
+def test_slices_are_answered_as_by_the_original_validator(
+    name: str, paced: dict[str, int], unpaced: dict[str, int], slices: Path, tmp_path: Path
+) -> None:
+    rows, expected = read_csv(slices / SLICES[name]), expected_of(slices, name)
+    data = prepare(tmp_path, rows)
+    first = answer(data, cluster="auto", instances=unpaced)
+    second = answer(data, cluster="auto", instances=paced, speed=100.0)
+    for ran in (first, second):
+        assert_as_expected(ran, expected, rows)
+        assert ran.record["cluster"] == "ray"
+    assert first.record["checksum"] == second.record["checksum"]
+    assert second.record["elapsed"] >= (rows[-1][1] - rows[0][1]) / 100
+    assert second.record["latency"]["p99"] > 0
+
+
+def test_random_traffic_is_answered_alike_on_ray_and_in_one_process(tmp_path: Path) -> None:
+    rows, history = random_traffic(seed=7, roads=2, cars=150)
+    data = prepare(tmp_path, rows, history)
+    there, here = answer(data, cluster="auto", instances=THREE), answer(data)
+    assert there.answers == plain_rules.answers(rows, history)
+    assert there.record["checksum"] == here.record["checksum"]
+    first, second = tmp_path.glob("answers-*")
+    for kind in KINDS:
+        assert (first / kind.file).read_bytes() == (second / kind.file).read_bytes()
+
+
+def test_a_file_that_vanishes_during_the_run_ends_it_and_leaves_no_actor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = prepare(tmp_path, [report(t, 17, 3) for t in range(0, 300, 30)])
+    prepared = look_through(folder)
+    gone = row_files(folder, split(17))[0]
+    gone.unlink()
+    monkeypatch.setattr(running, "look_through", lambda _: prepared)
+    with pytest.raises(InputError, match=f"{gone} is gone"):
+        answer(folder, cluster="auto")
+    assert psutil.wait_procs(actors(), timeout=20)[1] == []
+
+
+def actors() -> list[psutil.Process]:
+    """Processes below this one in which an actor of a job lives."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if " ".join(process.cmdline()).startswith(("ray::InstanceActor", "ray::Controller")):
+                found.append(process)
+    return found
