@@ -1,0 +1,1 @@
+"""Benchmarks: every speed that the project states comes from a command here."""

@@ -1,0 +1,89 @@
+"""Windowed word count over lines that are made as they are read: the work that is recovered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import raystream as rs
+
+WORDS = np.array([f"word-{i:04d}" for i in range(2_000)])
+BLOCK_SECONDS = 1
+
+
+class Line(NamedTuple):
+    time: rs.Int64
+    text: str
+
+
+class Word(NamedTuple):
+    time: rs.Int64
+    word: str
+
+
+class Counted(NamedTuple):
+    word: str
+    start: int
+    n: int
+
+
+class Tally(rs.State):
+    n: int = 0
+
+
+@dataclass(frozen=True)
+class Lines:
+    """`rate` lines of five words a second for `seconds`, the same however they are read."""
+
+    rate: int
+    seconds: int
+    seed: int = 1
+
+    record = Line
+
+    def splits(self) -> Sequence[rs.Split]:
+        return [rs.Split("even"), rs.Split("odd")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        half = int(split.name == "odd")
+        for t in range(position, self.seconds):
+            rng = np.random.Generator(np.random.Philox(key=[self.seed, 2 * t + half]))
+            ranks = rng.zipf(1.3, (self.rate // 2, 5)) % len(WORDS)
+            text = [" ".join(words) for words in WORDS[ranks].tolist()]
+            yield t + 1, rs.Batch(Line, {"time": np.full(len(text), t), "text": text})
+
+
+@rs.operator()
+def split(line: Line) -> Iterator[Word]:
+    for word in line.text.split():
+        yield Word(line.time, word)
+
+
+@rs.operator(key="word", window=rs.tumbling(seconds=30))
+class CountWords:
+    def process(self, word: Word, tally: Tally) -> None:
+        tally.n += 1
+
+    def close(self, key: str, window: rs.Window, tally: Tally) -> Iterator[Counted]:
+        yield Counted(key, window.start, tally.n)
+
+
+def flow(folder: Path, *, rate: int, seconds: int, speed: float | None, seed: int = 1) -> rs.Flow:
+    """The flow. speed: event seconds a second; None for as fast as it goes."""
+    built = rs.Flow("words")
+    lines = built.source(
+        Lines(rate, seconds, seed), epochs=rs.by_time(seconds=1, speed=speed), name="lines"
+    )
+    counts = lines.through(split).through(CountWords(), name="count")
+    counts.to(rs.io.parquet(folder), name="counts")
+    return built
+
+
+def answers(folder: Path) -> list[tuple[str, int, int]]:
+    """What a finished run has counted, sorted."""
+    found = rs.io.read_parts(folder, Counted)
+    return sorted((r.word, r.start, r.n) for batch in found for r in batch.records())
