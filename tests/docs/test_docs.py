@@ -1,0 +1,151 @@
+"""Every block of code in the documents runs, and prints what the document says."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from raystream.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = {"README.md": "words", "docs/guide.md": "guide"}
+"""The documents whose blocks are run, and the module that their Python makes up."""
+MARK = "\0block\0"
+
+ELSEWHERE = {
+    "pip install -e .": "tools/install.py, which `make` calls",
+    "make run": "tests/lrb/test_run_cli.py, the same steps",
+    "make test": "runs this",
+    "raystream run words:flow --instances count=2": "tests/actors/test_submit.py",
+    "raystream run examples.word_count:flow --address auto --instances CountWords=2":
+        "tests/actors/test_submit.py",
+    "ray job submit --working-dir . -- python -m raystream run examples.word_count:flow":
+        "tests/actors/test_submit.py",
+    "python -m spark_ingest generate": "tests/spark_ingest/test_cli.py",
+    "python -m lrb run": "tests/lrb/test_run_cli.py",
+    "python -m lrb validate": "tests/lrb/test_run_cli.py",
+    "ray job submit --working-dir . -- python -m lrb run": "tests/actors/test_submit.py, alike",
+}  # fmt: skip
+"""Commands of the documents that other tests run, by how they begin."""
+
+
+class Block(NamedTuple):
+    language: str
+    first: int  # the line after the fence, counted from 0
+    lines: tuple[str, ...]
+
+
+def blocks(document: str) -> list[Block]:
+    found: list[Block] = []
+    lines = (ROOT / document).read_text(encoding="utf-8").splitlines()
+    language, first = None, 0
+    for at, line in enumerate(lines):
+        fence = re.match(r"```(\w*)\s*$", line)
+        if fence and language is None:
+            language, first = fence[1], at + 1
+        elif fence:
+            found.append(Block(str(language), first, tuple(lines[first:at])))
+            language = None
+    assert language is None, f"{document}: a block is not closed"
+    return found
+
+
+def as_module(document: str) -> str:
+    """All Python of a document, on the lines where it stands; each prints a mark at its end."""
+    out = [""] * (len((ROOT / document).read_text(encoding="utf-8").splitlines()) + 1)
+    out[0] = "from __future__ import annotations"
+    for block in blocks(document):
+        if block.language == "python":
+            end = block.first + len(block.lines)
+            out[block.first : end] = block.lines
+            out[end] = f"print({MARK!r})"
+    return "\n".join(out) + "\n"
+
+
+@pytest.mark.parametrize("document", RUN)
+def test_python_prints_what_the_document_says(
+    document: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / f"{RUN[document]}.py"
+    path.write_text(as_module(document), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, path.stem, module)
+    spec.loader.exec_module(module)
+    printed = [p.strip() for p in capsys.readouterr().out.split(f"{MARK}\n")]
+    found = blocks(document)
+    python = [i for i, b in enumerate(found) if b.language == "python"]
+    assert len(printed) == len(python) + 1
+    for text, at in zip(printed, python, strict=False):
+        after = found[at + 1] if at + 1 < len(found) else None
+        said = after.lines if after is not None and after.language == "text" else ()
+        assert text.splitlines() == list(said), f"{document}:{found[at].first}"
+
+
+def commands(document: str) -> list[str]:
+    lines = [line for b in blocks(document) if b.language == "sh" for line in b.lines]
+    return [re.sub(r"\s+#.*", "", line) for line in lines]
+
+
+@pytest.mark.parametrize(("document", "line"), [(d, c) for d in RUN for c in commands(d)])
+def test_commands_run(
+    document: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if any(line.startswith(known) for known in ELSEWHERE):
+        return
+    program, *arguments = shlex.split(line)
+    assert program == "raystream", f"{document}: nothing tries `{line}`"
+    (tmp_path / f"{RUN[document]}.py").write_text(as_module(document), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, RUN[document], raising=False)
+    result = CliRunner().invoke(app, arguments)
+    monkeypatch.delitem(sys.modules, RUN[document], raising=False)
+    assert result.exit_code == 0, result.output
+    assert (
+        "flow" in result.output or "ended after" in result.output or "key groups" in result.output
+    )
+
+
+def test_commands_that_others_try_are_in_the_documents() -> None:
+    told = [c for d in RUN for c in commands(d)]
+    assert [k for k in ELSEWHERE if not any(c.startswith(k) for c in told)] == []
+
+
+DOCUMENTS = sorted(
+    str(p.relative_to(ROOT)) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_and_file_names_lead_somewhere(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    here = (ROOT / document).parent
+    links = [m for m in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in m]
+    missing = [link for link in links if not (here / link).exists()]
+    names = re.findall(
+        r"`((?:raystream|tests|examples|lrb|spark_ingest|docs|tools|benchmarks)/[\w/.-]+)`", text
+    )
+    missing += [n for n in names if not (ROOT / n).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_headings_that_are_linked_exist(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    headings = {re.sub(r"[^\w\- ]", "", h).strip().lower().replace(" ", "-")
+                for h in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}  # fmt: skip
+    assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= headings

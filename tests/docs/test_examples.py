@@ -1,0 +1,48 @@
+"""Every example is short, and prints what its docstring says."""
+
+from __future__ import annotations
+
+import ast
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LINES_MAX = 80
+
+
+def _name(path: Path) -> str:
+    return path.stem
+
+
+def printed(path: Path) -> list[str]:
+    """The lines below `It prints:` in the docstring."""
+    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    _, _, below = doc.partition("\nIt prints:\n\n")
+    return [line.strip() for line in below.partition("\n\n")[0].splitlines()]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=_name)
+def test_an_example_is_short(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").count("\n") <= LINES_MAX
+
+
+@pytest.mark.parametrize("path", [p for p in EXAMPLES if printed(p)], ids=_name)
+def test_an_example_prints_what_it_says(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out.splitlines() == printed(path)
+
+
+def test_the_example_of_tests_passes() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "examples/testing_an_operator.py"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "10 passed" in done.stdout
+
+
+def test_every_example_is_tried() -> None:
+    assert [p.stem for p in EXAMPLES if not printed(p)] == ["testing_an_operator"]
