@@ -139,7 +139,7 @@ class InstanceActor:
             stored = [decode(i) for i in data]
             self._shell = Shell(
                 self._plan,
-                Role(vertex, keys, name, index, floor, tuple(stored)),
+                Role(vertex, keys, name, index, floor, (tuple(stored),) if stored else ()),
                 token=self._token,
                 host=node_address(),
                 claim=self._claim,

@@ -52,7 +52,7 @@ class Role:
     """What an instance is to be.
 
     name: its identity, never used again. floor: the cut from which it goes on, 0 at the beginning;
-    images: of its range at that cut, a full one and deltas.
+    images: per part of its range a full one and the deltas on it, up to that cut.
     """
 
     vertex: int
@@ -60,7 +60,7 @@ class Role:
     name: str
     index: int
     floor: int = 0
-    images: tuple[Image, ...] = ()
+    images: tuple[tuple[Image, ...], ...] = ()
 
 
 class Shell:
@@ -100,10 +100,9 @@ class Shell:
         else:
             self.machine = Instance(plan, self.vertex, role.keys, self.vertex.sink)
         self._make_logs(folder, log_bytes)
-        if role.images:
-            install(self.machine, role.images)
+        standing = install(self.machine, role.images) if role.images else None
         if isinstance(self.machine, SourceInstance):
-            positions = role.images[-1].header.standing.splits if role.images else None
+            positions = standing.splits if standing else None
             self._source = SourceReader(
                 plan, self.vertex, role.keys, claim, taken=role.floor, positions=positions
             )

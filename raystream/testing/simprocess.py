@@ -121,7 +121,7 @@ class Instances(Box):
         for log in self.machine.outlets.logs.values():
             log.next = floor + 1
         if images:
-            install(self.machine, images)
+            install(self.machine, [images])
         if self.vertex.kind == "source":
             at = images[-1].header.standing.splits if images else None
             self.recorded = Recorded(job.plan, self.vertex, place.keys, taken=floor, positions=at)
