@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from raystream.controller.recovery import Place
-from raystream.controller.report import Recovery
+from raystream.controller.report import Progress, Recovery
 from raystream.state.assignment import Assignment
 
 E = TypeVar("E")
@@ -20,7 +20,8 @@ E = TypeVar("E")
 @dataclass(frozen=True, slots=True)
 class Seat:
     """An instance at work. process: the name of its process, never used again; address: where its
-    logs are served; keepers: the processes that hold its checkpoints, the choice number `kept`."""
+    logs are served; keepers: the processes that hold its checkpoints, the choice number `kept`;
+    last: what it said at its end, if that is committed."""
 
     place: Place
     process: str
@@ -29,6 +30,7 @@ class Seat:
     address: str
     keepers: tuple[str, ...] = ()
     kept: int = 0
+    last: Progress | None = None
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ together, in one new assignment. The start of a job is an engagement that replac
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -90,7 +91,7 @@ class Engagement:
     """Places that are to be taken, all at once.
 
     waiting: without a process. preparing: by process, who was given a place. ready: who has it,
-    and the address. began: when; because: why.
+    and the address. failures: of each place. began: when; because: why.
     """
 
     floor: int
@@ -100,7 +101,7 @@ class Engagement:
     waiting: list[Place]
     preparing: dict[str, tuple[Hand, Place]] = field(default_factory=dict)
     ready: dict[str, tuple[Hand, Place, str]] = field(default_factory=dict)
-    attempts: int = 0
+    failures: Counter[Place] = field(default_factory=Counter)
 
     @property
     def processes(self) -> set[str]:
@@ -117,7 +118,7 @@ class Machine:
         self.plan = plan
         self.options = options
         self.journal = journal or Entry()
-        self.members = [Member(seat) for seat in self.journal.seats]
+        self.members = [Member(seat, seat.last) for seat in self.journal.seats]
         self.ended = False
         self.drawn = 0
         self._hands: dict[str, Hand] = {}
@@ -145,8 +146,8 @@ class Machine:
         self._nodes = tuple(nodes)
         self.journal = replace(self.journal, incarnation=self.journal.incarnation + 1, number=0)
         known = {s.process for s in self.journal.seats} | {p.process for p in self.journal.posts}
-        self._out += [do.Kill(p, "nobody knows it") for p in sorted({*alive} - known)]
         self._post(nodes)
+        self._out += [do.Kill(p, "nobody knows it") for p in sorted({*alive} - known)]
         if self.journal.over is not None:
             self._end(None)
         elif self.members:
@@ -280,10 +281,12 @@ class Machine:
     def _commit(self, epoch: int) -> None:
         self._deaths.moved()
         self._stand_by = True  # not before: loading spare processes slows the start of the job
-        self._write(committed=epoch)
         for m in self.members:
+            if m.progress is not None and m.progress.ended:
+                m.seat = replace(m.seat, last=m.progress)
             if m.bare < epoch:
                 m.bare = -1
+        self._write(committed=epoch, seats=tuple(m.seat for m in self.members))
         self._out += [do.CommitTo(m.seat.process, epoch) for m in self.members if not m.dead]
         places = tuple(m.seat.place for m in self.members)
         self._out += [do.Trim(p.process, epoch, places) for p in self.journal.posts]
@@ -314,7 +317,9 @@ class Machine:
             self._forget(member)
 
     def _forget(self, member: Member) -> None:
-        """Only sources keep what they sent."""
+        """Only sources keep what they sent. Who takes a place begins anew, and needs all of it."""
+        if any(m.dead for m in self.members):
+            return
         positions: dict[int, int] = {}
         for m in self.members:
             at, vertex = m.progress.position if m.progress else 0, m.seat.place.vertex
@@ -390,20 +395,27 @@ class Machine:
         places = [m.seat.place for m in self.members]
         again = widened([m.seat.place for m in dead], places, self.plan, self.options.recovery)
         gone = tuple(m for m in self.members if m.name in again and m.name not in busy)
+        self._write()  # a controller whose time is over is to kill nobody
         for m in gone:  # who cannot be reached may still run, and write
             m.dead = m.dead or "what it sent is needed again"
             self._out.append(do.Kill(m.seat.process, m.dead))
-        waiting = [p for m in gone for p in self._successors(m, split=m in dead)]
+        waiting: list[Place] = []
+        for m in gone:
+            waiting += self._successors(m, waiting, split=m in dead)
         names = ", ".join(m.name for m in dead)
         self._engagements.append(Engagement(command.floor, gone, now, f"{names} died", waiting))
         self._prepare()
         self._hire()
 
-    def _successors(self, member: Member, *, split: bool) -> tuple[Place, ...]:
+    def _successors(self, member: Member, others: list[Place], *, split: bool) -> tuple[Place, ...]:
         place = member.seat.place
         operator = self.plan.vertices[place.vertex].kind == "operator"
         into = self.options.restore_into if operator and split else 1
-        return successors(place, into, [m.seat.place for m in self.members])
+        taken = [*others, *(m.seat.place for m in self.members)]
+        for e in self._engagements:
+            taken += [*e.waiting, *(p for _, p in e.preparing.values())]
+            taken += [p for _, p, _ in e.ready.values()]
+        return successors(place, into, taken)
 
     def _prepare(self) -> None:
         """Give places to processes that have none, when there are enough for all of them."""
@@ -478,22 +490,22 @@ class Machine:
         hand, place = e.preparing[process]
         if not again:
             raise checkpoint_lost(place, e.floor)
-        self._count(e, "a keeper died")
+        self._count(e, place, "the keeper of its checkpoint died")
         self._become(e, hand, place)
 
     def _again(self, e: Engagement, process: str, why: str) -> None:
         """Another process for a place whose own died before it began."""
-        self._count(e, why)
         place = e.preparing[process][1] if process in e.preparing else e.ready[process][1]
+        self._count(e, place, why)
         e.preparing.pop(process, None)
         e.ready.pop(process, None)
         e.waiting.append(place)
         self._prepare()
 
-    def _count(self, e: Engagement, why: str) -> None:
-        e.attempts += 1
-        if e.attempts >= ATTEMPTS_MAX + len(e.processes):
-            raise JobError(f"{e.attempts} attempts failed ({e.because}): {why}")
+    def _count(self, e: Engagement, place: Place, why: str) -> None:
+        e.failures[place] += 1
+        if e.failures[place] >= ATTEMPTS_MAX:
+            raise JobError(f"{place.name} could not be made, {ATTEMPTS_MAX} times: {why}")
 
     # ------------------------------------------------------------ keepers
 

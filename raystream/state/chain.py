@@ -23,7 +23,7 @@ class Chain:
 
     def __init__(self, stored: int) -> None:
         self._stored = Span(stored, stored)
-        self._missed = -1
+        self._missed = 0
         self.base = 0
         self._deltas = 0
         self._gap = False
@@ -32,7 +32,7 @@ class Chain:
     def stored(self) -> Span:
         """The newest cuts without a gap. Another thread may ask."""
         span = self._stored
-        return Span(max(span.since, self._missed + 1), span.upto)
+        return Span(max(span.since, self._missed + 1), span.upto) if self._missed else span
 
     def missed(self, cut: int) -> None:
         """There was a cut, and this instance heard of it too late."""
