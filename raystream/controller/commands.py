@@ -15,9 +15,11 @@ from raystream.state.assignment import Assignment
 
 @dataclass(frozen=True, slots=True)
 class Hire:
-    """Start a process that can take any place. Answered by `Hired`."""
+    """Start a process that can take any place. Answered by `Hired`. spare: it has time to load what
+    a place may need."""
 
     process: str
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)

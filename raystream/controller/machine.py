@@ -349,7 +349,7 @@ class Machine:
         for _ in range(wanted - len(self._hands) - len(self._hiring)):
             process = self._name()
             self._hiring.add(process)
-            self._out.append(do.Hire(process))
+            self._out.append(do.Hire(process, self._stand_by))
 
     def _declare_stalled(self, now: float) -> None:
         """Who has all it needs and does not move holds the floor back: it counts as dead."""
@@ -533,6 +533,7 @@ class Machine:
             self._post([post.node])
         else:
             self._write()
+        self._out.append(do.Kill(process, "its place is another's"))
         self._keep()
 
     def _keep(self) -> None:

@@ -32,7 +32,7 @@ NOTICE = 0.05
 HIRING = 0.1
 RESTORE = 0.1
 TROUBLES_MAX = 2
-"""So often the taking of a place goes wrong, beside what faults do: less than makes a job give up."""
+"""So often the taking of a place goes wrong beside what faults do; a job must not give up."""
 RESTART = 0.5
 """How long it takes until another controller is there."""
 
@@ -330,7 +330,7 @@ class Controller(Box):
         match command:
             case do.Write(entry, at):
                 self._write(entry, at)
-            case do.Hire(process):
+            case do.Hire(process, _):
                 world.after(HIRING, self, self._hired, process)
             case do.Keep(process, node):
                 job.keepers[process] = Keeper(process, node)
@@ -353,7 +353,7 @@ class Controller(Box):
             case do.Trim(process, floor, places):
                 keeper = job.keepers[process]
                 world.send(LINK, keeper, keeper.trim, floor, places)
-            case do.Kill(process):
+            case do.Kill(process, _):
                 self._kill(process)
             case do.End(error):
                 job.end(error)
@@ -364,7 +364,8 @@ class Controller(Box):
 
     def _kill(self, process: str) -> None:
         """Who cannot be reached lives on."""
-        box = self.job.takers.get(process) or self.job.blanks.get(process)
+        job = self.job
+        box: Box | None = job.takers.get(process) or job.blanks.get(process)
         if box is not None and self.world.rng.random() < 0.5:
             self.world.send(LINK, box, self._die, box)
 

@@ -59,10 +59,10 @@ class Faults:
         elif kind == "controller pause":
             self._controller_pause(job.controller)
         elif kind == "spare":
-            for process in sorted(p for p, b in job.blanks.items() if b.alive)[:1]:
+            for name in sorted(p for p, b in job.blanks.items() if b.alive)[:1]:
                 self.done[kind] += 1
-                job.blanks[process].alive = False
-                job.died(process)
+                job.blanks[name].alive = False
+                job.died(name)
         else:
             living = [p for p in job.at.values() if p.alive]
             for process in chance.sample(living, min(len(living), 1 + (kind == "kill two"))):
