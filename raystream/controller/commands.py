@@ -23,6 +23,13 @@ class Hire:
 
 
 @dataclass(frozen=True, slots=True)
+class Adopt:
+    """Ask a process that another controller started. Answered by `Hired` if it has no place."""
+
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
 class Keep:
     """Start a keeper on a node."""
 
@@ -116,7 +123,19 @@ class End:
 
 
 Command = (
-    Hire | Keep | Become | Begin | Assign | CommitTo | KeptBy | Forget | Trim | Write | Kill | End
+    Hire
+    | Adopt
+    | Keep
+    | Become
+    | Begin
+    | Assign
+    | CommitTo
+    | KeptBy
+    | Forget
+    | Trim
+    | Write
+    | Kill
+    | End
 )
 
 # ---------------------------------------------------------------- events

@@ -43,6 +43,8 @@ START_DELAY = 0.2
 """Seconds between the last instance's readiness and the first row of a paced run."""
 STALL_SECONDS = 300.0
 """How long an instance that has all its input may stay at an epoch before it counts as dead."""
+KEEPER = "keeper-"
+"""How the names of keepers begin."""
 CUT_AHEAD = 16
 """How many epochs after the newest that is known an extra cut is asked for at first."""
 
@@ -123,6 +125,7 @@ class Machine:
         self.drawn = 0
         self._hands: dict[str, Hand] = {}
         self._hiring: set[str] = set()
+        self._adopting: set[str] = set()
         self._engagements: list[Engagement] = []
         self._deaths = Deaths()
         self._finished: set[str] = set()
@@ -147,7 +150,13 @@ class Machine:
         self.journal = replace(self.journal, incarnation=self.journal.incarnation + 1, number=0)
         known = {s.process for s in self.journal.seats} | {p.process for p in self.journal.posts}
         self._post(nodes)
-        self._out += [do.Kill(p, "nobody knows it") for p in sorted({*alive} - known)]
+        for process in sorted({*alive} - known):
+            if process.startswith(KEEPER):
+                self._out.append(do.Kill(process, "nobody knows it"))
+            else:  # a spare one, or one that was about to take a place
+                self._hiring.add(process)
+                self._adopting.add(process)
+                self._out.append(do.Adopt(process))
         if self.journal.over is not None:
             self._end(None)
         elif self.members:
@@ -343,9 +352,8 @@ class Machine:
     def _hire(self) -> None:
         """Have as many processes as are wanted."""
         wanted = sum(len(e.waiting) for e in self._engagements)
-        wanted += self.options.spares if self._stand_by else 0
-        if self._unhired >= ATTEMPTS_MAX:
-            wanted = 0  # none can be started now; the next tick tries again
+        if self._stand_by and self._unhired < ATTEMPTS_MAX:
+            wanted += self.options.spares
         for _ in range(wanted - len(self._hands) - len(self._hiring)):
             process = self._name()
             self._hiring.add(process)
@@ -367,10 +375,7 @@ class Machine:
 
     def _gone(self, process: str, why: str, now: float) -> None:
         if process in self._hiring:
-            self._hiring.discard(process)
-            self._unhired += 1
-            if self._unhired >= ATTEMPTS_MAX and any(e.waiting for e in self._engagements):
-                raise JobError(f"no process could be started, {self._unhired} times: {why}")
+            self._not_hired(process, why)
         self._hands.pop(process, None)
         member, engagement = self._member(process), self._engaged(process)
         if any(p.process == process for p in self.journal.posts):
@@ -381,6 +386,15 @@ class Machine:
         elif engagement is not None:
             self._again(engagement, process, why)
         self._hire()
+
+    def _not_hired(self, process: str, why: str) -> None:
+        self._hiring.discard(process)
+        self._write()  # a controller whose time is over is to kill nobody
+        self._out.append(do.Kill(process, why))  # it may be on its way
+        if process not in self._adopting:
+            self._unhired += 1
+        if self._unhired >= ATTEMPTS_MAX and any(e.waiting for e in self._engagements):
+            raise JobError(f"no process could be started, {self._unhired} times: {why}")
 
     # ------------------------------------------------------------ taking places
 
@@ -512,7 +526,7 @@ class Machine:
     def _post(self, nodes: Iterable[str]) -> None:
         """Have a keeper on every node."""
         held = {p.node for p in self.journal.posts}
-        new = tuple(Post(n, self._name()) for n in sorted({*nodes} - held))
+        new = tuple(Post(n, KEEPER + self._name()) for n in sorted({*nodes} - held))
         if new or not self.journal.number:
             self._out += [do.Keep(p.process, p.node) for p in new]
             self._write(posts=self.journal.posts + new)

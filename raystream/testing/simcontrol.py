@@ -332,6 +332,8 @@ class Controller(Box):
                 self._write(entry, at)
             case do.Hire(process, _):
                 world.after(HIRING, self, self._hired, process)
+            case do.Adopt(process):
+                world.after(LINK, self, self._adopted, process)
             case do.Keep(process, node):
                 job.keepers[process] = Keeper(process, node)
             case do.Become(process, place, floor, holders):
@@ -421,9 +423,19 @@ class Controller(Box):
         self.job.blanks[process] = blank
         self.hear(do.Hired(process, blank.node, 0))
 
+    def _adopted(self, process: str) -> None:
+        blank = self.job.blanks.get(process)
+        if blank is not None and blank.alive:
+            self.hear(do.Hired(process, blank.node, 0))
+        else:
+            self.hear(do.Gone(process, "it has a place that nobody knows"))
+
     def _fetch(self, process: str, place: Place, floor: int, holders: tuple[str, ...]) -> None:
         """Get the images of a range from whoever has them."""
-        blank = self.job.blanks[process]
+        blank = self.job.blanks.get(process)
+        if blank is None:
+            self.hear(do.Gone(process, "another controller gave it a place"))
+            return
         if blank.alive and self._trouble(place):
             self.world.tell(process, "dies while it takes a place")
             blank.alive = False
