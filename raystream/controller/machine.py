@@ -114,12 +114,17 @@ class Machine:
     """Decides for one job.
 
     journal: what was written last. members: who has a place. ended: whether the job has.
+
+    Args:
+        journal: the newest entry, read after `incarnation` was claimed at all that hold one.
     """
 
-    def __init__(self, plan: Plan, options: Options, journal: Entry | None = None) -> None:
+    def __init__(
+        self, plan: Plan, options: Options, journal: Entry | None = None, incarnation: int = 1
+    ) -> None:
         self.plan = plan
         self.options = options
-        self.journal = journal or Entry()
+        self.journal = replace(journal or Entry(), incarnation=incarnation, number=0)
         self.members = [Member(seat, seat.last) for seat in self.journal.seats]
         self.ended = False
         self.drawn = 0
@@ -147,7 +152,6 @@ class Machine:
             nodes: all that are alive. alive: all processes of the job that still run.
         """
         self._nodes = tuple(nodes)
-        self.journal = replace(self.journal, incarnation=self.journal.incarnation + 1, number=0)
         known = {s.process for s in self.journal.seats} | {p.process for p in self.journal.posts}
         self._post(nodes)
         for process in sorted({*alive} - known):

@@ -131,8 +131,8 @@ class Job:
     def new_controller(self) -> None:
         """A controller that goes on from the journal, where there is one."""
         self.controllers += 1
-        found = [(k.journal.order, k.journal.entry) for k in self.keepers.values() if k.alive]
-        entry = newest(found)
+        claims = [k.journal.claim(self.controllers) for k in self.keepers.values() if k.alive]
+        entry = newest((order, entry) for _, order, entry in claims)
         if entry is None and self.entry.seats:
             self.end(JobError("the journal is lost"))
             return
@@ -272,7 +272,7 @@ class Controller(Box):
     def __init__(self, job: Job, number: int, entry: Entry | None) -> None:
         super().__init__(f"controller {number}")
         self.job, self.world = job, job.world
-        self.machine = Machine(job.plan, job.options, entry)
+        self.machine = Machine(job.plan, job.options, entry, number)
         self._todo: deque[Command] = deque()
         self._writing: set[str] | None = None
         self._heard: dict[str, float] = {}
