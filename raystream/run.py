@@ -34,6 +34,7 @@ def run(
     cut_every: int | None = None,
     copies: int = 1,
     spares: int = 2,
+    check: bool = False,
     on_progress: OnProgress | None = None,
 ) -> JobReport:
     """Run a flow to the end of its input.
@@ -46,6 +47,8 @@ def run(
         cut_every: epochs between cuts, instead.
         copies: on a cluster, how many nodes hold a checkpoint.
         spares: on a cluster, how many warm processes stand by for those that die.
+        check: checking mode: instances are made again from checkpoints, and an operator that then
+            emits something else ends the job. It costs time and memory.
         on_progress: called about every second with the totals so far.
 
     Raises:
@@ -53,7 +56,11 @@ def run(
         raised. JobError: the job failed otherwise.
     """
     plan = make_plan(
-        flow, instances=instances, cut_every=cut_every, checkpoint_seconds=checkpoint_seconds
+        flow,
+        instances=instances,
+        cut_every=cut_every,
+        checkpoint_seconds=checkpoint_seconds,
+        check=check,
     )
     if cluster is None:
         return _run_here(plan, on_progress)
