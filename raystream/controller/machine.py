@@ -141,6 +141,7 @@ class Machine:
         self._unhired = 0  # processes that died before they were there, one after the other
         self._wanted: tuple[int, int] | None = None  # an extra cut: after which floor, how far on
         self._saving = -1
+        self._drills = self._drilled = 0
         self._out: list[Command] = []
 
     # ------------------------------------------------------------ in and out
@@ -201,6 +202,7 @@ class Machine:
                 self._cut_if_wanted()
                 self._declare_stalled(now)
                 self._decide(now)
+                self._drill(now)
             case do.Hired(process, node, pid):
                 self._hiring.discard(process)
                 self._unhired = 0
@@ -305,6 +307,21 @@ class Machine:
         self._out += [do.Trim(p.process, epoch, places) for p in self.journal.posts]
         if 0 <= self._saving < epoch:
             self._end(None)
+
+    def _drill(self, now: float) -> None:
+        """In checking mode an instance is replaced after each commit, as if it had died: what its
+        successor sends is compared with what it had sent."""
+        if not self.plan.check or self._drilled == self.journal.committed or self._engagements:
+            return
+        self._drilled = self.journal.committed
+        kinds = self.plan.vertices
+        fit = [m for m in self.members if kinds[m.seat.place.vertex].outputs and m.progress]
+        fit = [m for m in fit if m.progress and not m.progress.ended and not m.dead]
+        if fit:
+            self._drills += 1
+            member = fit[self._drills % len(fit)]
+            member.dead = "it is replaced on purpose, to be checked"
+            self._recover(Recover((member.name,), self.journal.committed, "checking"), now)
 
     def _assign(self, assignment: Assignment, **changes: object) -> None:
         self._write(assignment=assignment, **changes)
