@@ -214,15 +214,21 @@ class Job:
         """What a new entry must keep to."""
         if entry.order < self.entry.order:
             return  # of a controller whose time is over; it will be refused
-        before = self.entry.assignment.serving
-        if len(entry.assignment.serving) < len(before):
-            self.released += tuple(s for s in before if s not in entry.assignment.serving)
+        self._released(self.entry.assignment.serving, entry.assignment.serving)
         self.entry = entry
         self.decisions += 1
         if entry.assignment.serving:
             self._check_tiles(entry)
         if entry.committed and self.ships:
             self._check_floor(entry)
+
+    def _released(self, before: tuple[Serving, ...], after: tuple[Serving, ...]) -> None:
+        """Who has ended may be left out, with nobody in its place."""
+        for s in before:
+            if not any(t.vertex == s.vertex and common(t.keys, s.keys) for t in after):
+                if not self.at[s.address].machine.ended:
+                    raise Wrong(f"nobody owns {s.keys} of vertex {s.vertex}, which has not ended")
+                self.released += (s,)
 
     def _check_tiles(self, entry: Entry) -> None:
         """Owners tile; those of ranges that are over count although nobody reads them any more."""
@@ -379,6 +385,8 @@ class Controller(Box):
     # ------------------------------------------------------------ the journal
 
     def _write(self, entry: Entry, at: tuple[str, ...]) -> None:
+        if entry.committed > self.job.entry.committed:
+            self.world.tell(self.name, "commits", entry.committed)
         self.job.check_entry(entry)
         keepers = [self.job.keepers[p] for p in at]
         self._writing = {k.process for k in keepers}

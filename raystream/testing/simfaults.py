@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from raystream.testing.simcontrol import RESTART, Controller, Job
 from raystream.testing.simprocess import Instances, Keeper
@@ -25,10 +26,11 @@ class Faults:
     """Lets things go wrong by the chance of its world.
 
     at: after so many events each, ascending. late: how many more, soon after what the controller
-    decides. done: what went wrong, by kind.
+    decides. kinds: what may go wrong; all unless given. done: what went wrong, by kind.
     """
 
-    def __init__(self, job: Job, at: list[int], late: int) -> None:
+    def __init__(self, job: Job, at: list[int], late: int, kinds: Sequence[str] = ()) -> None:
+        self.kinds = {kind: KINDS[kind] for kind in kinds or KINDS}
         self.job = job
         self.world = job.world
         self.at = at
@@ -46,7 +48,7 @@ class Faults:
                 self.at.sort()
         while self.at and self.at[0] <= self.world.events:
             self.at.pop(0)
-            self._one(self.world.rng.choices(list(KINDS), list(KINDS.values()))[0])
+            self._one(self.world.rng.choices([*self.kinds], [*self.kinds.values()])[0])
 
     def _one(self, kind: str) -> None:
         chance, job = self.world.rng, self.job

@@ -51,7 +51,8 @@ class Scenario:
     flow: a name of `simflows.FLOWS`, or `module:function` (a function of a `Collect` that returns a
     flow). instances: of every operator. cut_every: epochs between cuts. copies: of checkpoints.
     recovery, into: what a recovery starts from, and how many share the range of who died.
-    faults: how many. loss, doubling: shares of control messages. slow: share of slow messages.
+    faults: how many; kinds: of which kinds (see `simfaults.KINDS`), all unless given.
+    loss, doubling: shares of control messages. slow: share of slow messages.
     fragile: share of restores at which a substitute dies. again: share of connections that ask
     for what came before. ahead: epochs that a producer may be ahead.
     """
@@ -64,6 +65,7 @@ class Scenario:
     recovery: Mode | None = None
     into: int | None = None
     faults: int | None = None
+    kinds: tuple[str, ...] = ()
     loss: float | None = None
     doubling: float | None = None
     slow: float | None = None
@@ -160,7 +162,9 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
             fragile=s.fragile,
         )
         late = rng.randrange(1 + (s.faults or 0))
-        faults = Faults(job, _times(rng, (s.faults or 0) - late, len(plan.instances())), late)
+        faults = Faults(
+            job, _times(rng, (s.faults or 0) - late, len(plan.instances())), late, s.kinds
+        )
         _run(world, job, faults)
         kind, why = _judged(job)
     except (Exception, Wrong) as error:

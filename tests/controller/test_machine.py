@@ -1,0 +1,318 @@
+"""The controller's machine: what it commands, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from raystream.controller import commands as do
+from raystream.controller.commands import Command, Event
+from raystream.controller.machine import CUT_AHEAD, STALL_SECONDS, Machine, Options
+from raystream.controller.recovery import ATTEMPTS_MAX, Place
+from raystream.controller.report import Progress
+from raystream.errors import JobError
+from raystream.testing.simulator import planned
+
+NODES = ("a", "b")
+C = TypeVar("C")
+
+
+class Driven:
+    """A machine, its clock, and all that it commanded."""
+
+    def __init__(self, options: Options = Options(spares=0), **changes: object) -> None:  # noqa: B008
+        plan = planned("words", (1, 1))[0]
+        self.plan = replace(plan, **{"cut_every": 10, **changes})
+        self.options = options
+        self.machine = Machine(self.plan, options)
+        self.now = 100.0
+        self.said: list[Command] = []
+
+    def start(self) -> None:
+        """Bring it to where all places are taken."""
+        self.hear_of(self.machine.start(NODES, [], self.now))
+        for i, hire in enumerate(self.all(do.Hire)):
+            self.hear(do.Hired(hire.process, NODES[i % 2], i))
+        for become in self.all(do.Become):
+            self.hear(do.Became(become.process, f"grpc://{become.process}"))
+
+    def hear(self, event: Event) -> list[Command]:
+        return self.hear_of(self.machine.handle(event, self.now))
+
+    def hear_of(self, commands: list[Command]) -> list[Command]:
+        written = False
+        for command in commands:  # nothing is decided that is not in the journal
+            written = written or isinstance(command, do.Write)
+            assert written or not isinstance(command, do.Kill | do.Begin | do.Trim | do.End)
+        self.said += commands
+        return commands
+
+    def all(self, kind: type[C]) -> list[C]:
+        return [c for c in self.said if isinstance(c, kind)]
+
+    def at(self, position: int, **changes: object) -> None:
+        """Everybody is there, and has stored all cuts up to there."""
+        for m in self.machine.members:
+            told = {"stored": position, "version": self.machine.journal.assignment.version}
+            progress = Progress(
+                m.seat.place.operator, m.seat.place.index, position, False, 0, 0, 0, 0, 0, 0.0,
+                name=m.name, kept=m.seat.kept, floor=self.machine.journal.committed,
+            )  # fmt: skip
+            self.hear(do.Heard(m.seat.process, replace(progress, **{**told, **changes})))
+
+    def tick(self, nodes: tuple[str, ...] = NODES) -> list[Command]:
+        return self.hear(do.Tick(nodes))
+
+    def process(self, operator: str) -> str:
+        return next(
+            m.seat.process for m in self.machine.members if m.seat.place.operator == operator
+        )
+
+
+def kinds(commands: list[Command]) -> list[str]:
+    return [type(c).__name__ for c in commands]
+
+
+def test_a_job_begins_when_all_places_are_taken() -> None:
+    job = Driven()
+    job.start()
+    assert [p.node for p in job.machine.journal.posts] == ["a", "b"]
+    assert len(job.all(do.Begin)) == len(job.plan.vertices)
+    assert job.machine.journal.assignment.version == 1
+    assert all(b.floor == 0 and not b.holders for b in job.all(do.Become))
+
+
+def test_no_place_is_given_before_there_is_a_process_for_each() -> None:
+    job = Driven()
+    job.hear_of(job.machine.start(NODES, [], 0.0))
+    first, *others = job.all(do.Hire)
+    for hire in others:
+        job.hear(do.Hired(hire.process, "a", 1))
+    assert not job.all(do.Become)
+    job.hear(do.Hired(first.process, "b", 1))
+    assert len(job.all(do.Become)) == len(job.plan.vertices)
+
+
+def test_a_cut_that_all_have_stored_is_committed_and_keepers_are_told() -> None:
+    job = Driven()
+    job.start()
+    job.at(25)
+    said = job.tick()
+    assert kinds(said)[0] == "Write" and job.machine.journal.committed == 20
+    assert {c.epoch for c in said if isinstance(c, do.CommitTo)} == {20}
+    trim = next(c for c in said if isinstance(c, do.Trim))
+    assert {p.operator for p in trim.places} == {v.name for v in job.plan.vertices}
+
+
+def test_the_dead_are_replaced_from_the_floor() -> None:
+    job = Driven(Options(spares=1))
+    job.start()
+    job.at(25)
+    job.tick()
+    spare = job.all(do.Hire)[-1]
+    job.tick()
+    job.hear(do.Hired(spare.process, "b", 9))
+    said = job.hear(do.Gone(job.process("count"), "killed"))
+    assert kinds(said)[:3] == ["Write", "Kill", "Become"]
+    (become,) = (c for c in said if isinstance(c, do.Become))
+    assert (become.process, become.floor) == (spare.process, 20)
+    assert become.holders == tuple(p.process for p in job.machine.journal.posts)
+    said = job.hear(do.Became(spare.process, "grpc://new"))
+    assert kinds(said)[0] == "Write"
+    (begin,) = (c for c in said if isinstance(c, do.Begin))
+    (serving,) = (s for s in begin.assignment.serving if s.instance == "count/0.1")
+    assert serving.first == 21
+    assert job.machine.journal.recoveries[-1].gone == ("count/0",)
+
+
+def test_nothing_is_committed_while_somebody_is_dead() -> None:
+    job = Driven()
+    job.start()
+    job.at(25)
+    job.tick()
+    job.hear(do.Gone(job.process("count"), "killed"))
+    job.at(40)
+    job.tick()
+    assert job.machine.journal.committed == 20
+
+
+def test_several_may_share_the_range_of_who_died() -> None:
+    job = Driven(Options(spares=0, restore_into=4))
+    job.start()
+    job.at(25)
+    job.tick()
+    job.hear(do.Gone(job.process("count"), "killed"))
+    begun = len(job.all(do.Become))
+    for hire in job.all(do.Hire)[-4:]:
+        job.hear(do.Hired(hire.process, "b", 9))
+    keys = [c.place.keys for c in job.all(do.Become)[begun:]]
+    assert [k.lo for k in keys[1:]] == [k.hi for k in keys[:-1]]
+    assert len(keys) == 4 and (keys[0].lo, keys[-1].hi) == (0, job.plan.groups)
+
+
+def test_who_dies_while_it_takes_a_place_is_replaced_by_another_and_not_for_ever() -> None:
+    job = Driven()
+    job.hear_of(job.machine.start(NODES, [], 0.0))
+    for hire in job.all(do.Hire):
+        job.hear(do.Hired(hire.process, "a", 1))
+    for _ in range(ATTEMPTS_MAX - 1):
+        job.hear(do.Gone(job.all(do.Become)[-1].process, "killed"))
+        job.hear(do.Hired(job.all(do.Hire)[-1].process, "a", 1))
+    assert not job.machine.ended
+    job.hear(do.Gone(job.all(do.Become)[-1].process, "killed"))
+    (end,) = job.all(do.End)
+    assert isinstance(end.error, JobError) and "could not be made, 5 times" in end.error.message
+
+
+def test_processes_that_never_start_end_the_job() -> None:
+    job = Driven()
+    job.hear_of(job.machine.start(NODES, [], 0.0))
+    for _ in range(ATTEMPTS_MAX):
+        job.hear(do.Gone(job.all(do.Hire)[-1].process, "no such module"))
+    (end,) = job.all(do.End)
+    assert "no process could be started" in str(end.error)
+
+
+def test_what_nobody_has_is_lost_and_named() -> None:
+    job = Driven()
+    job.start()
+    job.at(25)
+    job.tick()
+    job.hear(do.Gone(job.process("count"), "killed"))
+    new = job.all(do.Hire)[-1].process
+    job.hear(do.Hired(new, "b", 9))
+    job.hear(do.Missing(new, again=True))
+    assert not job.machine.ended
+    job.hear(do.Missing(new))
+    (end,) = job.all(do.End)
+    assert "the checkpoint of count" in str(end.error) and "is lost" in str(end.error)
+
+
+def test_a_lost_copy_is_replaced_by_a_cut_out_of_turn() -> None:
+    job = Driven()
+    job.start()
+    job.at(25)
+    job.tick()
+    keeper = job.machine.members[1].seat.keepers[0]
+    said = job.hear(do.Gone(keeper, "killed"))
+    moved = [c for c in said if isinstance(c, do.KeptBy)]
+    assert moved and all(keeper not in c.keepers and c.keepers for c in moved)
+    assert job.machine.journal.assignment.cuts == (25 + CUT_AHEAD,)
+    assert job.machine.bare == len(moved)
+    job.at(25 + CUT_AHEAD)
+    job.tick()
+    assert job.machine.journal.committed == 25 + CUT_AHEAD
+    assert job.machine.bare == 0
+
+
+def test_a_cut_that_a_source_heard_of_too_late_is_asked_for_again() -> None:
+    job = Driven(cut_every=1000)
+    job.start()
+    job.at(25)
+    job.tick()
+    job.hear(do.Gone(job.machine.members[1].seat.keepers[0], "killed"))
+    job.at(200, stored=0, since=0)
+    job.tick()
+    assert job.machine.journal.assignment.cuts == (25 + CUT_AHEAD,)
+    job.at(1100, stored=1000, since=1000)  # a regular cut of theirs came later
+    job.tick()
+    assert job.machine.journal.committed == 1000
+
+
+def test_who_was_not_told_is_told_again() -> None:
+    job = Driven()
+    job.start()
+    job.at(25)
+    job.tick()
+    begun = len(job.said)
+    job.at(26, version=0, floor=0, kept=0)
+    assert {"Assign", "CommitTo", "KeptBy"} == {*kinds(job.said[begun:])}
+
+
+def test_who_stays_where_it_is_counts_as_dead() -> None:
+    job = Driven()
+    job.start()
+    job.at(9)
+    (stuck,) = [m for m in job.machine.members if m.seat.place.operator == "chain"]
+    for m in job.machine.members:
+        if m.seat.place.operator in ("lines", "count"):
+            assert m.progress is not None
+            m.progress = replace(m.progress, position=12)
+    job.tick()
+    assert not stuck.dead
+    job.now += STALL_SECONDS + 1
+    job.tick()
+    assert "stayed at epoch 9" in stuck.dead
+    assert sum(m.dead != "" for m in job.machine.members) == 1
+
+
+def test_a_controller_goes_on_from_the_journal() -> None:
+    job = Driven(Options(spares=0))
+    job.start()
+    job.at(25)
+    job.tick()
+    entry = job.machine.journal
+    alive = [*(s.process for s in entry.seats), *(p.process for p in entry.posts)]
+    again = Machine(job.plan, job.options, entry, 2)
+    said = again.start(NODES, [*alive, "1.99", "keeper-1.98"], job.now)
+    assert kinds(said)[0] == "Write"
+    assert [c.process for c in said if isinstance(c, do.Kill)] == ["keeper-1.98"]
+    assert [c.process for c in said if isinstance(c, do.Adopt)] == ["1.99"]
+    assert {c.seat.process for c in said if isinstance(c, do.Begin)} == {
+        s.process for s in entry.seats
+    }
+    assert again.journal.order > entry.order
+
+
+def test_a_user_s_error_ends_the_job() -> None:
+    job = Driven()
+    job.start()
+    job.at(5)
+    error = JobError("your function raised")
+    job.hear(do.Done(job.process("count"), error))
+    (end,) = job.all(do.End)
+    assert end.error is error
+    assert job.hear(do.Tick(NODES)) == []
+
+
+def test_a_job_that_was_over_is_not_begun_again() -> None:
+    job = Driven()
+    job.start()
+    job.hear(do.Cancel())
+    again = Machine(job.plan, job.options, job.machine.journal, 2)
+    assert kinds(again.start(NODES, [], 0.0))[-1] == "End"
+
+
+@pytest.mark.parametrize("mode", ["upstream", "source"])
+def test_without_checkpoints_nothing_is_committed_before_the_end(mode: str) -> None:
+    job = Driven(Options(spares=0, recovery=mode))  # type: ignore[arg-type]
+    job.start()
+    job.at(25)
+    job.tick()
+    assert job.machine.journal.committed == 0
+    job.hear(do.Gone(job.process("chain"), "killed"))
+    died = {c.process for c in job.all(do.Kill)}
+    again = {"chain"} | ({"count"} if mode == "source" else set())
+    assert died == {s.process for s in job.machine.journal.seats if s.place.operator in again}
+    assert job.machine.ended is False
+
+
+def test_in_checking_mode_somebody_is_replaced_after_each_commit() -> None:
+    job = Driven(Options(spares=0), check=True)
+    job.start()
+    job.at(25)
+    job.tick()
+    job.tick()
+    (kill,) = job.all(do.Kill)
+    assert "to be checked" in kill.because
+    assert kill.process != job.process("collect")
+
+
+def test_places_know_their_vertex() -> None:
+    job = Driven()
+    job.start()
+    assert {m.seat.place for m in job.machine.members} == {
+        Place(v.id, v.name, job.plan.ranges[v.id][0], 0) for v in job.plan.vertices
+    }
