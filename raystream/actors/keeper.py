@@ -1,8 +1,8 @@
 """The keeper of a node: holds other instances' checkpoints in the Ray object store.
 
 Checkpoints come by value and the keeper puts them itself, so that it owns the objects: they survive
-the death of the instance's process and node (an object dies with its owner). Until there are
-several copies of it, the boundary register of the job lives with one keeper as well.
+the death of the instance's process and node (an object dies with its owner). A keeper may be a
+place of the boundary register as well.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import ray
 
-from raystream.dataflow.source import Boundary, Register
+from raystream.dataflow.register import Boundaries, Boundary, Held, Register
 from raystream.schema.types import KeyRange
 from raystream.state.images import ImageStore, Stored
 
@@ -24,6 +24,7 @@ class Keeper:
     def __init__(self) -> None:
         self._images: ImageStore[Any] = ImageStore()
         self._register = Register()
+        self._registering = threading.Lock()
 
     def store(self, vertex: int, keys: KeyRange, base: int, cut: int, data: Any) -> bool:
         """Keep an image (uint8 array); False if it is a delta on something that is not held."""
@@ -37,12 +38,27 @@ class Keeper:
     def trim(self, floor: int) -> int:
         """Drop what no restore from `floor` on needs; the bytes that are left."""
         self._images.trim(floor)
-        self._register.trim(floor)
+        with self._registering:
+            self._register.trim(floor)
         return self._images.nbytes
 
-    def claim(self, split: str, epoch: int, wanted: Boundary) -> tuple[Boundary, int]:
-        """The boundary of an arrival epoch: the first that was written."""
-        return self._register.claim(split, epoch, wanted)
+    @ray.method(concurrency_group="register")
+    def claim(self, view: int, split: str, epoch: int, wanted: Boundary) -> Held | None:
+        """See `Register.claim`. A group of its own: storing an image takes long."""
+        with self._registering:
+            return self._register.claim(view, split, epoch, wanted)
+
+    @ray.method(concurrency_group="register")
+    def hand(self, view: int) -> Boundaries | None:
+        """See `Register.hand`."""
+        with self._registering:
+            return self._register.hand(view)
+
+    @ray.method(concurrency_group="register")
+    def fill(self, view: int, content: Boundaries) -> bool:
+        """See `Register.fill`."""
+        with self._registering:
+            return self._register.fill(view, content)
 
     def pid(self) -> int:
         """The process id."""

@@ -17,8 +17,9 @@ from raystream.controller.planning import make_plan
 from raystream.controller.report import OperatorReport, Progress, progress_of, sink_context, totals
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.plan import Plan, Vertex
+from raystream.dataflow.register import Boundary
 from raystream.dataflow.snapshot import capture, install
-from raystream.dataflow.source import Arrival, Recorded, Register, SplitReader, my_splits
+from raystream.dataflow.source import Arrival, ArrivalSplit, Recorded, SplitReader, my_splits
 from raystream.errors import InternalError
 from raystream.schema.types import KeyRange
 from raystream.state.image import Image
@@ -26,6 +27,9 @@ from raystream.state.partition import merge, partition
 
 AHEAD = 4
 """Epochs that a producer may be ahead of the consumer that is furthest behind."""
+
+Ends = dict[tuple[str, int], Boundary]
+"""By split and epoch where it ends, for sources that are cut by arrival."""
 
 
 class LocalSource:
@@ -36,11 +40,11 @@ class LocalSource:
         plan: Plan,
         vertex: Vertex,
         keys: KeyRange,
-        register: Register,
+        boundaries: Ends,
         rng: random.Random | None,
     ) -> None:
         self.machine = SourceInstance(plan, vertex, keys)
-        self.register = register
+        self.boundaries = boundaries
         self.rng = rng
         self.recorded: Recorded | None = None
         self.arrival: Arrival | None = None
@@ -74,13 +78,20 @@ class LocalSource:
         boundaries = []
         for split, reader in zip(self.arrival.splits, self.readers, strict=True):
             for _ in range(1 if self.rng is None else self.rng.randrange(3)):
-                rows = None if split.done else reader.next()
-                if rows is None:
-                    split.done = True
-                else:
-                    split.add(reader.position, rows)
-            boundaries.append(self.register.claim(split.name, epoch, split.wanted())[0])
+                self._read(split, reader)
+            held = self.boundaries.setdefault((split.name, epoch), split.wanted())
+            while not split.reaches(held) and not split.done:
+                self._read(split, reader)
+            boundaries.append(held)
         self.machine.publish(self.arrival.take(boundaries))
+
+    def _read(self, split: ArrivalSplit, reader: SplitReader) -> None:
+        """Read a batch."""
+        rows = None if split.done else reader.next()
+        if rows is None:
+            split.done = True
+        else:
+            split.add(reader.position, rows)
 
 
 @dataclass(slots=True)
@@ -104,19 +115,22 @@ class LocalJob:
         run: str = "local",
         paced_from: float | None = None,
         resume: Mapping[str, Image] | None = None,
+        boundaries: Ends | None = None,
     ) -> None:
-        """resume: what `checkpoint` of another job of this flow returned, whatever its ranges."""
+        """resume: what `checkpoint` of another job of this flow returned, whatever its ranges.
+        boundaries: where epochs end that were cut by arrival before; those of this job are added.
+        """
         self.plan = plan
         self.rng = rng
         resume = resume or {}
         cut = max((image.header.cut for image in resume.values()), default=0)
-        register = Register()
+        self.boundaries: Ends = {} if boundaries is None else boundaries
         self.sources: list[LocalSource] = []
         self.instances: list[Instance] = []
         by_vertex: dict[int, list[Any]] = {v.id: [] for v in plan.vertices}
         for vertex, keys in plan.instances():
             if vertex.kind == "source":
-                source = LocalSource(plan, vertex, keys, register, rng)
+                source = LocalSource(plan, vertex, keys, self.boundaries, rng)
                 source.read_again(cut)
                 self.sources.append(source)
                 by_vertex[vertex.id].append(source.machine)
