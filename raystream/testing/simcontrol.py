@@ -20,6 +20,7 @@ from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment, Serving
 from raystream.state.image import Image, decode
 from raystream.testing.simprocess import LINK, Instances, Keeper, Reading
+from raystream.testing.simregister import Cast, Ledger, Noted, Registrar
 from raystream.testing.simworld import Box, World, Wrong
 
 POLL = 0.15
@@ -86,19 +87,39 @@ class Checked:
                 raise Wrong(f"{self.place.name} was told to commit {epoch} before {part}")
 
 
+class Deferred:
+    """A sink whose parts can be judged at the end only: notes all calls, for a `Checked`."""
+
+    def __init__(self, place: Place, calls: list[tuple[Place, str, tuple[Any, ...]]]) -> None:
+        self.place = place
+        self.calls = calls
+
+    def write(self, epoch: int, keys: KeyRange, batch: Any) -> None:
+        self.calls.append((self.place, "write", (epoch, keys, batch)))
+
+    def prepare(self, epoch: int) -> None:
+        self.calls.append((self.place, "prepare", (epoch,)))
+
+    def commit(self, epoch: int) -> None:
+        self.calls.append((self.place, "commit", (epoch,)))
+
+    def close(self) -> None:
+        self.calls.append((self.place, "close", ()))
+
+
 class Job(Box):
     """A job in a simulated cluster, seen by its controller.
 
     again: how often a new connection asks for what came already. fragile: how often substitutes
     die while they are restored. over: it has ended; error: why, if it failed. decisions: how many
-    commands the controller has given.
+    commands the controller has given. ledger: where epochs ended that were cut by arrival.
     """
 
     def __init__(
         self,
         world: World,
         plan: Plan,
-        reference: Reference,
+        reference: Reference | None,
         *,
         nodes: int,
         copies: int,
@@ -107,7 +128,15 @@ class Job(Box):
         fragile: float,
     ) -> None:
         super().__init__("controller")
-        self.world, self.plan, self.reference = world, plan, reference
+        self.world, self.plan = world, plan
+        self.reference: Reference = reference or {}
+        self.deferred: list[tuple[Place, str, tuple[Any, ...]]] | None = (
+            [] if reference is None else None
+        )
+        self.ledger = Ledger()
+        self.registrar: Registrar | None = None
+        if plan.clock is None:
+            self.registrar = Registrar(world, self, Noted(), self._cast, self._register_lost)
         self.copies, self.ahead, self.again, self.fragile = copies, ahead, again, fragile
         self.at: dict[str, Instances] = {}
         self.written = Written()
@@ -143,10 +172,18 @@ class Job(Box):
         self.at[address] = process
         return address
 
-    def sink_of(self, place: Place) -> Checked | None:
+    def sink_of(self, place: Place) -> Checked | Deferred | None:
         """A new copy of the sink of a place, if it is one."""
+        if self.deferred is not None and self.plan.vertices[place.vertex].kind == "sink":
+            return Deferred(place, self.deferred)
         expected = self.reference.get(place.vertex)
         return None if expected is None else Checked(place, expected, self.written)
+
+    def judge(self, reference: Reference) -> None:
+        """What each sink is to be given is known now."""
+        self.reference = reference
+        for place, method, args in self.deferred or ():
+            getattr(Checked(place, reference[place.vertex], self.written), method)(*args)
 
     def say_done(self, process: Instances) -> None:
         """The work of an instance is done."""
@@ -225,6 +262,8 @@ class Job(Box):
                 self.world.send(LINK, m.process, self._answer, m)
                 if self.world.now - m.heard > SILENCE:
                     self.died(m.process, f"did not answer for {SILENCE:g} s")
+        if self.registrar is not None:
+            self.registrar.poll()
         if not self._recovering:
             self._act()
         self.world.after(POLL, None, self._poll)
@@ -363,6 +402,27 @@ class Job(Box):
         return Member(place, process, self.world.now)
 
     # ------------------------------------------------------------ keepers
+
+    def _cast(self) -> Cast:
+        """Who is there for the boundary register."""
+        living = [self.keepers[node] for node in sorted(self.keepers)]
+        claimers = {m.name: m.process.claimer for m in self.members if not m.dead}
+        over = [m.name for m in self.members if (p := m.progress) and p.ended
+                and p.position <= self.committed]  # fmt: skip
+        return Cast(
+            living[: self.copies],
+            living,
+            {name: c for name, c in claimers.items() if c is not None},
+            frozenset(over),
+        )
+
+    def _register_lost(self, error: JobError) -> None:
+        """It may be called lost when all its places are gone."""
+        assert self.registrar is not None
+        places = self.registrar.journal.told.places
+        if any(k.name in places for k in self.keepers.values()):
+            raise Wrong(f"it is not lost: {error}")
+        self.end(error)
 
     def _keepers_of(self, place: Place, node: str) -> tuple[Keeper, ...]:
         vertex = self.plan.vertices[place.vertex]

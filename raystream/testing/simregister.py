@@ -7,7 +7,7 @@ ledger.publish(split, epoch, boundary)         checks that nobody publishes anyt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,8 +139,8 @@ class Cast:
     """Who is there, as the controller sees it. places: those to choose, in order; living: all.
     sources: source instances by name. over: those whose last epoch is committed."""
 
-    places: list[RegisterPlace]
-    living: list[RegisterPlace]
+    places: Sequence[RegisterPlace]
+    living: Sequence[RegisterPlace]
     sources: Mapping[str, Claimer]
     over: frozenset[str] = frozenset()
 
@@ -158,22 +158,22 @@ class Noted:
 class Registrar:
     """The controller's part; another one goes on from the same journal.
 
-    places: all that there ever were, by name. cast: says who is there. lost: is told when the
-    register is.
+    cast: says who is there. lost: is told when the register is.
     """
 
     world: World
     box: Box
     journal: Noted
-    places: Mapping[str, RegisterPlace]
     cast: Callable[[], Cast]
     lost: Callable[[JobError], None]
     state: Registering | None = None
     _told: dict[str, int] = field(default_factory=dict)
+    _places: dict[str, RegisterPlace] = field(default_factory=dict)
 
     def poll(self) -> None:
         """Do what is due, and say again what was not answered."""
         cast = self.cast()
+        self._places |= {p.name: p for p in cast.living}
         places = [p.name for p in cast.places]
         living = [p.name for p in cast.living]
         old = self.state
@@ -205,13 +205,13 @@ class Registrar:
                 if by is not None:
                     self.world.send(LINK, by.box, self._recall, by, command)
             elif isinstance(command, Hand):
-                place = self.places[command.place]
+                place = self._places[command.place]
                 self.world.send(LINK, place, self._hand, place, command)
             elif isinstance(command, Fill):
-                place = self.places[command.place]
+                place = self._places[command.place]
                 self.world.send(LINK, place, self._fill, place, command)
             else:
-                by, at = sources[command.source], [self.places[p] for p in command.view.places]
+                by, at = sources[command.source], [self._places[p] for p in command.view.places]
                 view = View(command.view.number, tuple(at))
                 args = (by, command.source, view, command.content)
                 self.world.send(LINK, by.box, self._tell, *args)

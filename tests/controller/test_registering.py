@@ -100,7 +100,7 @@ class Job:
 
     def controller(self) -> Registrar:
         box = Box("controller")
-        return Registrar(self.world, box, self.journal, self.places, self.cast, self.lose)
+        return Registrar(self.world, box, self.journal, self.cast, self.lose)
 
     def cast(self) -> Cast:
         living = sorted(self.seen.values(), key=lambda p: p.name)
@@ -150,7 +150,7 @@ class Job:
             box = rng.choice(sorted(boxes, key=lambda b: b.name))
             box.asleep = True
             self.world.after(rng.choice((0.2, 2.0)), None, self.world.wake, box)
-        if kind == "controller":
+        if kind == "controller" and self.registrar.box.alive:
             self.registrar.box.alive = False
             self.world.after(0.3, None, self._restart)
         if kind == "commit":
