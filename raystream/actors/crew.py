@@ -95,10 +95,7 @@ class Crew:
                 member.actor = self._actor()
                 self.members.append(member)
         keeper = remote(
-            num_cpus=0,
-            max_restarts=0,
-            concurrency_groups={"park": 1, "register": 1},
-            runtime_env=env,
+            num_cpus=0, max_restarts=0, concurrency_groups={"park": 1}, runtime_env=env
         )(Keeper)
         self._keeper = keeper
         for node in _nodes():

@@ -31,7 +31,7 @@ def test_what_was_published_stays() -> None:
     ledger = Ledger()
     for _ in range(2):
         ledger.publish("a", 1, Boundary(3, 10, False))
-    with pytest.raises(Wrong, match="epoch 1 of a was published to .*3.* and to .*4"):
+    with pytest.raises(Wrong, match=r"epoch 1 of a was published to .*3.* and to .*4"):
         ledger.publish("a", 1, Boundary(4, 10, False))
 
 
