@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from raystream.api.flow import Flow
+from raystream.controller.machine import Options
 from raystream.controller.planning import make_plan
+from raystream.controller.recovery import Mode
 from raystream.controller.report import JobReport, Sample, Samples, totals
 from raystream.dataflow.plan import Plan
 
@@ -34,6 +36,8 @@ def run(
     cut_every: int | None = None,
     copies: int = 1,
     spares: int = 2,
+    recovery: Mode = "state",
+    restore_into: int = 1,
     on_progress: OnProgress | None = None,
 ) -> JobReport:
     """Run a flow to the end of its input.
@@ -46,6 +50,10 @@ def run(
         cut_every: epochs between cuts, instead.
         copies: on a cluster, how many nodes hold a checkpoint.
         spares: on a cluster, how many warm processes stand by for those that die.
+        recovery: on a cluster, what takes the place of what died starts from: `"state"`, the newest
+            checkpoint; for comparison `"upstream"` or `"source"`, from all that the operators
+            before it, or the sources alone, have sent since the beginning.
+        restore_into: on a cluster, how many instances share the range of one that died.
         on_progress: called about every second with the totals so far.
 
     Raises:
@@ -59,7 +67,8 @@ def run(
         return _run_here(plan, on_progress)
     from raystream.actors.deploy import run_on_ray
 
-    return run_on_ray(plan, address=cluster, on_progress=on_progress, copies=copies, spares=spares)
+    options = Options(copies, spares, recovery, restore_into)
+    return run_on_ray(plan, address=cluster, on_progress=on_progress, options=options)
 
 
 def _run_here(plan: Plan, on_progress: OnProgress | None) -> JobReport:

@@ -1,46 +1,82 @@
-"""The controller actor: deploys a plan, watches it, commits, recovers, reports.
+"""The controller actor: runs a job's machine, does what it says, reports.
 
-What is to be done is decided by `controller.decide`; this is what does it.
+A detached actor that Ray restarts: it then goes on from its journal, while data flows.
 """
 
 from __future__ import annotations
 
+import os
+import queue
 import threading
 import time
-from typing import Any
+from collections import deque
+from typing import Any, NamedTuple
 
 import ray
+from ray.exceptions import RayError
 
-from raystream.actors.crew import Crew
-from raystream.controller.decide import Commit, Recover, Release, View, decide, recoveries
-from raystream.controller.recovery import Deaths
-from raystream.controller.report import JobReport, Progress, Recovery, Sample, Samples, totals
+from raystream.actors.naming import actor, kill, processes_of
+from raystream.actors.staff import Fenced, Staff
+from raystream.controller import commands as do
+from raystream.controller.commands import Command, Event
+from raystream.controller.journal import Entry, newest
+from raystream.controller.machine import Machine, Options
+from raystream.controller.report import JobReport, Progress, Sample, Samples, totals
 from raystream.dataflow.plan import Plan
-from raystream.errors import JobError, RaystreamError
+from raystream.errors import InternalError, JobError, RaystreamError
 
 POLL_SECONDS = 0.25
 """How often instances are asked for their progress."""
-START_DELAY = 0.2
-"""Seconds between the last instance's readiness and the first row of a paced run."""
+NODES_SECONDS = 1.0
+"""How often Ray is asked which nodes are alive."""
+ORPHAN_SECONDS = 60.0
+"""How long a job that has ended, or has not begun, waits for somebody who wants it."""
+FIND_SECONDS = 10.0
+"""How long a keeper may take to show its journal."""
+
+
+class Charter(NamedTuple):
+    """What a controller is made with, also when Ray makes it again. run: a name that no other run
+    of any job has."""
+
+    run: str
+    token: str
+    env: dict[str, str]
+    options: Options
 
 
 class Controller:
     """Runs one job; `run` returns when the job has ended."""
 
-    def __init__(self, env: dict[str, str], copies: int, spares: int) -> None:
-        self._options = (env, copies, spares)
+    def __init__(self, charter: Charter) -> None:
+        self._charter = charter
+        self._machine: Machine
+        self._staff: Staff
         self._plan: Plan
-        self._crew: Crew
-        self._started = 0.0
+        self._requests: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._samples = Samples()
-        self._recoveries: list[Recovery] = []
-        self._committed = 0
-        self._deaths = Deaths()
-        self._finished: set[str] = set()
-        self._failed: list[tuple[str, str]] = []
-        self._error: RaystreamError | None = None
         self._lock = threading.Lock()
-        self._cancelled = False
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._over = threading.Event()
+        self._result: JobReport | RaystreamError
+        self._nodes: tuple[float, tuple[str, ...]] = (0.0, ())
+        context: Any = ray.get_runtime_context()
+        if context.was_current_actor_reconstructed:
+            self._go_on()
+
+    # ------------------------------------------------------------ calls
+
+    def run(self, plan: Plan) -> JobReport | RaystreamError:
+        """Run a job to its end. Errors are returned, not raised: Ray would wrap them.
+
+        Called again after a restart: it then waits for the job that goes on.
+        """
+        with self._lock:
+            if self._thread is None:
+                self._begin(plan, None)
+        self._over.wait()
+        return self._result
 
     @ray.method(concurrency_group="control")
     def samples(self, since: float) -> list[Sample]:
@@ -51,115 +87,143 @@ class Controller:
     @ray.method(concurrency_group="control")
     def progress(self) -> list[Progress]:
         """What every instance said last."""
-        return self._progress()
+        return self._machine.progress() if self._ready.is_set() else []
 
     @ray.method(concurrency_group="control")
     def cancel(self) -> None:
         """End the job as soon as possible."""
-        self._cancelled = True
+        self._requests.put(do.Cancel())
 
-    def run(self, plan: Plan) -> JobReport | RaystreamError:
-        """Deploy, watch, stop. Errors are returned, not raised: Ray would wrap them."""
-        self._plan = plan
-        self._crew = Crew(plan, *self._options)
-        try:
-            self._deploy()
-            return self._watch()
-        except RaystreamError as error:
-            return error
-        finally:
-            self._crew.dismiss()
+    # ------------------------------------------------------------ life
 
-    def _deploy(self) -> None:
-        self._crew.gather()
-        self._crew.take_roles()
-        clock = self._plan.clock
-        paced = clock is not None and clock.speed is not None
-        self._started = time.time() + (START_DELAY if paced else 0.0)
-        self._crew.start(self._started if paced else None)
-
-    # ------------------------------------------------------------ watch
-
-    def _watch(self) -> JobReport:
-        while not self._cancelled:
-            self._reflect()
-            for command in decide(self._view()):
-                if isinstance(command, Commit):
-                    self._committed = command.epoch
-                    self._deaths.moved()
-                    self._crew.commit(command.epoch)
-                    self._crew.stand_by()  # not before: loading them slows the start of the job
-                elif isinstance(command, Recover):
-                    self._recover(command)
-                elif isinstance(command, Release):
-                    self._crew.release(command.instances)
-                elif command.failed:
-                    raise self._error or JobError(command.because)
-                else:
-                    return self._report()
-        raise JobError("the job was cancelled")
-
-    def _view(self) -> View:
-        members = self._crew.members
-        return View(
-            tuple(m.progress for m in members if m.progress is not None),
-            frozenset(m.name for m in members if m.dead),
-            frozenset(self._finished),
-            tuple(self._failed),
-            self._committed,
-            self._plan.cut_every,
-            frozenset(s.instance for s in self._crew.assignment.serving),
-        )
-
-    def _reflect(self) -> None:
-        """Wait a little, then take in who ended, who died and how far everybody is."""
-        for member, error in self._crew.wait(POLL_SECONDS):
-            if error is None:
-                self._finished.add(member.name)
-            elif not member.dead:
-                self._error = self._error or error
-                self._failed.append((member.name, str(error)))
-        if not recoveries(self._view()):
-            self._crew.ask(self._committed)
-            self._sample()
-
-    def _recover(self, command: Recover) -> None:
-        began = time.time()
-        gone = [m for m in self._crew.members if m.name in command.instances]
-        because = "; ".join(m.dead for m in gone)
-        self._deaths.died([m.place for m in gone], command.floor, because)
-        new = self._crew.replace(gone, command.floor)
-        self._recoveries.append(
-            Recovery(
-                began - self._started,
-                tuple(m.name for m in gone),
-                tuple(m.name for m in new),
-                command.floor,
-                time.time() - began,
-                command.because,
+    def _go_on(self) -> None:
+        """After a restart: from the journal, if the job had begun."""
+        run = self._charter.run
+        keepers = [k for p in processes_of(run) if (k := actor(run, p)) is not None]
+        found, plan = [], None
+        for keeper in keepers:  # instances are asked too: they have no journal
+            try:
+                found.append(ray.get(keeper.journal.remote(), timeout=FIND_SECONDS))
+                plan = plan or ray.get(keeper.plan.remote(), timeout=FIND_SECONDS)
+            except (RayError, AttributeError):
+                continue
+        entry = newest(found)
+        if entry is not None and plan is not None:
+            self._begin(plan, entry)
+        elif keepers:
+            self._result = JobError(
+                "the journal of the job is lost: the controller died with all keepers that held it",
+                hint="Keep more copies (copies=2), on nodes that do not fail together.",
             )
-        )
+            for process in processes_of(run):
+                kill(run, process)
+            self._thread = threading.current_thread()
+            self._over.set()
+
+    def _begin(self, plan: Plan, entry: Entry | None) -> None:
+        self._thread = threading.Thread(target=self._live, args=(plan, entry), daemon=True)
+        self._thread.start()
+
+    def _live(self, plan: Plan, entry: Entry | None) -> None:
+        try:
+            self._result = self._drive(plan, entry)
+        except RaystreamError as error:
+            self._result = error
+        except Fenced:
+            os._exit(1)  # what this process holds is another's now
+        except BaseException as error:
+            self._result = InternalError(f"the controller: {type(error).__name__}: {error}")
+        if hasattr(self, "_staff"):
+            self._staff.dismiss([m.seat.process for m in self._machine.members])
+        self._over.set()
+        time.sleep(ORPHAN_SECONDS)  # whoever asked for the result ends this process
+        me: Any = ray.get_runtime_context()
+        ray.kill(me.current_actor)
+
+    def _drive(self, plan: Plan, entry: Entry | None) -> JobReport:
+        charter = self._charter
+        self._plan = plan
+        ships = charter.options.recovery == "state"
+        self._staff = Staff(plan, charter.run, charter.token, charter.env, ships)
+        self._machine = Machine(plan, charter.options, entry)
+        self._ready.set()
+        alive = processes_of(charter.run) if entry is not None else []
+        if entry is not None:
+            self._staff.watch_keepers([p.process for p in entry.posts])
+        todo = deque(self._machine.start(self._alive(), alive, time.time()))
+        polled = 0.0
+        while True:
+            self._do(todo)
+            if self._machine.ended:
+                break
+            now = time.monotonic()
+            if now - polled >= POLL_SECONDS:
+                polled = now
+                members = [m.seat.process for m in self._machine.members if not m.dead]
+                self._staff.ask(members)
+                self._sample()
+                todo += self._hear(do.Tick(self._alive()))
+            wait = max(0.0, polled + POLL_SECONDS - time.monotonic())
+            for event in self._staff.events(0.0 if todo else wait):
+                todo += self._hear(event)
+            while not self._requests.empty():
+                todo += self._hear(self._requests.get())
+        return self._report()
+
+    def _hear(self, event: Event) -> list[Command]:
+        return self._machine.handle(event, time.time())
+
+    def _do(self, todo: deque[Command]) -> None:
+        """Do commands in order; what comes of one at once goes before the others.
+
+        Raises:
+            RaystreamError: the job has failed.
+        """
+        while todo:
+            command = todo.popleft()
+            if isinstance(command, do.End):
+                if command.error is not None:
+                    raise command.error
+                return
+            self._staff.do(command)
+            for event in reversed(self._staff.at_once()):
+                todo.extendleft(reversed(self._hear(event)))
+
+    def _alive(self) -> tuple[str, ...]:
+        asked, nodes = self._nodes
+        if time.monotonic() - asked > NODES_SECONDS:
+            listed: Any = ray.nodes
+            nodes = tuple(sorted(n["NodeID"] for n in listed() if n["Alive"]))
+            self._nodes = (time.monotonic(), nodes)
+        return nodes
 
     # ------------------------------------------------------------ report
 
+    @property
+    def _started(self) -> float:
+        return self._machine.journal.started
+
     def _sample(self) -> None:
         t = time.time() - self._started
-        if not self._samples.due(t):
-            return
-        with self._lock:
-            self._samples.add(Sample(t, self._totals(), self._crew.processes()))
-
-    def _progress(self) -> list[Progress]:
-        return [m.progress for m in self._crew.members if m.progress is not None]
+        if self._started and self._samples.due(t):
+            with self._lock:
+                self._samples.add(Sample(t, self._totals(), self._processes()))
 
     def _totals(self) -> dict[str, Any]:
-        return {o.name: o for o in totals(self._progress())}
+        return {o.name: o for o in totals(self._machine.progress())}
+
+    def _processes(self) -> dict[str, int]:
+        """Process ids by name."""
+        pids = {m.name: m.seat.pid for m in self._machine.members}
+        for i, pid in enumerate(self._staff.pids().values()):
+            pids[f"keeper/{i}"] = pid
+        return {**pids, "controller": os.getpid()}
 
     def _report(self) -> JobReport:
         operators = self._totals()
-        ended = [p.ended_at for p in self._progress() if p.ended_at]
+        ended = [p.ended_at for p in self._machine.progress() if p.ended_at]
         elapsed = max(ended, default=time.time()) - self._started
-        last = Sample(elapsed, operators, self._crew.processes())
+        last = Sample(elapsed, operators, self._processes())
         return JobReport(
             self._plan.job,
             "ray",
@@ -167,5 +231,5 @@ class Controller:
             elapsed,
             tuple(operators.values()),
             self._samples.ended(last),
-            tuple(self._recoveries),
+            self._machine.journal.recoveries,
         )

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import secrets
 import socket
 import sys
 import sysconfig
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from raystream.actors.controller import Controller
-from raystream.actors.crew import cause_of
+from raystream.actors.controller import Charter, Controller
+from raystream.actors.naming import CONTROLLER, NAMESPACE, actor_name, kill, processes_of
+from raystream.actors.staff import cause_of
+from raystream.controller.machine import Options
 from raystream.controller.report import JobReport, Sample
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, GraphError, JobError, RaystreamError
@@ -32,33 +37,42 @@ def run_on_ray(
     *,
     address: str,
     on_progress: Callable[[Sample], None] | None = None,
-    copies: int = 1,
-    spares: int = 2,
+    options: Options | None = None,
 ) -> JobReport:
     """Run a plan on a Ray cluster to the end of its input.
 
     Args:
         address: `"auto"` joins the cluster of this machine or job, else starts one for this run;
             another value is the address of a cluster.
-        copies: how many nodes hold a checkpoint. spares: how many warm actors stand by.
+        options: copies, spare processes, and what a recovery starts from.
 
     Raises:
         GraphError: the flow is defined in `__main__`, which other processes cannot import.
         ConfigError: there is no cluster at the address. Else what the job raised.
     """
     refuse_main(plan)
-    if copies < 1 or spares < 0:
-        raise ConfigError(f"copies={copies}, spares={spares}: at least 1 copy, no negative spares")
+    options = options or Options()
+    if options.copies < 1 or options.spares < 0 or options.restore_into < 1:
+        raise ConfigError(
+            f"copies={options.copies}, spares={options.spares}, restore_into="
+            f"{options.restore_into}: at least 1 copy and 1 instance, no negative spares"
+        )
+    run = f"{re.sub('[^A-Za-z0-9_.-]', '-', plan.job)}-{uuid.uuid4().hex[:8]}"
     with cluster(address):
         remote: Any = ray.remote  # its stubs do not know these options
         kind = remote(
             num_cpus=0,
             resources=ON_HEAD,
-            max_restarts=0,
+            lifetime="detached",
+            namespace=NAMESPACE,
+            name=actor_name(run, CONTROLLER),
+            max_restarts=-1,
+            max_task_retries=-1,
             concurrency_groups={"control": 2},
             runtime_env={"env_vars": environment()},
         )(Controller)
-        controller = kind.remote(environment(), copies, spares)
+        charter = Charter(run, secrets.token_hex(16), environment(), options)
+        controller = kind.remote(charter)
         result = controller.run.remote(plan)
         try:
             return _follow(controller, result, on_progress)
@@ -67,7 +81,7 @@ def run_on_ray(
         except RayError as error:
             raise JobError(f"the controller died: {str(error).partition(chr(10))[0]}") from None
         finally:
-            _end(controller, result)
+            _end(run, controller, result)
 
 
 def _follow(
@@ -91,12 +105,14 @@ def _follow(
             return report
 
 
-def _end(controller: Any, result: Any) -> None:
-    """End a job: ask first, if it still runs (Ctrl-C), then kill."""
+def _end(run: str, controller: Any, result: Any) -> None:
+    """End a job: ask first, if it still runs (Ctrl-C), then kill whatever there is."""
     if not ray.wait([result], timeout=0)[0]:
         controller.cancel.remote()
         ray.wait([result], timeout=END_SECONDS)
     ray.kill(controller)
+    for process in processes_of(run):
+        kill(run, process)
 
 
 @contextlib.contextmanager

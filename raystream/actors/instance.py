@@ -11,6 +11,7 @@ import os
 import platform
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,12 +25,14 @@ from ray.exceptions import RayError
 
 from raystream.actors.claiming import Claimer
 from raystream.actors.shell import Role, Shell, ours
+from raystream.controller.recovery import Place
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Ask, Boundaries, Held, View
 from raystream.errors import RaystreamError
 from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment
-from raystream.state.image import ImageHeader, decode
+from raystream.state.image import Image, ImageHeader, decode
+from raystream.state.keys import cover
 
 ASK_SECONDS = 1.0
 """How long a source waits for one place of the boundary register before it asks again."""
@@ -37,6 +40,7 @@ STORE_SECONDS = 60.0
 """How long a keeper may take to store a checkpoint."""
 RESTORE_SECONDS = 60.0
 """How long the images of a restore may take to arrive."""
+LOOK_SECONDS = 0.5
 SPILL_PREFIX = "raystream-spill-"
 
 
@@ -95,6 +99,8 @@ class InstanceActor:
         self._kept = 0
         self._claimer = Claimer(_ask)
         self._shell: Shell | None = None
+        self._has_role = threading.Event()
+        self._watchers = 0
 
     def hello(self, plan: Plan) -> Hello:
         """Take the plan, and say who is there.
@@ -116,39 +122,32 @@ class InstanceActor:
             if compiled:
                 Outlets(self._plan, vertex, KeyRange(0, 1)).open()
 
-    def become(
-        self,
-        vertex: int,
-        keys: KeyRange,
-        name: str,
-        index: int,
-        floor: int,
-        images: list[Any],
-        keepers: tuple[Any, ...],
-        kept: int,
-    ) -> str:
-        """Take a role; the address at which its logs are served.
+    def become(self, place: Place, floor: int, holders: list[Any], ships: bool) -> str | None:
+        """Take a place; the address at which its logs are served. None: nobody has its state.
 
-        images: references of the images of the range at `floor`. kept: see `kept_by`.
+        Args:
+            holders: the keepers that may have the images of the range at `floor`.
+            ships: whether it is to store checkpoints.
 
         Raises:
             RayError: an image cannot be had: its keeper died. Another may have it.
         """
-        self._keepers, self._kept = keepers, kept
-        data = ray.get(images, timeout=RESTORE_SECONDS)
         with _told():
+            chains = fetch(holders, place, floor) if floor else ()
+            if chains is None:
+                return None
             self._folder = spill_folder()
-            stored = [decode(i) for i in data]
             self._shell = Shell(
                 self._plan,
-                Role(vertex, keys, name, index, floor, tuple(stored)),
+                Role(place.vertex, place.keys, place.name, place.index, floor, chains),
                 token=self._token,
                 host=node_address(),
                 claim=self._claimer,
-                ship=self._ship,
+                ship=self._ship if ships else None,
                 folder=self._folder,
             )
             self._shell.open()
+            self._has_role.set()
         return self._shell.address
 
     def _mine(self) -> Shell:
@@ -159,23 +158,41 @@ class InstanceActor:
         """Store an image with every keeper of this instance; True when all of them have it."""
         array = np.frombuffer(data, np.uint8)
         place = (self._mine().role.vertex, header.keys, header.base, header.cut)
-        calls = [keeper.store.remote(*place, array) for keeper in self._keepers]
+        ended = header.standing.ended
+        calls = [keeper.store.remote(*place, ended, array) for keeper in self._keepers]
         try:
-            return all(ray.get(calls, timeout=STORE_SECONDS))
+            return bool(calls) and all(ray.get(calls, timeout=STORE_SECONDS))
         except RayError:
             return False  # a keeper died: the controller sees it, and the next cut is a full one
 
     # ------------------------------------------------------------ groups of their own
 
     @ray.method(concurrency_group="park")
-    def work(self, run: str, paced_from: float | None) -> RaystreamError | None:
-        """Begin, and return when the work is done, with what went wrong, if anything did.
+    def watch(self) -> RaystreamError | None:
+        """Returns when the work is done, with what went wrong, if anything did; or when somebody
+        else watches. Its failure is the death of this process."""
+        self._watchers += 1
+        mine = self._watchers
+        while mine == self._watchers:
+            if self._shell is None:
+                self._has_role.wait(LOOK_SECONDS)
+            elif self._shell.done.wait(LOOK_SECONDS):
+                return self._shell.error
+        return None
 
-        One call for both: if it is lost, the controller hears of that and takes another instance.
-        """
+    @ray.method(concurrency_group="control")
+    def begin(
+        self,
+        assignment: Assignment,
+        keepers: tuple[Any, ...],
+        kept: int,
+        run: str,
+        paced_from: float | None,
+    ) -> None:
+        """Begin to work, if it does not yet."""
+        self._keep(keepers, kept)
+        self._mine().assign(assignment)
         self._mine().start(run, paced_from)
-        self._mine().done.wait()
-        return self._mine().error
 
     @ray.method(concurrency_group="control")
     def assign(self, assignment: Assignment) -> None:
@@ -185,8 +202,17 @@ class InstanceActor:
     @ray.method(concurrency_group="control")
     def kept_by(self, keepers: tuple[Any, ...], kept: int) -> None:
         """These keepers hold this instance's checkpoints from now on, the choice number `kept`."""
+        self._keep(keepers, kept)
+
+    def _keep(self, keepers: tuple[Any, ...], kept: int) -> None:
         if kept > self._kept:
             self._keepers, self._kept = keepers, kept
+            self._mine().store_again()
+
+    @ray.method(concurrency_group="control")
+    def forget(self, epoch: int) -> None:
+        """All who read from this instance have what it sent up to an epoch."""
+        self._mine().machine.outlets.trim(epoch)
 
     @ray.method(concurrency_group="control")
     def follow(self, view: View[Any], content: Boundaries) -> None:
@@ -228,6 +254,32 @@ def _ask(ask: Ask[Any], split: str, epoch: int) -> Held | None:
     except RayError:
         return None
     return held
+def fetch(holders: list[Any], place: Place, cut: int) -> tuple[tuple[Image, ...], ...] | None:
+    """The images of a range at a cut, from keepers that have them or parts of them; None: nobody
+    has some part.
+
+    Raises:
+        RayError: a keeper died that had some.
+    """
+    calls = [k.images.remote(place.vertex, cut, place.keys) for k in holders]
+    held: dict[KeyRange, tuple[Any, list[Any]]] = {}
+    for keeper, call in zip(holders, calls, strict=True):
+        try:
+            for keys, refs in ray.get(call, timeout=RESTORE_SECONDS):
+                held.setdefault(keys, (keeper, refs))
+        except RayError:
+            continue  # another may have them
+    parts = cover(held, place.keys)
+    if parts is None:
+        return None
+    asked = [
+        held[keys][1] if keys == part else held[keys][0].part.remote(place.vertex, cut, keys, part)
+        for keys, part in parts
+    ]
+    refs = [a if isinstance(a, list) else ray.get(a, timeout=RESTORE_SECONDS) for a in asked]
+    return tuple(
+        tuple(decode(data) for data in ray.get(chain, timeout=RESTORE_SECONDS)) for chain in refs
+    )
 
 
 @contextmanager

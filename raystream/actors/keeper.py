@@ -1,8 +1,8 @@
 """The keeper of a node: holds other instances' checkpoints in the Ray object store.
 
 Checkpoints come by value and the keeper puts them itself, so that it owns the objects: they survive
-the death of the instance's process and node (an object dies with its owner). A keeper may be a
-place of the boundary register as well.
+the death of the instance's process and node (an object dies with its owner). Some keepers hold the
+journal of the controller as well, and are places of the boundary register.
 """
 
 from __future__ import annotations
@@ -11,36 +11,63 @@ import os
 import threading
 from typing import Any
 
+import numpy as np
 import ray
 
+from raystream.controller.journal import Entry, Shelf
+from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Boundaries, Boundary, Held, Register
 from raystream.schema.types import KeyRange
 from raystream.state.images import ImageStore, Stored
+from raystream.state.partition import recut_encoded
+
+LOOK_SECONDS = 0.5
 
 
 class Keeper:
-    """Holds images by value; called by instances and the controller."""
+    """Holds images by value; called by instances and the controller.
 
-    def __init__(self) -> None:
+    Args:
+        plan: of the job, for a controller that goes on from the journal.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
         self._images: ImageStore[Any] = ImageStore()
         self._register = Register()
         self._registering = threading.Lock()
+        self._journal: Shelf[Entry] = Shelf()
+        self._watchers = 0
 
-    def store(self, vertex: int, keys: KeyRange, base: int, cut: int, data: Any) -> bool:
+    # ------------------------------------------------------------ images
+
+    def store(
+        self, vertex: int, keys: KeyRange, base: int, cut: int, ended: bool, data: Any
+    ) -> bool:
         """Keep an image (uint8 array); False if it is a delta on something that is not held."""
-        stored = Stored(cut, base or None, ray.put(data), len(data))
+        stored = Stored(cut, base or None, ray.put(data), len(data), ended)
         return self._images.store(vertex, keys, stored)
 
-    def images(self, vertex: int, cut: int) -> list[tuple[KeyRange, list[Any]]]:
-        """Per range the references of the images that make up a vertex's state at a cut."""
-        return [(keys, [s.data for s in chain]) for keys, chain in self._images.images(vertex, cut)]
+    def images(self, vertex: int, cut: int, wanted: KeyRange) -> list[tuple[KeyRange, list[Any]]]:
+        """Per range that has something of the wanted one, the references of the images that make up
+        its state at a cut."""
+        found = self._images.images(vertex, cut, wanted)
+        return [(keys, [s.data for s in chain]) for keys, chain in found]
 
-    def trim(self, floor: int) -> int:
-        """Drop what no restore from `floor` on needs; the bytes that are left."""
-        self._images.trim(floor)
+    def part(self, vertex: int, cut: int, held: KeyRange, part: KeyRange) -> list[Any]:
+        """The same for a part of a range that is held: references of new images."""
+        chain = dict(self._images.images(vertex, cut, part))[held]
+        images = recut_encoded(held, [ray.get(s.data) for s in chain], part)
+        return [ray.put(np.frombuffer(data, np.uint8)) for data in images]
+
+    def trim(self, floor: int, assigned: list[tuple[int, KeyRange]]) -> int:
+        """Drop what no restore of these ranges from `floor` on needs; the bytes that are left."""
+        self._images.trim(floor, set(assigned))
         with self._registering:
             self._register.trim(floor)
         return self._images.nbytes
+
+    # ------------------------------------------------------------ register
 
     @ray.method(concurrency_group="register")
     def claim(self, view: int, split: str, epoch: int, wanted: Boundary) -> Held | None:
@@ -60,11 +87,30 @@ class Keeper:
         with self._registering:
             return self._register.fill(view, content)
 
+    # ------------------------------------------------------------ journal
+
+    def write(self, entry: Entry) -> bool:
+        """Keep an entry of the journal; False when its writer is not the controller any more."""
+        return self._journal.write(entry.order, entry)
+
+    def journal(self) -> tuple[tuple[int, int], Entry | None]:
+        """The newest entry, and its order."""
+        return self._journal.order, self._journal.entry
+
+    def plan(self) -> Plan:
+        """The plan of the job."""
+        return self._plan
+
+    # ------------------------------------------------------------ process
+
     def pid(self) -> int:
         """The process id."""
         return os.getpid()
 
     @ray.method(concurrency_group="park")
-    def park(self) -> None:
-        """Never returns: its failure is the death of this process."""
-        threading.Event().wait()
+    def watch(self) -> None:
+        """Returns when somebody else watches; its failure is the death of this process."""
+        self._watchers += 1
+        mine = self._watchers
+        while mine == self._watchers:
+            threading.Event().wait(LOOK_SECONDS)

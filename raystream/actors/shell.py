@@ -52,7 +52,7 @@ class Role:
     """What an instance is to be.
 
     name: its identity, never used again. floor: the cut from which it goes on, 0 at the beginning;
-    images: of its range at that cut, a full one and deltas.
+    images: per part of its range a full one and the deltas on it, up to that cut.
     """
 
     vertex: int
@@ -60,7 +60,7 @@ class Role:
     name: str
     index: int
     floor: int = 0
-    images: tuple[Image, ...] = ()
+    images: tuple[tuple[Image, ...], ...] = ()
 
 
 class Shell:
@@ -100,10 +100,9 @@ class Shell:
         else:
             self.machine = Instance(plan, self.vertex, role.keys, self.vertex.sink)
         self._make_logs(folder, log_bytes)
-        if role.images:
-            install(self.machine, role.images)
+        standing = install(self.machine, role.images) if role.images else None
         if isinstance(self.machine, SourceInstance):
-            positions = role.images[-1].header.standing.splits if role.images else None
+            positions = standing.splits if standing else None
             self._source = SourceReader(
                 plan, self.vertex, role.keys, claim, taken=role.floor, positions=positions
             )
@@ -122,6 +121,8 @@ class Shell:
         self._control = threading.Lock()
         self._thread = threading.Thread(target=self._guarded, name="compute", daemon=True)
         self._commits: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._cuts: tuple[int, ...] = ()
+        self._again = False
         self._context: SinkContext | None = None
         self._floor = role.floor
         self._over = False
@@ -149,6 +150,7 @@ class Shell:
             if assignment.version <= self._version or self.stopping:
                 return
             self._version = assignment.version
+            self._cuts = assignment.cuts
             self.cursors.expect(readers(self.vertex, assignment, self.role.floor))
             wanted = reads(self.vertex, assignment)
             for gone in set(self._subscriptions) - set(wanted):
@@ -168,7 +170,10 @@ class Shell:
                 self._subscriptions[name].start()
 
     def start(self, run: str, paced_from: float | None) -> None:
-        """Begin to work. paced_from: the Unix time at which a paced source releases its origin."""
+        """Begin to work, once. paced_from: the Unix time at which a paced source releases its
+        origin."""
+        if self._context is not None:
+            return
         self._context = sink_context(
             self.plan, self.vertex, self.keys, run, paced_from, self.role.floor
         )
@@ -185,6 +190,14 @@ class Shell:
             return
         self._commits.put(epoch)
         self._inbox.put(None)
+
+    def store_again(self) -> None:
+        """Others hold the checkpoints from now on: the next one is full, and if none is to come,
+        the last one is taken again."""
+        if self._shipper is not None:
+            self._shipper.chain.restart()
+            self._again = self.machine.ended
+            self._inbox.put(None)
 
     def stop(self) -> None:
         """End all threads and the server."""
@@ -260,10 +273,17 @@ class Shell:
             taken = source.take(self.machine.position + 1, lambda: self.stopping)
             if taken is None or not self._may_publish():
                 break
+            self._hear_of_cuts(self.machine)
             self._published(self.machine.publish(taken))
             tidy()
         self._ended_at = time.time()
         self._linger()
+
+    def _hear_of_cuts(self, machine: SourceInstance) -> None:
+        """On the compute thread: it knows what it has passed."""
+        missed = machine.cut_at(self._cuts)
+        if missed and self._shipper is not None:
+            self._shipper.chain.missed(missed)
 
     def _run_operator(self) -> None:
         machine = self.machine
@@ -338,6 +358,9 @@ class Shell:
         and a sink is open."""
         while not self.stopping and not self._over:
             self._trim()
+            if self._again and self._shipper is not None:
+                self._again = False
+                self._shipper.put(self._captured())
             try:
                 self._inbox.get(timeout=WAIT_SECONDS)
             except queue.Empty:

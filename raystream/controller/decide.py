@@ -19,7 +19,8 @@ class View:
     progress: the last report of every instance that the assignment names. dead: those of them whose
     process is gone. finished: those that said that their work is done. failed: what a user's
     function raised, by instance. committed: the newest committed cut. assigned: whom the newest
-    assignment names.
+    assignment names. cuts: cuts beside every `cut_every`-th epoch. stateless: no checkpoints are
+    taken, so there is no cut before the end.
     """
 
     progress: tuple[Progress, ...]
@@ -29,6 +30,8 @@ class View:
     committed: int
     cut_every: int
     assigned: frozenset[str] = frozenset()
+    cuts: tuple[int, ...] = ()
+    stateless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +118,11 @@ def floor_of(view: View) -> int:
     at_end = [p for p in view.progress if p.ended and p.stored >= p.position]
     if len(at_end) == len(view.progress):
         return max(p.position for p in view.progress)
+    if view.stateless:
+        return view.committed
     reached = min(min(p.position, p.stored) for p in view.progress if p not in at_end)
-    cut = reached // view.cut_every * view.cut_every
+    regular = reached // view.cut_every * view.cut_every
+    cut = max(regular, *(e for e in view.cuts if e <= reached), 0)
     if any(cut < p.since for p in view.progress):
         return view.committed
     return max(view.committed, cut)

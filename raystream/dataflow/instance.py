@@ -10,6 +10,7 @@ the step that changes the state (law L3).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -117,12 +118,19 @@ class SourceInstance:
         self.position = 0
         self.watermark = BEFORE_ALL
         self.ended = False
+        self.cuts: frozenset[int] = frozenset()
         self.counts = Counts()
         self.outlets = Outlets(plan, vertex, keys)
 
     def open(self) -> None:
         """Make ready for the first epoch."""
         self.outlets.open()
+
+    def cut_at(self, cuts: Iterable[int]) -> int:
+        """These epochs are cuts too; the newest that it heard of too late, 0 if there is none."""
+        new = frozenset(cuts) - self.cuts
+        self.cuts |= new
+        return max((e for e in new if e <= self.position), default=0)
 
     def publish(self, taken: Taken) -> Header:
         """The next epoch."""
@@ -132,7 +140,7 @@ class SourceInstance:
             epoch,
             self.keys,
             self.watermark,
-            epoch % self.plan.cut_every == 0,
+            epoch % self.plan.cut_every == 0 or epoch in self.cuts,
             taken.ended,
         )
         self.counts.records_in += len(taken.rows)

@@ -3,7 +3,8 @@
     captured = capture(instance, since)      right after a step, on the thread that computes
     data = captured.image().encode()         anywhere, later
 
-    install(instance, images)                before `open()`: a full image, then deltas
+    install(instance, chains)                before `open()`: per part of its range a full image
+                                             and the deltas on it
 
 Beside the rows that is where the instance stands in its input (see `state.image.Standing`). What it
 has received and not applied is no part of it, nor is its log: both are made again.
@@ -35,7 +36,7 @@ from raystream.state.checkpoint import (
 )
 from raystream.state.image import Ended, Image, ImageHeader, Standing
 from raystream.state.objects import ObjectTable
-from raystream.state.partition import follows
+from raystream.state.partition import follows, together
 
 Machine = Instance | SourceInstance
 
@@ -102,33 +103,72 @@ def settled(machine: Machine, cut: int) -> None:
         table.settled(cut)
 
 
-def install(machine: Machine, images: Sequence[Image]) -> None:
-    """Put what an instance knew into a new one of the same range: a full image, then deltas.
+def install(machine: Machine, chains: Sequence[Sequence[Image]]) -> Standing:
+    """Put what instances knew into a new one; returns where it stands now.
+
+    Args:
+        chains: each a full image and the deltas on it, of one part of the instance's range; the
+            parts tile it exactly. All are of one cut, but that of a source that had ended by then
+            may be of its end. The instance stands at the newest.
 
     Raises:
-        StateError: an image is of something else, or does not apply to the one before.
+        StateError: an image is of something else, or does not apply to the one before; or the
+            chains leave a hole, overlap or are not of one cut.
     """
-    for i, image in enumerate(images):
-        _check(machine, image)
-        if i:
-            follows(_upto(images[0], images[i - 1]), image)
-        elif image.header.base:
-            raise StateError(f"the {image.header} needs its base first")
+    newest = _tiled(machine, chains)
+    for chain in chains:
+        for i, image in enumerate(chain):
+            _check(machine, image)
+            if i:
+                follows(_upto(chain[0], chain[i - 1]), image)
+            elif image.header.base:
+                raise StateError(f"the {image.header} needs its base first")
+    for image in (image for chain in chains for image in chain):
         _put(machine, image)
-    header = images[-1].header
-    machine.position = header.cut
-    machine.watermark = header.standing.watermark
+    cut = max(h.cut for h in newest)
+    standing = together([h.standing for h in newest])
+    machine.position = cut
+    machine.watermark = standing.watermark
     # A source says once more that it ended: in other ranges nobody has heard of it.
-    machine.ended = header.standing.ended and isinstance(machine, Instance)
-    machine.counts = _counts(header.standing.counts)
+    machine.ended = standing.ended and isinstance(machine, Instance)
+    machine.counts = _counts(standing.counts)
     for log in machine.outlets.logs.values():
-        log.next = header.cut + 1
+        log.next = cut + 1
     if isinstance(machine, Instance):
         for edge in machine.vertex.inputs:
-            inlet = Inlet(machine.plan.groups, header.cut)
-            ends = header.standing.inlets.get(edge.id, ())
+            inlet = Inlet(machine.plan.groups, cut)
+            ends = standing.inlets.get(edge.id, ())
             inlet.ended = [_silent(edge, end, len(machine.keys)) for end in ends]
             machine.inlets[edge.id] = inlet
+    return standing
+
+
+def _tiled(machine: Machine, chains: Sequence[Sequence[Image]]) -> list[ImageHeader]:
+    """The newest header of each chain, by range; they tile the machine's."""
+    newest = sorted((chain[-1].header for chain in chains), key=lambda h: h.keys)
+    at = machine.keys.lo
+    for header in newest:
+        if header.keys.lo != at or header.keys.hi > machine.keys.hi:
+            raise StateError(
+                f"the {header} was put into an instance of {machine.keys}"
+                + (f", where key groups up to {at} are there" if at > machine.keys.lo else ""),
+                hint="Cut images to the parts of its range that they are to bring.",
+            )
+        at = header.keys.hi
+    if at != machine.keys.hi:
+        raise StateError(
+            f"no image of {machine.vertex.name} [{at}, {machine.keys.hi}) was put into an instance"
+            f" of {machine.keys}"
+        )
+    last = max(newest, key=lambda h: h.cut)
+    for header in newest:
+        of_source = isinstance(machine, SourceInstance)
+        if header.cut != last.cut and not (of_source and header.standing.ended):
+            raise StateError(f"the {header} does not belong with the {last}: they are of two cuts")
+        one, two = header.standing, last.standing
+        if not of_source and (one.watermark, one.ended) != (two.watermark, two.ended):
+            raise StateError(f"the {header} does not belong with the {last}: they stand elsewhere")
+    return newest
 
 
 def _upto(first: Image, last: Image) -> Image:
@@ -142,11 +182,6 @@ def _check(machine: Machine, image: Image) -> None:
         raise StateError(
             f"the {header} of {header.groups} key groups was put into {machine.vertex.name},"
             f" which has {plan.groups}"
-        )
-    if header.keys != machine.keys:
-        raise StateError(
-            f"the {header} was put into an instance of {machine.keys}",
-            hint="Partition or merge images first.",
         )
     if header.shape != (mine := _shape_in_words(machine)):
         raise StateError(

@@ -26,8 +26,18 @@ from raystream.io.lines import Line, TextFiles
 from raystream.io.manifest import Part, merge, read_manifests
 from raystream.io.memory import Records
 
-__all__ = ["Line", "Part", "callable", "console", "csv", "iterable", "parquet", "parts",
-           "read_parts", "text"]
+__all__ = [
+    "Line",
+    "Part",
+    "callable",
+    "console",
+    "csv",
+    "iterable",
+    "parquet",
+    "parts",
+    "read_parts",
+    "text",
+]
 
 U = TypeVar("U", bound=tuple[Any, ...])
 AnyPath = str | os.PathLike[str]
@@ -72,8 +82,9 @@ def csv(path: AnyPath, record: type[Any] | None = None, /, *, header: bool = Tru
 def text(path: AnyPath, /) -> TextFiles[Line]: ...
 @overload
 def text(path: AnyPath, record: type[U], parse: Callable[[str], U], /) -> TextFiles[U]: ...
-def text(path: AnyPath, record: type[Any] = Line,
-         parse: Callable[[str], Any] | None = None, /) -> Any:
+def text(
+    path: AnyPath, record: type[Any] = Line, parse: Callable[[str], Any] | None = None, /
+) -> Any:
     """Lines of text files (also `.gz`) as a source.
 
     Args:
@@ -84,8 +95,9 @@ def text(path: AnyPath, record: type[Any] = Line,
     return TextFiles(absolute(path), record, parse)
 
 
-def iterable(records: Iterable[U] | Callable[[], Iterable[U]], record: type[U], /, *,
-             splits: int = 1) -> Records[U]:
+def iterable(
+    records: Iterable[U] | Callable[[], Iterable[U]], record: type[U], /, *, splits: int = 1
+) -> Records[U]:
     """Records that are at hand in Python as a source.
 
     Args:
@@ -129,8 +141,15 @@ def parts(folder: AnyPath, /, *, key_groups: int = 256, partial: bool = False) -
     return merge(path, read_manifests(path), key_groups, partial=partial)
 
 
-def read_parts(folder: AnyPath, record: type[U], /, *, header: bool = True, key_groups: int = 256,
-               partial: bool = False) -> Iterator[Batch[U]]:
+def read_parts(
+    folder: AnyPath,
+    record: type[U],
+    /,
+    *,
+    header: bool = True,
+    key_groups: int = 256,
+    partial: bool = False,
+) -> Iterator[Batch[U]]:
     """The records of one type that a sink wrote into a folder, in the order of `parts`.
 
     Args:
@@ -144,8 +163,9 @@ def read_parts(folder: AnyPath, record: type[U], /, *, header: bool = True, key_
     for part in found:
         if part.record == record.__name__:
             name = str(part.path)
-            source = csv(name, record, header=header) if name.endswith(".csv") else parquet(
-                name, record)
+            source = (
+                csv(name, record, header=header) if name.endswith(".csv") else parquet(name, record)
+            )
             for split in source.splits():
                 for _, batch in source.read(split, 0):
                     yield batch

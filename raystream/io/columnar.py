@@ -44,11 +44,13 @@ class ParquetFiles(Generic[U]):
                     yield from self._group(file, split.name, group, begin, position)
                 begin += rows
 
-    def _group(self, file: Any, name: str, group: int, begin: int,
-               position: int) -> Iterator[tuple[int, Batch[U]]]:
+    def _group(
+        self, file: Any, name: str, group: int, begin: int, position: int
+    ) -> Iterator[tuple[int, Batch[U]]]:
         schema = record_schema(self.record)
-        batches = file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(schema.names),
-                                    use_threads=False)
+        batches = file.iter_batches(
+            BATCH_ROWS, row_groups=[group], columns=list(schema.names), use_threads=False
+        )
         while True:
             with _parsing(name):
                 rows = next(batches, None)

@@ -35,13 +35,16 @@ def check_columns(schema: RecordSchema, found: Any, name: str) -> None:
     for f in schema.fields:
         at = found.get_field_index(f.name)
         if at < 0:
-            raise InputError(f"{name} has no column {f.name!r}, which {schema.name} declares.",
-                             hint=f"It has {', '.join(found.names) or 'none'}.")
+            raise InputError(
+                f"{name} has no column {f.name!r}, which {schema.name} declares.",
+                hint=f"It has {', '.join(found.names) or 'none'}.",
+            )
         held = found.field(at).type
         if not _can_hold(f, held):
-            raise InputError(f"{name}: the column {f.name!r} holds {held}, but {schema.name}"
-                             f" declares {f}.",
-                             hint="Convert the file, or declare the type it has.")
+            raise InputError(
+                f"{name}: the column {f.name!r} holds {held}, but {schema.name} declares {f}.",
+                hint="Convert the file, or declare the type it has.",
+            )
 
 
 def _can_hold(f: Field, held: Any) -> bool:
@@ -55,8 +58,9 @@ def _can_hold(f: Field, held: Any) -> bool:
         "i": pa.types.is_integer,
         "f": lambda t: pa.types.is_floating(t) or pa.types.is_integer(t),
         "text": lambda t: pa.types.is_string(t) or pa.types.is_large_string(t),
-        "bytes": lambda t: (pa.types.is_binary(t) or pa.types.is_large_binary(t)
-                            or pa.types.is_fixed_size_binary(t)),
+        "bytes": lambda t: (
+            pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t)
+        ),
         "object": lambda t: t.id == arrow_type(f).id or pa.types.is_large_list(t),
     }[kind](held)
 
@@ -85,8 +89,9 @@ def batch_of_records(record: type[U], records: Sequence[Any], at: At) -> Batch[U
     """
     for n, found in enumerate(records):
         if type(found) is not record:
-            raise InputError(f"{at(n)}: {found!r} is a {type(found).__name__}, not a"
-                             f" {record.__name__}.")
+            raise InputError(
+                f"{at(n)}: {found!r} is a {type(found).__name__}, not a {record.__name__}."
+            )
     names = record_schema(record).names
     columns = zip(*records, strict=True) if records else ((),) * len(names)
     try:
@@ -148,19 +153,21 @@ def _check_values(f: Field, array: Any) -> None:
 
 def _named(schema: RecordSchema, arrays: dict[str, Any], at: At, error: Exception) -> InputError:
     """The error for the first row that does not conform. Slow, and only for that."""
-    found = [(row, f) for f in schema.fields
-             if (row := _first_bad(f, arrays[f.name])) is not None]
+    found = [(row, f) for f in schema.fields if (row := _first_bad(f, arrays[f.name])) is not None]
     if not found:
         return InputError(f"{at(0)} and on: {error}")
     row, f = min(found, key=lambda x: x[0])
     array = arrays[f.name]
     if not array[row].is_valid:
-        return InputError(f"{at(row)}: {f.name!r} is missing, but {schema.name} does not declare"
-                          " that it may be.", hint=f"Declare `{f.name}: ... | None`, or give it a"
-                          " value in the file.")
+        return InputError(
+            f"{at(row)}: {f.name!r} is missing, but {schema.name} does not declare that it may be.",
+            hint=f"Declare `{f.name}: ... | None`, or give it a value in the file.",
+        )
     shown = array[row].as_py() if f.kind != "text" else array[row].as_buffer().to_pybytes()
-    return InputError(f"{at(row)}: {f.name!r} is {shown!r}, which does not fit {f}.",
-                      hint="Mend the file, or declare a type that holds it.")
+    return InputError(
+        f"{at(row)}: {f.name!r} is {shown!r}, which does not fit {f}.",
+        hint="Mend the file, or declare a type that holds it.",
+    )
 
 
 def _first_bad(f: Field, array: Any) -> int | None:

@@ -67,8 +67,10 @@ class CsvFiles(Generic[U]):
                     if end > position:
                         first = max(begin, position)
                         rest = _fill(rows.slice(first - begin), empty_texts)
-                        yield end, batch_of(
-                            schema, rest, partial(_place_of, name, self.header, first))
+                        yield (
+                            end,
+                            batch_of(schema, rest, partial(_place_of, name, self.header, first)),
+                        )
 
     def _open(self, name: str) -> _Blocks:
         import pyarrow.csv as pc
@@ -82,12 +84,20 @@ class CsvFiles(Generic[U]):
         with _parsing(name, columns):
             reader = pc.open_csv(
                 pa.PythonFile(raw, "r"),
-                read_options=pc.ReadOptions(block_size=BLOCK_BYTES, use_threads=False,
-                                            column_names=None if self.header else columns),
+                read_options=pc.ReadOptions(
+                    block_size=BLOCK_BYTES,
+                    use_threads=False,
+                    column_names=None if self.header else columns,
+                ),
                 parse_options=pc.ParseOptions(newlines_in_values=True),
                 convert_options=pc.ConvertOptions(
-                    column_types=types, include_columns=list(types), null_values=[""],
-                    strings_can_be_null=True, quoted_strings_can_be_null=False))
+                    column_types=types,
+                    include_columns=list(types),
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
         return _Blocks(reader, raw, name, columns)
 
 
@@ -148,8 +158,9 @@ def _types(schema: RecordSchema) -> dict[str, Any]:
     """The Arrow type of each column of a record."""
     for f in schema.fields:
         if f.kind == "object":
-            raise InputError(f"A CSV file cannot hold {schema.name}.{f}, only plain values.",
-                             hint="Use Parquet.")
+            raise InputError(
+                f"A CSV file cannot hold {schema.name}.{f}, only plain values.", hint="Use Parquet."
+            )
     return {f.name: arrow_type(f) for f in schema.fields}
 
 
@@ -160,8 +171,9 @@ def _header(name: str, line: bytes) -> list[str]:
         raise InputError(f"{name}, line 1: the header is not UTF-8 text.") from None
 
 
-def _check_header(schema: RecordSchema, columns: list[str], types: dict[str, Any],
-                  name: str) -> None:
+def _check_header(
+    schema: RecordSchema, columns: list[str], types: dict[str, Any], name: str
+) -> None:
     twice = [n for n in schema.names if columns.count(n) > 1]
     if twice:
         raise InputError(f"{name}, line 1: the column {twice[0]!r} is there twice.")
@@ -179,10 +191,14 @@ def _fill(rows: Any, columns: list[str]) -> Any:
 
 # ---------------------------------------------------------------- where and why
 
-_AT_ROW = re.compile(r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?"
-                     r"Row #(?P<row>\d+): (?P<what>.*)", re.DOTALL)
-_CONVERSION = re.compile(r"CSV conversion error to (?P<type>\w+): (?:invalid value (?P<value>.*))?",
-                         re.DOTALL)
+_AT_ROW = re.compile(
+    r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?"
+    r"Row #(?P<row>\d+): (?P<what>.*)",
+    re.DOTALL,
+)
+_CONVERSION = re.compile(
+    r"CSV conversion error to (?P<type>\w+): (?:invalid value (?P<value>.*))?", re.DOTALL
+)
 
 
 @contextmanager
@@ -195,16 +211,22 @@ def _parsing(name: str, columns: list[str]) -> Iterator[None]:
         found = _AT_ROW.search(str(error))
         if found is None:
             _check_quotes(name)
-            raise InputError(f"{name} cannot be parsed as CSV: {error}", hint="A row may have"
-                             f" {BLOCK_BYTES >> 20} MiB at most.") from error
+            raise InputError(
+                f"{name} cannot be parsed as CSV: {error}",
+                hint=f"A row may have {BLOCK_BYTES >> 20} MiB at most.",
+            ) from error
         what = found["what"]
         converting = _CONVERSION.search(what)
         if found["column"] is not None and converting is not None:
             column = columns[int(found["column"])]
-            what = (f"{column!r} is {converting['value']}, which is no {converting['type']}"
-                    if converting["value"] else f"{column!r} is not UTF-8 text")
-        raise InputError(f"{_place(name, int(found['row']))}: {what}.",
-                         hint="Mend the line.") from error
+            what = (
+                f"{column!r} is {converting['value']}, which is no {converting['type']}"
+                if converting["value"]
+                else f"{column!r} is not UTF-8 text"
+            )
+        raise InputError(
+            f"{_place(name, int(found['row']))}: {what}.", hint="Mend the line."
+        ) from error
 
 
 def _place_of(name: str, header: bool, first: int, n: int) -> str:
@@ -234,8 +256,11 @@ def _check_quotes(name: str) -> None:
             for _ in rows:
                 begin = rows.line_num + 1
         except csv.Error as error:
-            raise InputError(f"{name}, line {begin}: a quote is not closed, or not where a value"
-                             f" begins ({error}).", hint="Mend the line.") from None
+            raise InputError(
+                f"{name}, line {begin}: a quote is not closed, or not where a value"
+                f" begins ({error}).",
+                hint="Mend the line.",
+            ) from None
 
 
 def _text(name: str) -> Any:

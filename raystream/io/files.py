@@ -29,8 +29,11 @@ def splits_of(pattern: str, suffixes: tuple[str, ...]) -> Sequence[Split]:
         InputError: there is none, or one is empty or cannot be read.
     """
     if os.path.isdir(pattern):
-        found = [str(p) for p in Path(pattern).rglob("*")
-                 if p.name.endswith(suffixes) and p.is_file() and not _hidden(p, pattern)]
+        found = [
+            str(p)
+            for p in Path(pattern).rglob("*")
+            if p.name.endswith(suffixes) and p.is_file() and not _hidden(p, pattern)
+        ]
         sought = f"file *{' or *'.join(suffixes)} in the folder {pattern}"
     else:
         # A file may have a name that reads like a pattern.
@@ -38,8 +41,9 @@ def splits_of(pattern: str, suffixes: tuple[str, ...]) -> Sequence[Split]:
         found = [name for name in found if not os.path.isdir(name)]
         sought = f"file {pattern}"
     if not found:
-        raise InputError(f"There is no {sought}.", hint="Check the path; the process runs in"
-                         f" {os.getcwd()}.")
+        raise InputError(
+            f"There is no {sought}.", hint=f"Check the path; the process runs in {os.getcwd()}."
+        )
     for name in found:
         with reading(name):
             if os.path.getsize(name) == 0:

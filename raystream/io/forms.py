@@ -41,8 +41,10 @@ class CsvForm:
 
         for f in table.schema:
             if pa.types.is_nested(f.type):
-                raise JobError(f"A CSV file cannot hold {f.name}: {f.type}, only plain values.",
-                               hint="Write it with rs.io.parquet.")
+                raise JobError(
+                    f"A CSV file cannot hold {f.name}: {f.type}, only plain values.",
+                    hint="Write it with rs.io.parquet.",
+                )
         pc.write_csv(table, path, pc.WriteOptions(include_header=self.header))
 
     def read(self, path: Path, schema: Any) -> Any:
@@ -53,8 +55,12 @@ class CsvForm:
             read_options=pc.ReadOptions(column_names=schema.names, skip_rows=int(self.header)),
             parse_options=pc.ParseOptions(newlines_in_values=True),
             convert_options=pc.ConvertOptions(
-                column_types=schema, null_values=[""], strings_can_be_null=True,
-                quoted_strings_can_be_null=False))
+                column_types=schema,
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
         return table.cast(schema)
 
 

@@ -63,8 +63,9 @@ class TextFiles(Generic[U]):
             try:
                 texts.append(line.decode().rstrip("\r\n"))
             except UnicodeDecodeError:
-                raise InputError(f"{_place(name, position, n)}: {line[:40]!r} is not UTF-8"
-                                 " text.") from None
+                raise InputError(
+                    f"{_place(name, position, n)}: {line[:40]!r} is not UTF-8 text."
+                ) from None
         return texts
 
     def _batch(self, name: str, position: int, texts: list[str]) -> Batch[U]:
@@ -75,8 +76,10 @@ class TextFiles(Generic[U]):
             try:
                 records.append(self.parse(text))
             except Exception as error:
-                raise InputError(f"{_place(name, position, n)}: {type(error).__name__}: {error}",
-                                 hint=f"The line is {text[:80]!r}.") from error
+                raise InputError(
+                    f"{_place(name, position, n)}: {type(error).__name__}: {error}",
+                    hint=f"The line is {text[:80]!r}.",
+                ) from error
         return batch_of_records(self.record, records, partial(_place, name, position))
 
 

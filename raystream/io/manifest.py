@@ -63,18 +63,39 @@ def manifest_path(folder: Path, manifest: Manifest) -> Path:
 
 def part_path(folder: Path, run: str, part: Part, suffix: str) -> Path:
     """Where a part is: the same part of a run always has the same name."""
-    return folder / part.record / (f"{run}-{part.after:09d}-{part.upto:09d}-{part.keys.lo:05d}-"
-                                   f"{part.keys.hi:05d}-{part.number:03d}{suffix}")
+    return (
+        folder
+        / part.record
+        / (
+            f"{run}-{part.after:09d}-{part.upto:09d}-{part.keys.lo:05d}-"
+            f"{part.keys.hi:05d}-{part.number:03d}{suffix}"
+        )
+    )
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest of a range: readers see the old one or the new one."""
-    text = json.dumps({
-        "format": FORMAT, "run": manifest.run, "keys": list(manifest.keys),
-        "committed": manifest.committed, "ended": manifest.ended,
-        "parts": [[str(p.path.relative_to(folder)), p.record, p.after, p.upto, *p.keys, p.number,
-                   p.rows] for p in manifest.parts],
-    })
+    text = json.dumps(
+        {
+            "format": FORMAT,
+            "run": manifest.run,
+            "keys": list(manifest.keys),
+            "committed": manifest.committed,
+            "ended": manifest.ended,
+            "parts": [
+                [
+                    str(p.path.relative_to(folder)),
+                    p.record,
+                    p.after,
+                    p.upto,
+                    *p.keys,
+                    p.number,
+                    p.rows,
+                ]
+                for p in manifest.parts
+            ],
+        }
+    )
     handle, name = tempfile.mkstemp(prefix=".manifest-", dir=folder)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -101,18 +122,22 @@ def _parse(folder: Path, path: Path) -> Manifest | None:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
         if found["format"] != FORMAT:
             raise InputError(f"{path} is of format {found['format']}, not {FORMAT}.")
-        parts = tuple(Part(folder / name, record, after, upto, KeyRange(lo, hi), number, rows)
-                      for name, record, after, upto, lo, hi, number, rows in found["parts"])
-        return Manifest(found["run"], KeyRange(*found["keys"]), found["committed"],
-                        found["ended"], parts)
+        parts = tuple(
+            Part(folder / name, record, after, upto, KeyRange(lo, hi), number, rows)
+            for name, record, after, upto, lo, hi, number, rows in found["parts"]
+        )
+        return Manifest(
+            found["run"], KeyRange(*found["keys"]), found["committed"], found["ended"], parts
+        )
     except FileNotFoundError:
         return None  # discarded meanwhile, for a later run
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged: {type(error).__name__}: {error}") from error
 
 
-def merge(folder: Path, manifests: Sequence[Manifest], key_groups: int, *,
-          partial: bool) -> list[Part]:
+def merge(
+    folder: Path, manifests: Sequence[Manifest], key_groups: int, *, partial: bool
+) -> list[Part]:
     """The parts of all manifests, by (epochs, range), once they are known to tile.
 
     Args:
@@ -127,17 +152,23 @@ def merge(folder: Path, manifests: Sequence[Manifest], key_groups: int, *,
         raise InputError(f"{folder} holds no output of a sink: no _manifest-*.json is in it.")
     runs = sorted({m.run for m in manifests})
     if len(runs) > 1:
-        raise InputError(f"{folder} holds output of several runs: {', '.join(runs)}.",
-                         hint="Give each run its own folder.")
+        raise InputError(
+            f"{folder} holds output of several runs: {', '.join(runs)}.",
+            hint="Give each run its own folder.",
+        )
     parts = [p for m in manifests for p in m.parts]
     committed = _whole_upto(min(m.committed for m in manifests), parts)
     if not partial and not all(m.ended for m in manifests):
-        raise JobError(f"The job that wrote {folder} has not ended: its output is whole up to epoch"
-                       f" {committed}.",
-                       hint="Wait for it, or ask for what there is: partial=True.")
+        raise JobError(
+            f"The job that wrote {folder} has not ended: its output is whole up to epoch"
+            f" {committed}.",
+            hint="Wait for it, or ask for what there is: partial=True.",
+        )
     _check_tiling(folder, [m.keys for m in manifests], key_groups)
-    return sorted((p for p in parts if p.upto <= committed),
-                  key=lambda p: (p.after, p.upto, p.keys, p.number, p.record))
+    return sorted(
+        (p for p in parts if p.upto <= committed),
+        key=lambda p: (p.after, p.upto, p.keys, p.number, p.record),
+    )
 
 
 def _whole_upto(epoch: int, parts: Sequence[Part]) -> int:
@@ -151,10 +182,14 @@ def _check_tiling(folder: Path, ranges: Sequence[KeyRange], key_groups: int) -> 
     bounds = [KeyRange(0, 0), *sorted(ranges), KeyRange(key_groups, key_groups)]
     for a, b in pairwise(bounds):
         if a.hi < b.lo:
-            raise JobError(f"{folder} lacks the output of the key groups {KeyRange(a.hi, b.lo)}.",
-                           hint="Was it written on another machine? A flow with a number of key"
-                           f" groups other than {key_groups}: say key_groups=.")
+            raise JobError(
+                f"{folder} lacks the output of the key groups {KeyRange(a.hi, b.lo)}.",
+                hint="Was it written on another machine? A flow with a number of key"
+                f" groups other than {key_groups}: say key_groups=.",
+            )
         if a.hi > b.lo:
             twice = KeyRange(b.lo, min(a.hi, b.hi))
-            raise JobError(f"{folder} has the output of the key groups {twice} twice.",
-                           hint="Give each job its own folder.")
+            raise JobError(
+                f"{folder} has the output of the key groups {twice} twice.",
+                hint="Give each job its own folder.",
+            )

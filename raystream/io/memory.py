@@ -29,9 +29,11 @@ class Records(Generic[U]):
         if self.number < 1:
             raise ConfigError(f"iterable(splits={self.number}): at least 1")
         if isinstance(self.records, Iterator):
-            raise ConfigError("An iterator can be read only once, but a source is read again when"
-                              " its instance is restored.",
-                              hint="Pass a list, or a function that returns a new iterator.")
+            raise ConfigError(
+                "An iterator can be read only once, but a source is read again when"
+                " its instance is restored.",
+                hint="Pass a list, or a function that returns a new iterator.",
+            )
 
     def splits(self) -> Sequence[Split]:
         return [Split(f"{i}/{self.number}") for i in range(self.number)]

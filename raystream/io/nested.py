@@ -80,11 +80,15 @@ def _parts(name: str, hint: Any) -> tuple[Shape, dict[str, Field]]:
         return "struct", {g.name: g for g in record_schema(hint).fields}
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if not args:
-        raise GraphError(f"{name}: {getattr(hint, '__name__', hint)} does not say what it holds, so"
-                         " it has no column in a file", hint="For example: list[int].")
+        raise GraphError(
+            f"{name}: {getattr(hint, '__name__', hint)} does not say what it holds, so"
+            " it has no column in a file",
+            hint="For example: list[int].",
+        )
     shape: Shape = "map" if origin is dict else "struct"
-    names: tuple[str, ...] = ("key", "value") if origin is dict else tuple(
-        f"f{i}" for i in range(len(args)))
+    names: tuple[str, ...] = (
+        ("key", "value") if origin is dict else tuple(f"f{i}" for i in range(len(args)))
+    )
     if origin is list or args[-1] is ...:
         shape, names = "list", ("item",)
     return shape, {n: field_of(name, n, a, state=False) for n, a in zip(names, args, strict=False)}

@@ -67,9 +67,10 @@ class Parts:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._range = _Range(self.folder, self.form, _resume(self.folder, context))
         except OSError as error:
-            raise ConfigError(f"The sink {context.operator} cannot write to {self.folder}:"
-                              f" {reason(error)}.", hint="Name a folder that can be written."
-                              ) from error
+            raise ConfigError(
+                f"The sink {context.operator} cannot write to {self.folder}: {reason(error)}.",
+                hint="Name a folder that can be written.",
+            ) from error
 
     def write(self, epoch: int, keys: KeyRange, batch: Batch[Any], /) -> None:
         """Keep the rows of an epoch. Those of an epoch that is committed are there already."""
@@ -146,8 +147,9 @@ class _Range:
         for name, pending in self.types.items():
             with _writing(self.folder / name):
                 for number, (path, rows) in enumerate(pending.take(epoch)):
-                    part = Part(path, name, self.manifest.committed, epoch, self.manifest.keys,
-                                number, rows)
+                    part = Part(
+                        path, name, self.manifest.committed, epoch, self.manifest.keys, number, rows
+                    )
                     final = part_path(self.folder, self.manifest.run, part, self.form.suffix)
                     os.replace(path, final)
                     parts.append(part._replace(path=final))
@@ -230,8 +232,10 @@ class _Pending:
         for epoch, rows in chunk.rows_by_epoch.items():
             tables[epoch] = table.slice(at, rows)
             at += rows
-        halves = (self._store({e: t for e, t in tables.items() if e <= upto}),
-                  self._store({e: t for e, t in tables.items() if e > upto}))
+        halves = (
+            self._store({e: t for e, t in tables.items() if e <= upto}),
+            self._store({e: t for e, t in tables.items() if e > upto}),
+        )
         chunk.path.unlink()
         return halves
 
@@ -253,5 +257,7 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"{error.filename or path} cannot be written: {reason(error)}",
-                          hint="What was committed before is whole.") from None
+        raise OutputError(
+            f"{error.filename or path} cannot be written: {reason(error)}",
+            hint="What was committed before is whole.",
+        ) from None

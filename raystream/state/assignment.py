@@ -33,10 +33,14 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Who serves what. The empty assignment has version 0."""
+    """Who serves what. The empty assignment has version 0.
+
+    cuts: epochs at whose end there is a checkpoint, besides every n-th.
+    """
 
     version: int = 0
     serving: tuple[Serving, ...] = ()
+    cuts: tuple[int, ...] = ()
 
     def of(self, vertex: int) -> tuple[Serving, ...]:
         """Everybody who serves ranges of a vertex, owners and candidates, by range."""
@@ -53,7 +57,7 @@ class Assignment:
     def with_candidates(self, new: Iterable[Serving]) -> Assignment:
         """The next version: these instances catch up."""
         added = tuple(replace(s, candidate=True) for s in new)
-        return Assignment(self.version + 1, self.serving + added)
+        return self._next(self.serving + added)
 
     def handed_over(self, names: Iterable[str], epoch: int, groups: int) -> Assignment:
         """The next version: these candidates own their ranges after `epoch`; who served any of them
@@ -71,21 +75,27 @@ class Assignment:
             and not any(v == s.vertex and overlap(s.keys, keys) for v, keys in ranges)
         )
         owners = tuple(replace(s, first=epoch + 1, candidate=False) for s in taking.values())
-        after = Assignment(self.version + 1, kept + owners)
+        after = self._next(kept + owners)
         for vertex in {v for v, _ in ranges}:
             after.check(vertex, epoch + 1, groups)
         return after
 
     def replaced(self, gone: Iterable[str], new: Iterable[Serving]) -> Assignment:
         """The next version: `new` serve instead of those who are gone."""
-        return Assignment(self.version + 1, self.without(gone).serving + tuple(new))
+        return self._next(self.without(gone).serving + tuple(new))
 
     def without(self, names: Iterable[str]) -> Assignment:
         """The next version: these instances are gone; their ranges may be nobody's."""
         gone = set(names)
-        return Assignment(
-            self.version + 1, tuple(s for s in self.serving if s.instance not in gone)
-        )
+        return self._next(tuple(s for s in self.serving if s.instance not in gone))
+
+    def cut_at(self, epoch: int, floor: int) -> Assignment:
+        """The next version: there is a checkpoint at `epoch` too; cuts up to the floor are over."""
+        cuts = {epoch, *(e for e in self.cuts if e > floor)}
+        return replace(self, version=self.version + 1, cuts=tuple(sorted(cuts)))
+
+    def _next(self, serving: tuple[Serving, ...]) -> Assignment:
+        return replace(self, version=self.version + 1, serving=serving)
 
     def check(self, vertex: int, epoch: int, groups: int) -> None:
         """Assert that the owners of a vertex tile its key groups.

@@ -18,15 +18,29 @@ class Span(NamedTuple):
 class Chain:
     """The checkpoints that an instance has made and that are stored, one after the other.
 
-    stored: the newest cuts without a gap; replaced as a whole, since another thread reads it.
     base: the cut on which the next checkpoint builds; 0 asks for a full one.
     """
 
     def __init__(self, stored: int) -> None:
-        self.stored = Span(stored, stored)
+        self._stored = Span(stored, stored)
+        self._missed = 0
         self.base = 0
         self._deltas = 0
         self._gap = False
+
+    @property
+    def stored(self) -> Span:
+        """The newest cuts without a gap. Another thread may ask."""
+        span = self._stored
+        return Span(max(span.since, self._missed + 1), span.upto) if self._missed else span
+
+    def missed(self, cut: int) -> None:
+        """There was a cut, and this instance heard of it too late."""
+        self._missed = max(self._missed, cut)
+
+    def restart(self) -> None:
+        """Others hold the checkpoints from now on: the next one is full."""
+        self.base = 0
 
     def made(self, base: int, cut: int) -> None:
         """A checkpoint was made, to be stored in turn.
@@ -39,7 +53,7 @@ class Chain:
     def answered(self, cut: int, *, held: bool) -> None:
         """All keepers hold the checkpoint at `cut`; or not, so the next one is full."""
         if held:
-            self.stored = Span(cut if self._gap else self.stored.since, cut)
+            self._stored = Span(cut if self._gap else self._stored.since, cut)
         else:
             self.base = 0
         self._gap = not held

@@ -1,27 +1,32 @@
 """Stored checkpoints of other instances: what a keeper holds.
 
 Images are immutable per (vertex, range, cut). A delta is kept only on top of exactly the image that
-it names as its base; else the keeper asks for a full one. Chains are kept from the floor on.
+it names as its base; else the keeper asks for a full one. Chains are kept from the floor on, those
+of ranges that nobody serves any more (they were split or merged) until the floor is past them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from raystream.schema.types import KeyRange
+from raystream.state.keys import common
 
 B = TypeVar("B")
 
 
 class Stored(NamedTuple, Generic[B]):
     """One image. base: the cut that a delta builds on, None for a full image. data: the keeper's
-    reference to the bytes."""
+    reference to the bytes. ended: the cut is the end of its range, which is so at all later ones.
+    """
 
     cut: int
     base: int | None
     data: B
     size: int
+    ended: bool = False
 
 
 @dataclass(slots=True)
@@ -40,20 +45,35 @@ class ImageStore(Generic[B]):
         chain.append(image)
         return True
 
-    def images(self, vertex: int, cut: int) -> list[tuple[KeyRange, list[Stored[B]]]]:
+    def images(
+        self, vertex: int, cut: int, wanted: KeyRange | None = None
+    ) -> list[tuple[KeyRange, list[Stored[B]]]]:
         """Per range of a vertex the images that make up its state at `cut`: a full one and the
-        deltas on it. Ranges without an image at that cut are left out."""
+        deltas on it.
+
+        Ranges that have no image at that cut and had not ended before it are left out; so are those
+        that have nothing in common with `wanted`. What is left may overlap: see `state.keys.cover`.
+        """
         found = []
         for (v, keys), chain in sorted(self.chains.items(), key=lambda item: item[0]):
+            if v != vertex or not (wanted is None or common(keys, wanted)):
+                continue
             upto = [s for s in chain if s.cut <= cut]
-            if v == vertex and upto and upto[-1].cut == cut:
+            if upto and (upto[-1].cut == cut or upto[-1].ended):
                 start = max(i for i, s in enumerate(upto) if s.base is None)
                 found.append((keys, upto[start:]))
         return found
 
-    def trim(self, floor: int) -> None:
-        """Drop what no restore at `floor` or later needs."""
+    def trim(self, floor: int, assigned: Collection[tuple[int, KeyRange]] | None = None) -> None:
+        """Drop what no restore at `floor` or later needs.
+
+        assigned: every (vertex, range) that is served now and was stored at the floor, or at its
+        end; all others are dropped. None where the assignment is not known: none are.
+        """
         for place, chain in list(self.chains.items()):
+            if assigned is not None and place not in assigned:
+                del self.chains[place]
+                continue
             bases = [i for i, s in enumerate(chain) if s.base is None and s.cut <= floor]
             if bases:
                 self.chains[place] = chain[bases[-1] :]

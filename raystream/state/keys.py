@@ -8,6 +8,7 @@ hash alike; text hashes as its UTF-8 bytes; a key of several columns folds their
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -81,3 +82,29 @@ def even_ranges(groups: int, instances: int) -> list[KeyRange]:
         raise ValueError(f"{instances} instances for {groups} key groups")
     bounds = [groups * i // instances for i in range(instances + 1)]
     return [KeyRange(lo, hi) for lo, hi in pairwise(bounds)]
+
+
+def common(a: KeyRange, b: KeyRange) -> KeyRange | None:
+    """The key groups that two ranges have in common, if any."""
+    lo, hi = max(a.lo, b.lo), min(a.hi, b.hi)
+    return KeyRange(lo, hi) if lo < hi else None
+
+
+def cover(held: Iterable[KeyRange], wanted: KeyRange) -> list[tuple[KeyRange, KeyRange]] | None:
+    """Which held ranges give which parts of a wanted one: (held, part), the parts tile it exactly.
+
+    Held ranges may overlap; few are taken, and the wanted one itself where it is held. None if some
+    key group is held by nobody.
+    """
+    ranges = set(held)
+    if wanted in ranges:
+        return [(wanted, wanted)]
+    found, at = [], wanted.lo
+    while at < wanted.hi:
+        here = [r for r in ranges if r.lo <= at < r.hi]
+        if not here:
+            return None
+        most = max(here, key=lambda r: (r.hi, r.lo))
+        found.append((most, KeyRange(at, min(most.hi, wanted.hi))))
+        at = most.hi
+    return found

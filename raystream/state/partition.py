@@ -1,8 +1,9 @@
-"""What a keeper does with images: partition, merge, fold. It knows columns, not users' classes."""
+"""What a keeper does with images: partition, recut, merge, fold. It knows columns, not users'
+classes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
@@ -14,7 +15,8 @@ import pyarrow.compute as pc
 
 from raystream.errors import StateError
 from raystream.schema.types import KeyRange
-from raystream.state.image import KEY, START, Ended, Image, Standing
+from raystream.state.image import KEY, START, Ended, Image, Standing, decode
+from raystream.state.keys import common
 
 
 def keys_of(batch: Any) -> list[Any]:
@@ -82,6 +84,28 @@ def _slices(batch: Any, groups: int, ranges: Sequence[KeyRange]) -> list[Any]:
     return [batch.slice(lo, hi - lo) for lo, hi in bounds]
 
 
+def recut(chains: Iterable[Sequence[Image]], keys: KeyRange) -> list[list[Image]]:
+    """What chains (each a full image and the deltas on it, of one range) hold of another range: the
+    chains of its parts. Where nobody holds a part there is none."""
+    found = []
+    for chain in chains:
+        if part := common(chain[0].header.keys, keys):
+            found.append([partition(image, [part])[0] for image in chain])
+    return found
+
+
+def recut_encoded(held: KeyRange, chain: Sequence[Any], part: KeyRange) -> Sequence[Any]:
+    """The encoded images that a chain of encoded images of the range `held` makes for a part of it;
+    the very same ones where the part is all of it.
+
+    Raises:
+        StateError: an image is damaged, or has no such part.
+    """
+    if part == held:
+        return chain
+    return [partition(decode(data), [part])[0].encode() for data in chain]
+
+
 # ---------------------------------------------------------------- merge
 
 
@@ -104,7 +128,7 @@ def merge(images: Sequence[Image]) -> Image:
     header = replace(
         first,
         keys=KeyRange(first.keys.lo, parts[-1].header.keys.hi),
-        standing=reduce(_together, (p.header.standing for p in parts)),
+        standing=together([p.header.standing for p in parts]),
     )
     rows = None if parts[0].rows is None else pa.concat_batches([p.rows for p in parts])
     gone = None if parts[0].gone is None else pa.concat_batches([p.gone for p in parts])
@@ -114,6 +138,11 @@ def merge(images: Sequence[Image]) -> Image:
 def _of_source(parts: Sequence[Image]) -> bool:
     """Ranges of a source end each for itself; those of an operator stand where the others do."""
     return any(p.header.standing.splits for p in parts)
+
+
+def together(standings: Sequence[Standing]) -> Standing:
+    """Where an instance stands whose range is made of these."""
+    return reduce(_together, standings)
 
 
 def _together(one: Standing, two: Standing) -> Standing:

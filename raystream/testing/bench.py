@@ -27,7 +27,7 @@ from raystream.errors import GraphError
 from raystream.schema.columns import from_records
 from raystream.schema.types import KeyRange, Split
 from raystream.state.image import Image, decode
-from raystream.state.partition import merge, partition
+from raystream.state.partition import merge, recut
 
 
 class Emitted(NamedTuple):
@@ -102,7 +102,7 @@ class Bench:
         for keys in ranges:
             instance = Instance(self.plan, self.operator, keys)
             if image is not None:
-                install(instance, partition(image, [keys]))
+                install(instance, recut([[image]], keys))
             instance.open()
             self.instances.append(instance)
         self.producers[self.operator.id] = list(self.instances)

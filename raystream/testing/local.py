@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from raystream.dataflow.source import Arrival, ArrivalSplit, Recorded, SplitRead
 from raystream.errors import InternalError
 from raystream.schema.types import KeyRange
 from raystream.state.image import Image
-from raystream.state.partition import merge, partition
+from raystream.state.partition import recut
 
 AHEAD = 4
 """Epochs that a producer may be ahead of the consumer that is furthest behind."""
@@ -114,16 +114,16 @@ class LocalJob:
         rng: random.Random | None = None,
         run: str = "local",
         paced_from: float | None = None,
-        resume: Mapping[str, Image] | None = None,
+        resume: Mapping[str, Sequence[Sequence[Image]]] | None = None,
         boundaries: Ends | None = None,
     ) -> None:
-        """resume: what `checkpoint` of another job of this flow returned, whatever its ranges.
-        boundaries: where epochs end that were cut by arrival before; those of this job are added.
-        """
+        """resume: what `checkpoint` of another job of this flow returned, whatever its ranges; or
+        the same as chains of images. boundaries: where epochs end that were cut by arrival before;
+        those of this job are added."""
         self.plan = plan
         self.rng = rng
         resume = resume or {}
-        cut = max((image.header.cut for image in resume.values()), default=0)
+        cut = max((c[-1].header.cut for chains in resume.values() for c in chains), default=0)
         self.boundaries: Ends = {} if boundaries is None else boundaries
         self.sources: list[LocalSource] = []
         self.instances: list[Instance] = []
@@ -137,7 +137,7 @@ class LocalJob:
             else:
                 instance = Instance(plan, vertex, keys, copy.copy(vertex.sink))
                 if vertex.name in resume:
-                    install(instance, partition(resume[vertex.name], [keys]))
+                    install(instance, recut(resume[vertex.name], keys))
                 instance.open()
                 self.instances.append(instance)
                 by_vertex[vertex.id].append(instance)
@@ -167,10 +167,11 @@ class LocalJob:
     def ended(self) -> bool:
         return all(m.ended for m in self.machines)
 
-    def checkpoint(self, cut: int) -> dict[str, Image]:
-        """What all operators and sinks know at the end of an epoch that all have just applied."""
+    def checkpoint(self, cut: int) -> dict[str, list[list[Image]]]:
+        """What all operators and sinks know at the end of an epoch that all have just applied: a
+        full image per instance."""
         return {
-            self.plan.vertices[v].name: merge([capture(m, cut=cut).image() for m in machines])
+            self.plan.vertices[v].name: [[capture(m, cut=cut).image()] for m in machines]
             for v, machines in self.by_vertex.items()
             if self.plan.vertices[v].kind != "source"
         }

@@ -1,51 +1,48 @@
-"""The simulated cluster: a job's processes, its controller, faults, and what must hold.
+"""The simulated cluster: a job's processes, its controllers, and what must hold.
 
-Decisions are those of `raystream.controller`; this does what they say, as `actors.controller` and
-`actors.crew` do. The controller itself does not die here.
+What is to be done is decided by `raystream.controller.machine`; this does it, as the actor does:
+late, sometimes twice or not at all, while processes die, the controller's too.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from raystream.controller.decide import Commit, Recover, Release, View, behind, decide, recoveries
-from raystream.controller.placing import keepers_of
-from raystream.controller.recovery import ATTEMPTS_MAX, Deaths, Place, checkpoint_lost
-from raystream.controller.report import Progress
+from raystream.controller import commands as do
+from raystream.controller import registering
+from raystream.controller.commands import Command, Event
+from raystream.controller.journal import Entry, Seat, newest
+from raystream.controller.machine import Machine, Options
+from raystream.controller.recovery import Place
+from raystream.controller.registering import Fill, Hand, Recall, Tell
 from raystream.dataflow.plan import Plan
+from raystream.dataflow.register import Boundaries, View
 from raystream.errors import JobError, RaystreamError
 from raystream.schema.types import KeyRange
-from raystream.state.assignment import Assignment, Serving
+from raystream.state.assignment import Serving
 from raystream.state.image import Image, decode
+from raystream.state.keys import common, cover
+from raystream.state.partition import recut
 from raystream.testing.simprocess import LINK, Instances, Keeper, Reading
-from raystream.testing.simregister import Cast, Ledger, Noted, Registrar
+from raystream.testing.simregister import Ledger
 from raystream.testing.simworld import Box, World, Wrong
 
 POLL = 0.15
 SILENCE = 1.5
 """An instance that has not answered for so long counts as dead; it may wake later."""
-DETECT = 0.05
+NOTICE = 0.05
+HIRING = 0.1
 RESTORE = 0.1
+TROUBLES_MAX = 2
+"""So often the taking of a place goes wrong beside what faults do; a job must not give up."""
+RESTART = 0.5
+"""How long it takes until another controller is there."""
 
 Reference = dict[int, dict[tuple[int, KeyRange, str], list[Any]]]
 """By vertex and (epoch, range, type) the records that a sink is to be given."""
-
-
-@dataclass(eq=False)
-class Member:
-    """An instance as the controller knows it."""
-
-    place: Place
-    process: Instances
-    heard: float
-    progress: Progress | None = None
-    dead: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.place.name
 
 
 @dataclass
@@ -107,12 +104,23 @@ class Deferred:
         self.calls.append((self.place, "close", ()))
 
 
-class Job(Box):
-    """A job in a simulated cluster, seen by its controller.
+class Blank(Box):
+    """A process without a place."""
 
-    again: how often a new connection asks for what came already. fragile: how often substitutes
-    die while they are restored. over: it has ended; error: why, if it failed. decisions: how many
-    commands the controller has given. ledger: where epochs ended that were cut by arrival.
+    def __init__(self, process: str, node: str) -> None:
+        super().__init__(f"process {process}")
+        self.process = process
+        self.node = node
+
+
+class Job:
+    """A job in a simulated cluster.
+
+    again: how often a new connection asks for what came already. fragile: how often processes die
+    while they take a place. at: every instance ever, by address; blanks, takers: processes without
+    a place, and instances, by process. entry: the newest that was written. over: the job has ended;
+    error: why, if it failed. decisions: how many entries were written. ledger: where epochs ended
+    that were cut by arrival; their sinks are judged at the end.
     """
 
     def __init__(
@@ -121,48 +129,59 @@ class Job(Box):
         plan: Plan,
         reference: Reference | None,
         *,
+        options: Options,
         nodes: int,
-        copies: int,
         ahead: int,
         again: float,
         fragile: float,
     ) -> None:
-        super().__init__("controller")
-        self.world, self.plan = world, plan
+        self.world, self.plan, self.options = world, plan, options
         self.reference: Reference = reference or {}
-        self.deferred: list[tuple[Place, str, tuple[Any, ...]]] | None = (
-            [] if reference is None else None
-        )
         self.ledger = Ledger()
-        self.registrar: Registrar | None = None
-        if plan.clock is None:
-            self.registrar = Registrar(world, self, Noted(), self._cast, self._register_lost)
-        self.copies, self.ahead, self.again, self.fragile = copies, ahead, again, fragile
+        self.deferred: list[tuple[Place, str, tuple[Any, ...]]] = []
+        self.ahead, self.again, self.fragile = ahead, again, fragile
+        self.ships = options.recovery == "state"
+        self.nodes = tuple(f"node-{i}" for i in range(nodes))
         self.at: dict[str, Instances] = {}
+        self.blanks: dict[str, Blank] = {}
+        self.takers: dict[str, Instances] = {}
+        self.keepers: dict[str, Keeper] = {}
         self.written = Written()
-        self.committed = self.decisions = 0
+        self.entry = Entry()
+        self.released: tuple[Serving, ...] = ()
         self.over = False
         self.error: RaystreamError | None = None
-        self.keepers = {f"node-{i}": Keeper(f"node-{i}", 0) for i in range(nodes)}
-        self.keepers_ever = list(self.keepers.values())
-        self._kept = 0
-        self._deaths = Deaths()
-        self._finished: set[str] = set()
-        self._failed: list[tuple[str, str]] = []
-        self._recovering = False
-        self._released: tuple[Serving, ...] = ()
-        self.members: list[Member] = []
-        names = sorted(self.keepers)
-        for i, (vertex, keys) in enumerate(plan.instances()):
-            index = plan.ranges[vertex.id].index(keys)
-            place = Place(vertex.id, vertex.name, keys, index)
-            self.members.append(self._member(place, names[i % nodes], 0, ()))
-        self.assignment = Assignment(1, tuple(_serving(m, 1) for m in self.members))
-        for member in self.members:
-            member.process.assign(self.assignment)
-        for member in self.members:
-            member.process.start()
-        world.after(POLL, None, self._poll)
+        self.decisions = 0
+        self.troubles: Counter[Place] = Counter()
+        self.controllers = 0
+        self.controller: Controller
+        self.new_controller()
+
+    def new_controller(self) -> None:
+        """A controller that goes on from the journal, where there is one."""
+        self.controllers += 1
+        found = [(k.journal.order, k.journal.entry) for k in self.keepers.values() if k.alive]
+        entry = newest(found)
+        if entry is None and self.entry.seats:
+            self.end(JobError("the journal is lost"))
+            return
+        if self.controllers > 1 and self.lost_journal(entry):
+            raise Wrong(
+                f"an old journal was taken: {entry and entry.order}, not {self.entry.order}"
+            )
+        self.controller = Controller(self, self.controllers, entry)
+
+    def lost_journal(self, entry: Entry | None) -> bool:
+        """Whether an entry is not the newest that was written, although some copy of that lives."""
+        held = [k for k in self.keepers.values() if k.journal.order >= self.entry.order]
+        return (entry is None or entry.order < self.entry.order) and any(k.alive for k in held)
+
+    def end(self, error: RaystreamError | None) -> None:
+        """The job has ended. The boundary register may be called lost when its places are gone."""
+        posts = {p.process for p in self.entry.posts}
+        if error and "register is lost" in error.message and posts & set(self.entry.told.places):
+            raise Wrong(f"it is not lost: {error}")
+        self.over, self.error = True, error
 
     # ------------------------------------------------------------ what instances see
 
@@ -174,7 +193,7 @@ class Job(Box):
 
     def sink_of(self, place: Place) -> Checked | Deferred | None:
         """A new copy of the sink of a place, if it is one."""
-        if self.deferred is not None and self.plan.vertices[place.vertex].kind == "sink":
+        if self.plan.clock is None and self.plan.vertices[place.vertex].kind == "sink":
             return Deferred(place, self.deferred)
         expected = self.reference.get(place.vertex)
         return None if expected is None else Checked(place, expected, self.written)
@@ -182,21 +201,28 @@ class Job(Box):
     def judge(self, reference: Reference) -> None:
         """What each sink is to be given is known now."""
         self.reference = reference
-        for place, method, args in self.deferred or ():
+        for place, method, args in self.deferred:
             getattr(Checked(place, reference[place.vertex], self.written), method)(*args)
 
-    def say_done(self, process: Instances) -> None:
-        """The work of an instance is done."""
-        self.world.after(LINK, self, self._finished.add, process.name)
-
-    def say_failed(self, process: Instances, error: RaystreamError) -> None:
-        """An instance failed. One that was replaced may well."""
-        if self._is_member(process):
+    def say_done(self, process: Instances, error: RaystreamError | None) -> None:
+        """The work of an instance is done, or it failed. One that was replaced may well."""
+        if error is not None:
             self.world.tell(process.name, "failed:", error)
-            self._failed.append((process.name, str(error)))
+        self._say(do.Done(process.process, error), LINK)
+
+    def died(self, process: str) -> None:
+        """A process is dead: the controller of that time is told."""
+        self._say(do.Gone(process, "died"), NOTICE)
+
+    def _say(self, event: Event, mean: float) -> None:
+        self.world.after(mean, self.controller, self.controller.hear, event)
+
+    def members(self) -> list[tuple[Seat, Instances]]:
+        """Who has a place."""
+        return [(s, self.takers[s.process]) for s in self.entry.seats]
 
     def _is_member(self, process: Instances) -> bool:
-        return any(m.process is process for m in self.members)
+        return any(s.process == process.process for s in self.entry.seats)
 
     # ------------------------------------------------------------ checks
 
@@ -206,13 +232,13 @@ class Job(Box):
             return
         for edge, log in producer.machine.outlets.logs.items():
             consumer = self.plan.edges[edge].consumer
-            for member in self.members:
-                at = member.process.machine
-                needs = member.place.vertex == consumer and member.process.alive and not at.ended
+            for seat, process in self.members():
+                at = process.machine
+                needs = seat.place.vertex == consumer and process.alive and not at.ended
                 if needs and at.position + 1 < log.first:
                     raise Wrong(
                         f"{producer.name} holds edge {edge} from {log.first} on, but"
-                        f" {member.name} needs {at.position + 1}"
+                        f" {seat.name} needs {at.position + 1}"
                     )
 
     def check_refused(self, consumer: Instances, reading: Reading, first: int) -> None:
@@ -224,317 +250,296 @@ class Job(Box):
                 f" {reading.edge.id}, whose log begins at {first}"
             )
 
-    def _check_floor(self, floor: int) -> None:
+    def check_entry(self, entry: Entry) -> None:
+        """What a new entry must keep to."""
+        if entry.order < self.entry.order:
+            return  # of a controller whose time is over; it will be refused
+        before = self.entry.assignment.serving
+        if len(entry.assignment.serving) < len(before):
+            self.released += tuple(s for s in before if s not in entry.assignment.serving)
+        self.entry = entry
+        self.decisions += 1
+        if entry.assignment.serving:
+            self._check_tiles(entry)
+        if entry.committed and self.ships:
+            self._check_floor(entry)
+
+    def _check_tiles(self, entry: Entry) -> None:
+        """Owners tile; those of ranges that are over count although nobody reads them any more."""
+        serving = entry.assignment.serving
+        gone = [
+            r
+            for r in self.released
+            if not any(s.vertex == r.vertex and common(s.keys, r.keys) for s in serving)
+        ]
+        whole = replace(entry.assignment, serving=(*serving, *gone))
+        for vertex in self.plan.vertices:
+            whole.check(vertex.id, entry.committed + 1, self.plan.groups)
+
+    def _check_floor(self, entry: Entry) -> None:
         """Law L4: everybody has reached the floor, and it was stored in all copies."""
-        for m in self.members:
-            at = m.process.machine
-            if at.position < floor and not at.ended:
-                raise Wrong(f"{floor} was committed, and {m.name} is at {at.position}")
+        floor = entry.committed
+        for seat, process in self.members():
+            at = process.machine
+            if at.position < floor and not at.ended and process.alive:
+                raise Wrong(f"{floor} was committed, and {seat.name} is at {at.position}")
             cut = min(floor, at.position) if at.ended else floor
-            kept = self._held(m.place, cut)
-            if len({k.node for k in kept}) < min(self.copies, len(self.keepers)):
-                raise Wrong(f"{floor} was committed, and {m.name} is stored {len(kept)} times")
+            kept = self.held(seat.place, cut)
+            if len({k.node for k in kept}) < min(self.options.copies, len(self.nodes)):
+                raise Wrong(f"{floor} was committed, and {seat.name} is stored {len(kept)} times")
 
-    def _held(self, place: Place, cut: int) -> list[Keeper]:
-        """All keepers that ever held a checkpoint."""
-        return [k for k in self.keepers_ever if (place.vertex, place.keys, cut) in k.ever]
+    def held(self, place: Place, cut: int) -> list[Keeper]:
+        """All keepers that ever held a checkpoint, or a part of it."""
+        return [
+            k
+            for k in self.keepers.values()
+            if any(v == place.vertex and c == cut and common(keys, place.keys)
+                   for v, keys, c in k.ever)
+        ]  # fmt: skip
 
-    def _check_lost(self, place: Place, floor: int) -> None:
+    def check_lost(self, place: Place, floor: int) -> None:
         """A checkpoint may be called lost when those who held it are dead."""
-        held = self._held(place, floor)
-        if any(k.alive for k in held) or len(held) < min(self.copies, len(self.keepers)):
+        held = self.held(place, floor)
+        whole = cover([keys for k in held if k.alive for v, keys, c in k.ever
+                       if v == place.vertex and c == floor], place.keys)  # fmt: skip
+        if whole is not None:
             raise Wrong(f"{place.name} at {floor} is not lost: {[(k.name, k.alive) for k in held]}")
 
-    def _check_tiles(self) -> None:
-        """Owners tile; those of ranges that are over count although nobody reads them any more."""
-        whole = Assignment(0, self.assignment.serving + self._released)
-        for vertex in self.plan.vertices:
-            whole.check(vertex.id, self.committed + 1, self.plan.groups)
 
-    # ------------------------------------------------------------ the controller
+class Controller(Box):
+    """One controller of a job: does what its machine commands, in order."""
+
+    def __init__(self, job: Job, number: int, entry: Entry | None) -> None:
+        super().__init__(f"controller {number}")
+        self.job, self.world = job, job.world
+        self.machine = Machine(job.plan, job.options, entry)
+        self._todo: deque[Command] = deque()
+        self._writing: set[str] | None = None
+        self._heard: dict[str, float] = {}
+        alive = [p for p, box in {**job.blanks, **job.takers}.items() if box.alive]
+        alive += [p for p, k in job.keepers.items() if k.alive]
+        self.world.tell(self.name, "begins", entry.order if entry else "")
+        self._add(self.machine.start(job.nodes, alive, self.world.now))
+        for post in self.machine.journal.posts:  # that died while there was no controller
+            keeper = job.keepers.get(post.process)
+            if keeper is not None and not keeper.alive:
+                self.world.after(NOTICE, self, self.hear, do.Gone(post.process, "died"))
+        self.world.after(POLL, self, self._poll)
+
+    def hear(self, event: Event) -> None:
+        """Something happened."""
+        if isinstance(event, do.Gone):
+            self.world.tell(self.name, "hears that", event.process, event.why)
+        self._add(self.machine.handle(event, self.world.now))
 
     def _poll(self) -> None:
-        """Ask everybody, then do what follows from what is known."""
-        if self.over:
+        """Ask everybody."""
+        if self.job.over:
             return
-        for m in self.members:
-            if not m.dead:
-                self.world.send(LINK, m.process, self._answer, m)
-                if self.world.now - m.heard > SILENCE:
-                    self.died(m.process, f"did not answer for {SILENCE:g} s")
-        if self.registrar is not None:
-            self.registrar.poll()
-        if not self._recovering:
-            self._act()
-        self.world.after(POLL, None, self._poll)
+        for m in self.machine.members:
+            process = self.job.takers[m.seat.process]
+            self.world.send(LINK, process, self._ask, process)
+            heard = self._heard.setdefault(process.process, self.world.now)
+            if not m.dead and self.world.now - heard > SILENCE:
+                self.hear(do.Gone(process.process, f"did not answer for {SILENCE:g} s"))
+        self.hear(do.Tick(self.job.nodes))
+        self.world.after(POLL, self, self._poll)
 
-    def _answer(self, member: Member) -> None:
-        self.world.send(LINK, self, self._hear, member, member.process.progress())
+    def _ask(self, process: Instances) -> None:
+        self.world.send(LINK, self, self._answer, process.process, process.progress())
 
-    def _hear(self, member: Member, progress: Progress) -> None:
-        member.progress, member.heard = progress, self.world.now
-        if member.dead or member not in self.members:
-            return
-        untold = behind(progress, self.assignment.version, self.committed, self._kept)
-        process = member.process
-        if untold.assignment:
-            self.world.send(LINK, process, process.assign, self.assignment)
-        if untold.floor:
-            self.world.send(LINK, process, process.commit, self.committed)
-        if untold.keepers:
-            self._send_keepers(member)
+    def _answer(self, process: str, progress: Any) -> None:
+        self._heard[process] = self.world.now
+        self.hear(do.Heard(process, progress))
 
-    def died(self, process: Instances, why: str) -> None:
-        """A process is gone, or seems to be."""
-        for m in self.members:
-            if m.process is process and not m.dead:
-                self.world.tell("controller:", m.name, why)
-                m.dead = why
+    # ------------------------------------------------------------ doing
 
-    def _view(self) -> View:
-        return View(
-            tuple(m.progress for m in self.members if m.progress is not None),
-            frozenset(m.name for m in self.members if m.dead),
-            frozenset(self._finished),
-            tuple(self._failed),
-            self.committed,
-            self.plan.cut_every,
-            frozenset(s.instance for s in self.assignment.serving),
-        )
+    def _add(self, commands: list[Command]) -> None:
+        self._todo.extend(commands)
+        self._go_on()
 
-    def _act(self) -> None:
-        view = self._view()
-        if not recoveries(view) and not all(m.progress or m.dead for m in self.members):
-            return  # the real controller waits for the answers of all
-        for command in decide(view):
-            self.world.tell("controller:", command)
-            self.decisions += 1
-            if isinstance(command, Commit):
-                self._commit(command.epoch)
-            elif isinstance(command, Recover):
-                self._recover(command)
-                return  # what else there is follows from the next view
-            elif isinstance(command, Release):
-                self._release(command.instances)
-            else:
-                self.end(JobError(command.because) if command.failed else None)
+    def _go_on(self) -> None:
+        while self._todo and self._writing is None and self.alive:
+            command = self._todo.popleft()
+            if not isinstance(command, do.Trim | do.CommitTo | do.Assign):
+                self.world.tell(self.name, command if len(str(command)) < 200 else type(command))
+            self._do(command)
 
-    def _commit(self, epoch: int) -> None:
-        self._check_floor(epoch)
-        self.committed = epoch
-        self._deaths.moved()
-        for m in self.members:
-            self.world.send(LINK, m.process, m.process.commit, epoch)
-        for keeper in self.keepers.values():
-            self.world.send(LINK, keeper, keeper.trim, epoch)
-
-    def _release(self, names: tuple[str, ...]) -> None:
-        self._released += tuple(s for s in self.assignment.serving if s.instance in names)
-        self.assignment = self.assignment.without(names)
-        self._assign()
-
-    def _assign(self) -> None:
-        for m in self.members:
-            self.world.send(LINK, m.process, m.process.assign, self.assignment)
-
-    def end(self, error: RaystreamError | None) -> None:
-        """The job has ended."""
-        self.over, self.error = True, error
-
-    # ------------------------------------------------------------ recovery
-
-    def _recover(self, command: Recover) -> None:
-        gone = [m for m in self.members if m.name in command.instances]
-        try:
-            self._deaths.died([m.place for m in gone], command.floor, gone[0].dead)
-        except JobError as error:
-            self.end(error)
-            return
-        self._recovering = True
-        self.world.after(RESTORE, None, self._fetch, gone, command.floor, 1)
-
-    def _fetch(self, gone: list[Member], floor: int, attempt: int) -> None:
-        """Get the images of all ranges from whoever has them."""
-        images = []
-        for m in gone:
-            found = self._images(m.place, floor)
-            if found is None:
-                self._check_lost(m.place, floor)
-                self.end(checkpoint_lost(m.place, floor))
-                return
-            images.append(found)
-        self.world.after(RESTORE, None, self._restored, gone, floor, attempt, images)
-
-    def _images(self, place: Place, floor: int) -> tuple[Image, ...] | None:
-        if floor == 0:
-            return ()
-        for keeper in self.keepers.values():
-            found = dict(keeper.images.images(place.vertex, floor)) if keeper.alive else {}
-            if place.keys in found:
-                return tuple(decode(s.data) for s in found[place.keys])
-        return None
-
-    def _restored(
-        self, gone: list[Member], floor: int, attempt: int, images: list[tuple[Image, ...]]
-    ) -> None:
-        """The substitutes have their state: they are told to all and begin."""
-        if attempt < ATTEMPTS_MAX and self.world.rng.random() < self.fragile:
-            self.world.tell("a substitute died while it was restored")
-            self.world.after(RESTORE, None, self._fetch, gone, floor, attempt + 1)
-            return
-        nodes = sorted(self.keepers)
-        new = [
-            self._member(m.place.next(), self.world.rng.choice(nodes), floor, i)
-            for m, i in zip(gone, images, strict=True)
-        ]
-        serving = [_serving(m, floor + 1) for m in new]
-        self.assignment = self.assignment.replaced([m.name for m in gone], serving)
-        self.members = [m for m in self.members if m not in gone] + new
-        self._check_tiles()
-        self._assign()
-        for m in new:
-            self.world.after(LINK, m.process, m.process.start)
-        self._recovering = False
-
-    def _member(self, place: Place, node: str, floor: int, images: tuple[Image, ...]) -> Member:
-        keepers = self._keepers_of(place, node)
-        process = Instances(self, place, node, keepers, self._kept, floor, images)
-        return Member(place, process, self.world.now)
-
-    # ------------------------------------------------------------ keepers
-
-    def _cast(self) -> Cast:
-        """Who is there for the boundary register."""
-        living = [self.keepers[node] for node in sorted(self.keepers)]
-        claimers = {m.name: m.process.claimer for m in self.members if not m.dead}
-        over = [m.name for m in self.members if (p := m.progress) and p.ended
-                and p.position <= self.committed]  # fmt: skip
-        return Cast(
-            living[: self.copies],
-            living,
-            {name: c for name, c in claimers.items() if c is not None},
-            frozenset(over),
-        )
-
-    def _register_lost(self, error: JobError) -> None:
-        """It may be called lost when all its places are gone."""
-        assert self.registrar is not None
-        places = self.registrar.journal.told.places
-        if any(k.name in places for k in self.keepers.values()):
-            raise Wrong(f"it is not lost: {error}")
-        self.end(error)
-
-    def _keepers_of(self, place: Place, node: str) -> tuple[Keeper, ...]:
-        vertex = self.plan.vertices[place.vertex]
-        producers = {e.producer for e in vertex.inputs}
-        upstream = [m.process.node for m in self.members if m.place.vertex in producers]
-        source = vertex.kind == "source"
-        nodes = keepers_of(place, node, upstream, self.keepers, self.copies, source=source)
-        return tuple(self.keepers[n] for n in nodes)
-
-    def _send_keepers(self, member: Member) -> None:
-        process = member.process
-        keepers = self._keepers_of(member.place, process.node)
-        self.world.send(LINK, process, process.kept_by, keepers, self._kept)
-
-    def keeper_died(self, node: str) -> None:
-        """Another keeper takes its place, with nothing in it."""
-        keeper = Keeper(node, len(self.keepers_ever))
-        self.keepers_ever.append(keeper)
-        self.keepers[node] = keeper
-        self._kept += 1
-        for m in self.members:
-            self._send_keepers(m)
-
-
-class Faults:
-    """Lets things go wrong by the chance of its world.
-
-    at: after so many events each, ascending. late: how many more, soon after what the controller
-    decides. done: what went wrong, by kind.
-    """
-
-    KINDS = ("kill", "kill two", "keeper", "node", "sleep", "cut")
-    WEIGHTS = (6, 2, 2, 1, 3, 2)
-
-    def __init__(self, job: Job, at: list[int], late: int) -> None:
-        self.job = job
-        self.world = job.world
-        self.at = at
-        self.late = late
-        self.done: Counter[str] = Counter()
-        self._decisions = 0
-
-    def strike(self) -> None:
-        """Let happen what is due."""
-        if self.job.decisions > self._decisions:
-            self._decisions = self.job.decisions
-            if self.late and self.world.rng.random() < 0.3:
-                self.late -= 1
-                self.at.append(self.world.events + self.world.rng.randrange(40))
-                self.at.sort()
-        while self.at and self.at[0] <= self.world.events:
-            self.at.pop(0)
-            self._one()
-
-    def _one(self) -> None:
-        kind = self.world.rng.choices(self.KINDS, self.WEIGHTS)[0]
-        if kind == "keeper":
-            self._keeper(self.world.rng.choice(sorted(self.job.keepers)))
-        elif kind == "node":
-            node = self.world.rng.choice(sorted(self.job.keepers))
-            self.done["node"] += 1
-            self._keeper(node)
-            for process in [p for p in self.job.at.values() if p.alive and p.node == node]:
+    def _do(self, command: Command) -> None:
+        job, world = self.job, self.world
+        match command:
+            case do.Write(entry, at):
+                self._write(entry, at)
+            case do.Hire(process, _):
+                world.after(HIRING, self, self._hired, process)
+            case do.Keep(process, node):
+                job.keepers[process] = Keeper(process, node)
+            case do.Become(process, place, floor, holders):
+                world.after(RESTORE, self, self._fetch, process, place, floor, holders)
+            case do.Begin(seat, assignment, started):
+                taker = job.takers[seat.process]
+                if taker.alive:
+                    world.after(LINK, taker, taker.begin, seat, assignment, started)
+                else:
+                    world.after(NOTICE, self, self.hear, do.Gone(seat.process, "is dead"))
+            case do.Assign(process, assignment):
+                self._tell(process, "assign", assignment)
+            case do.CommitTo(process, epoch):
+                self._tell(process, "commit", epoch)
+            case do.KeptBy(process, keepers, kept):
+                self._tell(process, "kept_by", keepers, kept)
+            case do.Forget(process, epoch):
+                self._tell(process, "forget", epoch)
+            case do.Trim(process, floor, places):
+                keeper = job.keepers[process]
+                world.send(LINK, keeper, keeper.trim, floor, places)
+            case Hand() | Recall() | Fill() | Tell():
+                self._register(command)
+            case do.Kill(process, _):
                 self._kill(process)
-        else:
-            for process in self._some(2 if kind == "kill two" else 1):
-                {"sleep": self._sleep, "cut": self._cut}.get(kind, self._kill)(process)
+            case do.End(error):
+                job.end(error)
 
-    def _some(self, n: int) -> list[Instances]:
-        living = [p for p in self.job.at.values() if p.alive]
-        return self.world.rng.sample(living, min(n, len(living)))
+    # ------------------------------------------------------------ the boundary register
 
-    def _kill(self, process: Instances) -> None:
-        self.done[process.vertex.kind] += 1
-        self.world.tell(process.name, "is killed")
-        process.die()
-        self.world.after(0.05, None, self.job.died, process, "died")
+    def _register(self, command: registering.Command) -> None:
+        job = self.job
+        match command:
+            case Hand(view, place):
+                keeper = job.keepers[place]
+                self._request(keeper, lambda: do.Handed(view, place, keeper.boundaries.hand(view)))
+            case Fill(view, place, content):
+                keeper = job.keepers[place]
+                self._request(keeper, lambda: self._fill(keeper, view, content))
+            case Recall(view, source):
+                taker = job.takers[source]
+                self._request(taker, lambda: self._recall(taker, view))
+            case Tell(view=View(number, places), source=source, content=content):
+                chosen = View(number, tuple(job.keepers[p] for p in places))
+                taker = job.takers[source]
+                if taker.claimer is not None:
+                    self.world.send(LINK, taker, taker.claimer.claims.follow, chosen, content)
 
-    def _keeper(self, node: str) -> None:
-        keeper = self.job.keepers[node]
-        self.done["keeper"] += 1
-        self.world.tell(keeper.name, "is killed")
-        keeper.alive = False
-        self.world.after(0.05, None, self._noticed, keeper)
+    def _request(self, box: Box, serve: Callable[[], Event | None]) -> None:
+        """Ask for something that is an event when it is answered."""
 
-    def _noticed(self, keeper: Keeper) -> None:
-        if self.job.keepers[keeper.node] is keeper:
-            self.job.keeper_died(keeper.node)
+        def served() -> None:
+            event = serve()
+            if event is not None:
+                self.world.send(LINK, self, self.hear, event)
 
-    def _sleep(self, process: Instances) -> None:
-        if process.asleep:
+        self.world.send(LINK, box, served)
+
+    def _fill(self, keeper: Keeper, view: int, content: Boundaries) -> Event | None:
+        taken = keeper.boundaries.fill(view, content)
+        return do.Filled(view, keeper.process) if taken else None
+
+    def _recall(self, taker: Instances, view: int) -> Event | None:
+        assert taker.claimer is not None
+        return do.Handed(view, taker.process, taker.claimer.claims.boundaries(view))
+
+    def _tell(self, process: str, order: str, *args: Any) -> None:
+        taker = self.job.takers[process]
+        self.world.send(LINK, taker, getattr(taker, order), *args)
+
+    def _kill(self, process: str) -> None:
+        """Who cannot be reached lives on."""
+        job = self.job
+        box: Box | None = job.takers.get(process) or job.blanks.get(process)
+        if box is not None and self.world.rng.random() < 0.5:
+            self.world.send(LINK, box, self._die, box)
+
+    def _die(self, box: Box) -> None:
+        if isinstance(box, Instances):
+            box.die()
+        box.alive = False
+
+    # ------------------------------------------------------------ the journal
+
+    def _write(self, entry: Entry, at: tuple[str, ...]) -> None:
+        self.job.check_entry(entry)
+        keepers = [self.job.keepers[p] for p in at]
+        self._writing = {k.process for k in keepers}
+        for keeper in keepers:
+            self._write_at(keeper, entry)
+        self._wrote("")
+
+    def _write_at(self, keeper: Keeper, entry: Entry) -> None:
+        if keeper.alive:
+            self.world.after(LINK, keeper, self._shelve, keeper, entry)
+        self.world.after(3 * LINK, self, self._look, keeper, entry)
+
+    def _look(self, keeper: Keeper, entry: Entry) -> None:
+        """Whoever died will not answer."""
+        if self._writing and keeper.process in self._writing:
+            if keeper.alive:
+                self.world.after(3 * LINK, self, self._look, keeper, entry)
+            else:
+                self._wrote(keeper.process)
+
+    def _shelve(self, keeper: Keeper, entry: Entry) -> None:
+        kept = keeper.journal.write(entry.order, entry)
+        self.world.after(LINK, self, self._shelved, keeper.process, kept)
+
+    def _shelved(self, process: str, kept: bool) -> None:
+        if not kept:
+            self.world.tell(self.name, "is not the controller any more")
+            self.alive = False
+        self._wrote(process)
+
+    def _wrote(self, process: str) -> None:
+        if self._writing is not None:
+            self._writing.discard(process)
+            if not self._writing:
+                self._writing = None
+                self._go_on()
+
+    # ------------------------------------------------------------ processes
+
+    def _hired(self, process: str) -> None:
+        blank = Blank(process, self.world.rng.choice(self.job.nodes))
+        self.job.blanks[process] = blank
+        self.hear(do.Hired(process, blank.node, 0))
+
+    def _fetch(self, process: str, place: Place, floor: int, holders: tuple[str, ...]) -> None:
+        """Get the images of a range from whoever has them."""
+        blank = self.job.blanks[process]
+        if blank.alive and self._trouble(place):
+            self.world.tell(process, "dies while it takes a place")
+            blank.alive = False
+            self.job.died(process)
+        if not blank.alive:
             return
-        seconds = self.world.rng.choice((0.2, 1.0, 3.0, 5.0))
-        self.done["pause"] += 1
-        self.world.tell(process.name, "stops for", seconds)
-        process.asleep = True
-        self.world.at(self.world.now + seconds, None, self._wake, process)
+        images = [] if not floor else self._images(place, floor, holders)
+        if images is None:
+            if self.job.controller is self:
+                self.job.check_lost(place, floor)
+            self.hear(do.Missing(process))
+            return
+        if self._trouble(place):
+            self.hear(do.Missing(process, again=True))
+            return
+        taker = Instances(self.job, process, place, blank.node, floor, images)
+        del self.job.blanks[process]
+        self.job.takers[process] = taker
+        self.world.after(RESTORE, self, self.hear, do.Became(process, taker.address))
 
-    def _wake(self, process: Instances) -> None:
-        if process.alive:
-            self.world.tell(process.name, "goes on")
-            self.world.wake(process)
-            process.woke()
+    def _trouble(self, place: Place) -> bool:
+        """Whether the taking of a place goes wrong; not so often that the job gives up."""
+        strikes = self.world.rng.random() < self.job.fragile
+        if strikes:
+            self.job.troubles[place] += 1
+        return strikes and self.job.troubles[place] <= TROUBLES_MAX
 
-    def _cut(self, process: Instances) -> None:
-        self.done["connection"] += 1
-        for reading in process.readings():
-            if self.world.rng.random() < 0.5:
-                self.world.tell(process.name, "loses its connection to", reading.address)
-                process.broken(reading, reading.connection)
-
-
-def _serving(member: Member, first: int) -> Serving:
-    place = member.place
-    return Serving(place.vertex, place.keys, place.name, member.process.address, first)
+    def _images(
+        self, place: Place, floor: int, holders: tuple[str, ...]
+    ) -> list[list[Image]] | None:
+        held: dict[KeyRange, list[Image]] = {}
+        for keeper in (self.job.keepers[h] for h in holders):
+            found = keeper.images.images(place.vertex, floor, place.keys) if keeper.alive else []
+            for keys, chain in found:
+                held.setdefault(keys, [decode(s.data) for s in chain])
+        parts = cover(held, place.keys)
+        if parts is None:
+            return None
+        return [chain for keys, part in parts for chain in recut([held[keys]], part)]

@@ -7,9 +7,10 @@ all from an epoch on; pieces come in order within a stream, in any order between
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from raystream.controller.journal import Entry, Seat, Shelf
 from raystream.controller.recovery import Place
 from raystream.controller.report import Progress, progress_of, sink_context
 from raystream.dataflow.instance import Instance, SourceInstance
@@ -22,7 +23,7 @@ from raystream.errors import JobError, RaystreamError
 from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment
 from raystream.state.chain import Chain
-from raystream.state.image import Image
+from raystream.state.image import Image, ImageHeader
 from raystream.state.images import ImageStore, Stored
 from raystream.testing.simchecks import check_bounded
 from raystream.testing.simregister import Claimer, RegisterPlace
@@ -42,29 +43,32 @@ WINDOW = 3
 
 
 class Keeper(RegisterPlace):
-    """Holds images, and may be a place of the boundary register.
+    """Holds images and the journal, and may be a place of the boundary register.
 
-    ever: every (vertex, range, cut) that it held, dead or alive.
+    ever: every (vertex, range, cut) that it has held.
     """
 
-    def __init__(self, node: str, number: int) -> None:
-        super().__init__(f"keeper {node}.{number}")
+    def __init__(self, process: str, node: str) -> None:
+        super().__init__(f"keeper {process} of {node}")
+        self.process = process
         self.node = node
         self.images: ImageStore[bytes] = ImageStore()
+        self.journal: Shelf[Entry] = Shelf()
         self.ever: set[tuple[int, KeyRange, int]] = set()
 
-    def store(self, world: World, to: Instances, image: tuple[int, KeyRange, int, int, bytes],
+    def store(self, world: World, to: Instances, header: ImageHeader, data: bytes,
               ship: int) -> None:  # fmt: skip
         """Keep an image and say whether it is held."""
-        vertex, keys, base, cut, data = image
-        stored = self.images.store(vertex, keys, Stored(cut, base or None, data, len(data)))
+        vertex, keys, cut = to.place.vertex, header.keys, header.cut
+        image = Stored(cut, header.base or None, data, len(data), header.standing.ended)
+        stored = self.images.store(vertex, keys, image)
         if stored:
             self.ever.add((vertex, keys, cut))
         world.send(LINK, to, to.answered, ship, self, stored)
 
-    def trim(self, floor: int) -> None:
+    def trim(self, floor: int, places: tuple[Place, ...]) -> None:
         """Drop what no restore from `floor` on needs."""
-        self.images.trim(floor)
+        self.images.trim(floor, {(p.vertex, p.keys) for p in places})
         self.boundaries.trim(floor)
 
 
@@ -100,21 +104,21 @@ class Instances(Box):
     def __init__(
         self,
         job: Job,
+        process: str,
         place: Place,
         node: str,
-        keepers: tuple[Keeper, ...],
-        kept: int,
         floor: int,
-        images: tuple[Image, ...],
+        images: list[list[Image]],
     ) -> None:
         super().__init__(place.name)
         self.job = job
         self.world = job.world
+        self.process = process
         self.place = place
         self.node = node
         self.address = job.register(self)
-        self.keepers = keepers
-        self.kept = kept
+        self.keepers: tuple[Keeper, ...] = ()
+        self.kept = 0
         self.begun = self.floor = floor
         self.vertex: Vertex = job.plan.vertices[place.vertex]
         self.source: RecordedReading | ArrivalReading | None = None
@@ -125,17 +129,15 @@ class Instances(Box):
             self.machine = Instance(job.plan, self.vertex, place.keys, job.sink_of(place))
         for log in self.machine.outlets.logs.values():
             log.next = floor + 1
-        if images:
-            install(self.machine, images)
+        standing = install(self.machine, images) if images else None
         if self.vertex.kind == "source":
-            at = images[-1].header.standing.splits if images else None
-            self.source = self._reading(floor, at)
+            self.source = self._reading(floor, standing.splits if standing else None)
         self.machine.open()
         self.served = Served()
         self.chain = Chain(floor)
         self.version = 0
         self.over = False
-        self.failed = False
+        self.failed: RaystreamError | None = None
         self._readings: dict[tuple[int, str], Reading] = {}
         self._feedings: dict[tuple[int, str], Feeding] = {}
         self._started = self._busy = False
@@ -156,8 +158,16 @@ class Instances(Box):
 
     # ------------------------------------------------------------ control
 
-    def start(self) -> None:
-        """Begin to work."""
+    def begin(self, seat: Seat, assignment: Assignment, started: float) -> None:
+        """Begin to work; or, at work, say again that the work is done."""
+        self.kept_by(seat.keepers, seat.kept)
+        self.assign(assignment)
+        if self.failed is not None or self.over:
+            self.job.say_done(self, self.failed)
+        elif not self._started:
+            self._start()
+
+    def _start(self) -> None:
         if isinstance(self.machine, Instance):
             committed = self.begun
             self.machine.open_sink(
@@ -171,6 +181,8 @@ class Instances(Box):
         if assignment.version <= self.version:
             return
         self.version = assignment.version
+        if isinstance(self.machine, SourceInstance):
+            self.chain.missed(self.machine.cut_at(assignment.cuts))
         self.served.expect(readers(self.vertex, assignment, self.begun))
         self._feedings = {w: f for w, f in self._feedings.items() if w in self.served.next}
         wanted = reads(self.vertex, assignment)
@@ -206,25 +218,34 @@ class Instances(Box):
             if isinstance(machine, Instance):
                 machine.close_sink()
             self.over = True
-            self.job.say_done(self)
+            self.job.say_done(self, None)
 
-    def kept_by(self, keepers: tuple[Keeper, ...], kept: int) -> None:
+    def forget(self, epoch: int) -> None:
+        """All have what it sent up to an epoch."""
+        self.machine.outlets.trim(epoch)
+
+    def kept_by(self, keepers: tuple[str, ...], kept: int) -> None:
         """These keepers hold its checkpoints from now on."""
         if kept > self.kept:
-            self.keepers, self.kept = keepers, kept
+            self.keepers, self.kept = tuple(self.job.keepers[k] for k in keepers), kept
+            self.chain.restart()
+            if self.machine.ended:
+                self._put_again()
 
     def progress(self) -> Progress:
         """What it says of itself."""
-        return progress_of(
+        view = 0 if self.claimer is None else self.claimer.claims.told.number
+        progress = progress_of(
             self.machine,
             self.place.index,
             name=self.name,
-            stored=self.chain.stored,
+            stored=self.chain.stored if self.job.ships else None,
             version=self.version,
             floor=self.floor,
             closed=self.over or self.vertex.kind != "sink",
             kept=self.kept,
         )
+        return replace(progress, view=view)
 
     def die(self) -> None:
         """Its process is gone; of what it sent last some still comes."""
@@ -240,8 +261,8 @@ class Instances(Box):
             self.feed(who)
 
     def _fail(self, error: RaystreamError) -> None:
-        self.failed = True
-        self.job.say_failed(self, error)
+        self.failed = error
+        self.job.say_done(self, error)
 
     # ------------------------------------------------------------ reading
 
@@ -269,7 +290,7 @@ class Instances(Box):
             self.world.after(RETRY, self, self._again, reading, reading.connection)
 
     def _again(self, reading: Reading, connection: int) -> None:
-        if not reading.stopped and connection == reading.connection and not self.failed:
+        if not reading.stopped and connection == reading.connection and self.failed is None:
             self._connect(reading)
 
     def refused(self, reading: Reading, connection: int, first: int) -> None:
@@ -370,7 +391,7 @@ class Instances(Box):
 
     def _may(self) -> bool:
         machine = self.machine
-        if machine.ended or self.failed:
+        if machine.ended or self.failed is not None:
             return False
         if machine.position >= self.served.slowest() + self.job.ahead:
             return False
@@ -421,6 +442,8 @@ class Instances(Box):
         return capture(self.machine, since, splits=splits)
 
     def _put(self, captured: Captured) -> None:
+        if not self.job.ships:
+            return
         self.chain.made(captured.header.base, captured.header.cut)
         self._ships.append(captured)
         self._ship_next()
@@ -435,11 +458,13 @@ class Instances(Box):
             return
         captured = self._ships[0]
         header, data = captured.header, captured.image().encode()
-        image = (self.place.vertex, header.keys, header.base, header.cut, data)
         self._ship += 1
         self._unanswered = set(self.keepers)
         for keeper in self.keepers:
-            self.world.send(LINK, keeper, keeper.store, self.world, self, image, self._ship)
+            self.world.send(LINK, keeper, keeper.store, self.world, self, header, data, self._ship)
+        if not self._unanswered:  # there is no keeper
+            self._shipped(False)
+            return
         self.world.at(self.world.now + STORE_LIMIT, self, self._too_late, self._ship)
 
     def answered(self, ship: int, keeper: Keeper, held: bool) -> None:

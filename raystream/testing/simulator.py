@@ -5,8 +5,8 @@
 A schedule runs a small flow once, in simulated processes that die, stop for a while and wake, lose
 connections and control messages, in an order that its seed decides. Every part of its output must
 be what an undisturbed run gives, bit for bit; the job must come to its end once faults stop, or say
-which checkpoints are lost. There are no threads, clocks or Ray in it. Not simulated: the death of
-the controller, what does not fit into memory.
+which checkpoints are lost. There are no threads, clocks or Ray in it. Not simulated: what does not
+fit into memory.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from importlib import import_module
 from typing import Literal
 
 from raystream.api.flow import Flow
+from raystream.controller.machine import Options
 from raystream.controller.planning import make_plan
+from raystream.controller.recovery import Mode
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, JobError, RaystreamError
 from raystream.testing.collect import Collect
 from raystream.testing.local import Ends, LocalJob
 from raystream.testing.same import difference
-from raystream.testing.simcontrol import Faults, Job, Reference
+from raystream.testing.simcontrol import Job, Reference
+from raystream.testing.simfaults import Faults
 from raystream.testing.simflows import FLOWS
 from raystream.testing.simworld import World, Wrong
 
@@ -47,6 +50,7 @@ class Scenario:
 
     flow: a name of `simflows.FLOWS`, or `module:function` (a function of a `Collect` that returns a
     flow). instances: of every operator. cut_every: epochs between cuts. copies: of checkpoints.
+    recovery, into: what a recovery starts from, and how many share the range of who died.
     faults: how many. loss, doubling: shares of control messages. slow: share of slow messages.
     fragile: share of restores at which a substitute dies. again: share of connections that ask
     for what came before. ahead: epochs that a producer may be ahead.
@@ -57,6 +61,8 @@ class Scenario:
     cut_every: int | None = None
     nodes: int = 3
     copies: int | None = None
+    recovery: Mode | None = None
+    into: int | None = None
     faults: int | None = None
     loss: float | None = None
     doubling: float | None = None
@@ -151,6 +157,7 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
     s = _drawn(scenario, rng)
     assert s.instances is not None and s.cut_every is not None and s.copies is not None
     assert s.ahead is not None and s.again is not None and s.fragile is not None
+    assert s.recovery is not None and s.into is not None
     plan, reference = planned(s.flow, s.instances)
     world.tell(s)
     world.loss, world.doubling, world.slow = s.loss or 0.0, s.doubling or 0.0, s.slow or 0.0
@@ -161,14 +168,14 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
             world,
             replace(plan, cut_every=s.cut_every),
             reference,
+            options=Options(s.copies, rng.randrange(3), s.recovery, s.into),
             nodes=s.nodes,
-            copies=s.copies,
             ahead=s.ahead,
             again=s.again,
             fragile=s.fragile,
         )
         late = rng.randrange(1 + (s.faults or 0))
-        faults = Faults(job, _times(rng, (s.faults or 0) - late, len(job.members)), late)
+        faults = Faults(job, _times(rng, (s.faults or 0) - late, len(plan.instances())), late)
         _run(world, job, faults)
         if reference is None:
             job.judge(_again(plan, job.ledger.published))
@@ -195,6 +202,8 @@ def _drawn(s: Scenario, rng: random.Random) -> Scenario:
         instances=s.instances or instances,
         cut_every=s.cut_every or cut_every,
         copies=s.copies or copies,
+        recovery=s.recovery or rng.choice(("state",) * 8 + ("upstream", "source")),
+        into=s.into or rng.choice((1, 1, 1, 2, 3)),
         faults=faults if s.faults is None else s.faults,
         loss=maybe(s.loss, 0.05),
         doubling=maybe(s.doubling, 0.3),
@@ -225,8 +234,8 @@ def _run(world: World, job: Job, faults: Faults) -> None:
         if faults.at:
             quiet = 0
         if not world.step() or world.events > quiet + EVENTS_MAX + 1000 * len(faults.at):
-            at = {m.name: (m.process.machine.position, m.process.chain.stored) for m in job.members}
-            raise Wrong(f"it does not come to its end: committed {job.committed}, {at}")
+            at = {i.name: (p.machine.position, p.chain.stored) for i, p in job.members()}
+            raise Wrong(f"it does not come to its end: committed {job.entry.committed}, {at}")
     for _ in range(AFTERWARDS):
         world.step()
 

@@ -63,7 +63,8 @@ class Shells:
         own = None if self._folder is None else self._folder / role.name.replace("/", "-")
 
         def ship(header: ImageHeader, data: bytes) -> bool:
-            stored = Stored(header.cut, header.base or None, data, len(data))
+            ended = header.standing.ended
+            stored = Stored(header.cut, header.base or None, data, len(data), ended)
             return self.images.store(role.vertex, header.keys, stored)
 
         shell = Shell(
@@ -81,7 +82,7 @@ class Shells:
         shell.stop()
         old, floor = shell.role, self.committed
         chains = dict(self.images.images(old.vertex, floor)) if floor else {old.keys: []}
-        images = tuple(decode(s.data) for s in chains[old.keys])
+        images = (tuple(decode(s.data) for s in chains[old.keys]),) if floor else ()
         name = f"{old.name}+"
         new = self._made(Role(old.vertex, old.keys, name, old.index, floor, images))
         self.assignment = self.assignment.replaced([old.name], [self._serving(new)])

@@ -23,7 +23,7 @@ from raystream.errors import InternalError, StateError
 from raystream.schema.columns import empty
 from raystream.schema.types import KeyRange
 from raystream.state.image import Image, decode
-from raystream.state.partition import fold, merge, partition
+from raystream.state.partition import fold, merge, partition, recut
 from raystream.testing import Collect
 from raystream.testing.local import LocalJob, totals
 from tests.dataflow.cuts import random_ranges
@@ -57,15 +57,22 @@ class Backup:
             have.append(capture(machine, since, cut=epoch).image().encode())
             settled(machine, since)
 
-    def images(self) -> dict[str, Image]:
+    def chains(self, rng: random.Random) -> dict[str, list[list[Image]]]:
+        """Per operator what is held: as it came, folded, merged, or cut into other ranges."""
         out = {}
         for v, machines in self.job.by_vertex.items():
             if self.job.plan.vertices[v].kind != "source":
-                folded = []
-                for machine in machines:
-                    base, *deltas = map(decode, self.stored[id(machine)])
-                    folded.append(fold(base, deltas))
-                out[self.job.plan.vertices[v].name] = merge(folded)
+                held = [[decode(data) for data in self.stored[id(m)]] for m in machines]
+                for chain in held:
+                    if rng.random() < 0.3:
+                        chain[:] = [fold(chain[0], chain[1:])]
+                if rng.random() < 0.3:
+                    held = [[merge([fold(chain[0], chain[1:]) for chain in held])]]
+                elif rng.random() < 0.5:
+                    ranges = random_ranges(rng, self.job.plan.groups)
+                    held = [chain for keys in ranges for chain in recut(held, keys)]
+                rng.shuffle(held)
+                out[self.job.plan.vertices[v].name] = held
         return out
 
 
@@ -84,7 +91,7 @@ def interrupted(build: Build, rng: random.Random, other: Build | None = None) ->
         if not backup.stored:
             break
         after = planned(other or build if turn == 0 else build, sink, rng)
-        job = LocalJob(after, resume=backup.images())
+        job = LocalJob(after, resume=backup.chains(rng))
     job.rng = rng if rng.random() < 0.5 else None
     job.run()
     return written(sink), [counted(r) for r in totals(job.progress())]
@@ -161,10 +168,8 @@ def test_images_of_something_else_are_refused() -> None:
 
     def refused(bad: Image | list[Image], complaint: str) -> None:
         with pytest.raises(StateError, match=complaint):
-            install(target, bad if isinstance(bad, list) else [bad])
+            install(target, [bad if isinstance(bad, list) else [bad]])
 
-    half = KeyRange(0, 128)
-    refused(partition(image, [half]), r"put into an instance of \[0, 256\)\n  Partition or merge")
     other = replace(image, header=replace(image.header, operator="x"))
     refused(other, "the image of x .* was put into CountWords")
     other = replace(image, header=replace(image.header, groups=16))
@@ -172,7 +177,33 @@ def test_images_of_something_else_are_refused() -> None:
     delta = capture(machine, since=3).image()
     refused(delta, "delta 3 to 5 needs its base first")
     refused([image, delta], "the image of .* delta 3 to 5 does not apply to .* cut 5")
-    install(target, [image])
+    install(target, [[image]])
+
+
+def test_parts_that_do_not_tile_the_range_are_refused() -> None:
+    job = job_at(lambda sink: word_flow(sink, CountWords()), 5)
+    (machine,) = job.by_vertex[1]
+    image = capture(machine).image()
+    target = fresh(lambda sink: word_flow(sink, CountWords()), "CountWords")
+    target.keys = KeyRange(10, 100)
+
+    def refused(complaint: str, *bounds: tuple[int, int], change: object = None) -> None:
+        parts = partition(image, [KeyRange(*b) for b in bounds])
+        if change is not None:
+            parts[-1] = replace(parts[-1], header=replace(parts[-1].header, **change))
+        with pytest.raises(StateError, match=complaint):
+            install(target, [[part] for part in parts])
+
+    refused(r"\[20, 100\) at cut 5 was put into an instance of \[10, 100\)\n  Cut", (20, 100))
+    refused(r"no image of CountWords \[90, 100\) was put into", (10, 50), (50, 90))
+    refused(r"\[60, 100\) .*, where key groups up to 50 are there", (60, 100), (10, 50))
+    refused(r"\[40, 100\) .*, where key groups up to 50 are there", (10, 50), (40, 100))
+    refused(r"\[50, 101\) at cut 5 was put into", (10, 50), (50, 101))
+    refused("cut 5 does not belong .* cut 6: .* two cuts", (10, 50), (50, 100), change={"cut": 6})
+    other = {"standing": replace(image.header.standing, watermark=1)}
+    refused("does not belong .* they stand elsewhere", (10, 50), (50, 100), change=other)
+    assert target.position == 0 and not target.logic.table.rows  # nothing of them was put
+    install(target, [[part] for part in partition(image, [KeyRange(60, 100), KeyRange(10, 60)])])
 
 
 def test_state_of_another_class_is_refused_with_both_shapes() -> None:
@@ -181,7 +212,7 @@ def test_state_of_another_class_is_refused_with_both_shapes() -> None:
     target = fresh(lambda sink: word_flow(sink, running), "running")
     moved = replace(image, header=replace(image.header, operator="running"))
     with pytest.raises(StateError) as error:
-        install(target, [moved])
+        install(target, [[moved]])
     assert str(error.value) == (
         "the image of running [0, 256) at cut 5 holds other state than running keeps now\n"
         "  stored: Tally(n: int64) by word: str, in windows of 30 s\n"
@@ -244,8 +275,33 @@ def test_a_source_is_cut_split_by_split() -> None:
         {"split-2": (170, 7)},
     ]
     again = SourceInstance(plan, vertex, thirds[0])
-    install(again, [parts[0]])
+    standing = install(again, [[parts[0]]])
+    assert standing.splits == {"split-0": (0, 40)}
     assert (again.position, again.watermark, again.ended) == (4, 4, False)
     assert {log.first for log in again.outlets.logs.values()} == {5}
     again.publish(Taken(nothing, np.zeros(86, np.int64), rs.NEVER, True))
     assert again.outlets.piece(0, 5, KeyRange(0, 256)).header.ended
+
+
+def test_ranges_of_a_source_are_put_together_though_one_had_ended() -> None:
+    """What has ended is stored at its end, below the cut; the range as a whole has not ended."""
+    plan = make_plan(word_flow(Collect(), running))
+    vertex = plan.vertex("rows")
+    ended, going = (SourceInstance(plan, vertex, k) for k in (KeyRange(0, 128), KeyRange(128, 256)))
+    nothing = empty(vertex.ports[0].schema)
+    none = np.zeros(129, np.int64)
+    ended.publish(Taken(nothing, none, rs.NEVER, True))
+    for epoch in range(1, 4):
+        going.publish(Taken(nothing, none, epoch, False))
+    chains = [
+        [capture(going, splits={"b": (130, 7)}).image()],
+        [capture(ended, splits={"a": (3, 9)}).image()],
+    ]
+    whole = SourceInstance(plan, vertex, KeyRange(0, 256))
+    standing = install(whole, chains)
+    assert standing.splits == {"a": (3, 9), "b": (130, 7)}
+    assert (whole.position, whole.watermark, whole.ended) == (3, 3, False)
+    assert {log.next for log in whole.outlets.logs.values()} == {4}
+    chains[1] = [capture(going).image()]
+    with pytest.raises(StateError, match="put into an instance"):
+        install(SourceInstance(plan, vertex, KeyRange(0, 256)), chains)

@@ -21,9 +21,9 @@ from raystream.schema.state import state_schema
 from raystream.schema.types import KeyRange
 from raystream.state.checkpoint import Shape, put_objects, put_rows, take_objects, take_rows
 from raystream.state.image import VERSION, Ended, Image, ImageHeader, Standing, decode
-from raystream.state.keys import key_group
+from raystream.state.keys import cover, key_group
 from raystream.state.objects import ObjectTable
-from raystream.state.partition import fold, merge, partition
+from raystream.state.partition import fold, merge, partition, recut, recut_encoded
 from raystream.state.rows import StructuredTable
 from tests.dataflow.cuts import random_ranges
 from tests.examples import examples
@@ -244,6 +244,35 @@ def test_partition_then_merge_is_the_identity(kind: str, data: st.DataObject, se
         assert sum(map(len, parts)) == len(whole)
         random.Random(seed).shuffle(parts)
         assert merge(parts).encode() == whole.encode()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@examples(15)
+@given(data=st.data(), seed=st.integers(0, 999))
+def test_chains_cut_into_other_ranges_and_back_are_the_same_rows(
+    kind: str, data: st.DataObject, seed: int
+) -> None:
+    """Of ranges as one set of instances had them, the parts that others are to have."""
+    shape, rng = KINDS[kind][0], random.Random(seed)
+    history, images = History(shape), []
+    for since, changes in enumerate([[], *data.draw(histories(kind))]):
+        history.apply(changes)
+        images.append(history.image(since))
+    held = [
+        (keys, [p.encode() for i in images for p in partition(i, [keys])])
+        for keys in random_ranges(rng, GROUPS)
+    ]
+    for wanted in random_ranges(rng, GROUPS):
+        parts = cover([keys for keys, _ in held], wanted)
+        assert parts is not None
+        encoded = [recut_encoded(keys, dict(held)[keys], part) for keys, part in parts]
+        for (keys, part), chain in zip(parts, encoded, strict=True):
+            assert keys != part or chain is dict(held)[keys]
+        chains = [[decode(each) for each in chain] for chain in encoded]
+        assert chains == recut([[decode(e) for e in chain] for _, chain in held], wanted)
+        merged = merge([fold(base, deltas) for base, *deltas in chains])
+        (expected,) = partition(history.image(), [wanted])
+        assert merged.rows == expected.rows
 
 
 def group(shape: Shape, key: Any) -> int:

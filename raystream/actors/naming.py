@@ -1,0 +1,41 @@
+"""The names of a job's actors, by which a controller that was restarted finds them again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+NAMESPACE = "raystream"
+CONTROLLER = "controller"
+
+
+def actor_name(run: str, process: str) -> str:
+    """The name of an actor of a run of a job."""
+    return f"{run}:{process}"
+
+
+def processes_of(run: str) -> list[str]:
+    """All processes of a run that are alive, the controller left out."""
+    named: Any = ray.util.list_named_actors
+    prefix = actor_name(run, "")
+    names = [n["name"] for n in named(all_namespaces=True) if n["namespace"] == NAMESPACE]
+    found = [n.removeprefix(prefix) for n in names if n.startswith(prefix)]
+    return [n for n in found if n != CONTROLLER]
+
+
+def actor(run: str, process: str) -> Any:
+    """The handle of a process; None when it is gone."""
+    find: Any = ray.get_actor
+    try:
+        return find(actor_name(run, process), NAMESPACE)
+    except (ValueError, RayError):
+        return None
+
+
+def kill(run: str, process: str) -> None:
+    """End a process at once, if it is there."""
+    handle = actor(run, process)
+    if handle is not None:
+        ray.kill(handle)

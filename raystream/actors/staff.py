@@ -1,0 +1,336 @@
+"""The actors of one job: what the controller's machine commands is done here, with Ray.
+
+Nothing waits but the journal: every call to an actor is remembered with what its answer means, and
+`events` hands out what has come in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from raystream.actors.instance import Hello, InstanceActor, versions
+from raystream.actors.keeper import Keeper
+from raystream.actors.naming import NAMESPACE, actor, actor_name, processes_of
+from raystream.controller import commands as do
+from raystream.controller import registering
+from raystream.controller.commands import Command, Event
+from raystream.controller.journal import Entry
+from raystream.controller.registering import Fill, Hand, Recall, Tell
+from raystream.dataflow.plan import Plan
+from raystream.dataflow.register import View
+from raystream.errors import ConfigError, JobError, RaystreamError
+
+START_SECONDS = 120.0
+"""How long a process may take to start, and an instance to take its place: imports, compiled
+functions, references, its state."""
+PROGRESS_SECONDS = 10.0
+"""How long an instance may take to answer a control call before it counts as dead."""
+WRITE_SECONDS = 10.0
+"""How long a keeper may take to write the journal before it counts as dead."""
+REGISTER_SECONDS = 10.0
+"""How long a place of the boundary register may take to answer before it counts as dead."""
+STOP_SECONDS = 5.0
+
+
+class Fenced(BaseException):
+    """Another controller has written the journal: this one decides nothing any more."""
+
+
+class Call(NamedTuple):
+    """A call that is not answered yet. due: when it counts as not answered; answered: what its
+    value means."""
+
+    process: str
+    doing: str
+    due: float
+    answered: Callable[[Any], Event | None]
+
+
+class Staff:
+    """Does what is commanded.
+
+    Args:
+        run: of the job, the prefix of all names. ships: whether checkpoints are taken.
+    """
+
+    def __init__(self, plan: Plan, run: str, token: str, env: dict[str, str], ships: bool) -> None:
+        self._plan = ray.put(plan)
+        self._run = run
+        self._token = token
+        self._ships = ships
+        self._paced = plan.clock is not None and plan.clock.speed is not None
+        self._calls: dict[Any, Call] = {}
+        self._asked: set[str] = set()
+        self._actors: dict[str, Any] = {}
+        self._pids: dict[str, int] = {}
+        self._here: list[Event] = []
+        common: dict[str, Any] = {
+            "num_cpus": 0,
+            "max_restarts": 0,
+            "max_task_retries": 0,
+            "lifetime": "detached",
+            "namespace": NAMESPACE,
+            "runtime_env": {"env_vars": env},
+            "enable_task_events": False,
+        }
+        remote: Any = ray.remote  # its stubs do not know these options
+        self._instance = remote(
+            **common,
+            concurrency_groups={"park": 2, "control": 1},
+            scheduling_strategy="SPREAD",
+        )(InstanceActor)
+        self._keeper = remote(**common, concurrency_groups={"park": 2, "register": 1})(Keeper)
+
+    # ------------------------------------------------------------ commands
+
+    def do(self, command: Command) -> None:
+        """Do a command; what comes of it is an event later.
+
+        Raises:
+            Fenced: another controller has taken over.
+        """
+        match command:
+            case do.Write(entry, at):
+                self._write(entry, at)
+            case do.Hire(process, spare):
+                self._hire(process, spare)
+            case do.Keep(process, node):
+                self._keep(process, node)
+            case do.Become(process, place, floor, holders):
+                became = partial(self._became, process)
+                args = (place, floor, [*self._keepers(holders)], self._ships)
+                self._call(process, "take its place", START_SECONDS, became, "become", *args)
+            case do.Begin(seat, assignment, started):
+                self._watch(seat.process, "watch", lambda e: do.Done(seat.process, e))
+                paced_from = started if self._paced else None
+                keepers = self._keepers(seat.keepers)
+                begin = (assignment, keepers, seat.kept, self._run, paced_from)
+                self._call(seat.process, "begin", START_SECONDS, _nothing, "begin", *begin)
+            case do.Assign(process, assignment):
+                self._tell(process, "assign", assignment)
+            case do.CommitTo(process, epoch):
+                self._tell(process, "commit", epoch)
+            case do.KeptBy(process, keepers, kept):
+                self._tell(process, "kept_by", self._keepers(keepers), kept)
+            case do.Forget(process, epoch):
+                self._tell(process, "forget", epoch)
+            case do.Trim(process, floor, places):
+                self._tell(process, "trim", floor, [(p.vertex, p.keys) for p in places])
+            case Hand() | Recall() | Fill() | Tell():
+                self._register(command)
+            case do.Kill(process, _):
+                self.kill([process])
+            case do.End():
+                raise AssertionError("the end is the controller's own")
+
+    def _register(self, command: registering.Command) -> None:
+        seconds = REGISTER_SECONDS
+        match command:
+            case Hand(view, place):
+                handed = partial(do.Handed, view, place)
+                self._call(place, "hand over", seconds, handed, "hand", view)
+            case Recall(view, source):
+                handed = partial(do.Handed, view, source)
+                self._call(source, "say what it knows", seconds, handed, "boundaries", view)
+            case Fill(view, place, content):
+                filled = partial(_filled, view, place)
+                self._call(place, "be filled", seconds, filled, "fill", view, content)
+            case Tell(view=View(number, places), source=source, content=content):
+                keepers = self._keepers(places)
+                if len(keepers) == len(places):  # who is gone is an event, and makes a newer view
+                    self._tell(source, "follow", View(number, keepers), content)
+
+    def _hire(self, process: str, spare: bool) -> None:
+        self._actors[process] = self._instance.options(name=self._name(process)).remote(self._token)
+        hired = partial(self._hired, process)
+        self._call(process, "start", START_SECONDS, hired, "hello", self._plan)
+        if spare:
+            self._tell(process, "warm")
+
+    def _hired(self, process: str, hello: Hello) -> Event:
+        if hello.versions != versions():
+            different = ConfigError(
+                f"a process on node {hello.node[:8]} would run with {hello.versions}, the"
+                f" controller with {versions()}",
+                hint="All nodes need the same Python, NumPy, Numba and PyArrow.",
+            )
+            return do.Failed(process, different)
+        self._watch(process, "watch", lambda e: None if e is None else do.Done(process, e))
+        return do.Hired(process, hello.node, hello.pid)
+
+    def _keep(self, process: str, node: str) -> None:
+        here = NodeAffinitySchedulingStrategy(node, soft=False)
+        keeper = self._keeper.options(name=self._name(process), scheduling_strategy=here)
+        self._actors[process] = keeper.remote(self._plan)
+        self.watch_keepers([process])
+
+    def watch_keepers(self, processes: Iterable[str]) -> None:
+        """Hear of the death of keepers."""
+        for process in processes:
+            self._watch(process, "watch", _nothing)
+            self._call(process, "start", START_SECONDS, partial(self._pid, process), "pid")
+
+    def _pid(self, process: str, pid: int) -> None:
+        self._pids[process] = pid
+
+    def _became(self, process: str, address: str | None) -> Event:
+        return do.Missing(process) if address is None else do.Became(process, address)
+
+    def _write(self, entry: Entry, at: Iterable[str]) -> None:
+        """Write the journal. Who does not take it counts as dead."""
+        calls = {a.write.remote(entry): p for p in at if (a := self._actor(p)) is not None}
+        if calls:
+            ray.wait(list(calls), num_returns=len(calls), timeout=WRITE_SECONDS)
+        for call, process in calls.items():
+            try:
+                if not ray.get(call, timeout=0):
+                    raise Fenced
+            except RayError as error:
+                self._here.append(do.Gone(process, f"it did not write: {first_line(error)}"))
+
+    def ask(self, processes: Iterable[str]) -> None:
+        """Ask instances for their progress, unless they still owe an answer."""
+        for process in processes:
+            if process not in self._asked:
+                self._asked.add(process)
+                heard = partial(self._heard, process)
+                self._call(process, "answer", PROGRESS_SECONDS, heard, "progress")
+
+    def _heard(self, process: str, progress: Any) -> Event:
+        self._asked.discard(process)
+        return do.Heard(process, progress)
+
+    # ------------------------------------------------------------ calls
+
+    def _watch(self, process: str, method: str, answered: Callable[[Any], Event | None]) -> None:
+        self._call(process, "live", float("inf"), answered, method)
+
+    def _call(
+        self,
+        process: str,
+        doing: str,
+        seconds: float,
+        answered: Callable[[Any], Event | None],
+        method: str,
+        *args: Any,
+    ) -> None:
+        handle = self._actor(process)
+        if handle is not None:
+            call = getattr(handle, method).remote(*args)
+            self._calls[call] = Call(process, doing, time.monotonic() + seconds, answered)
+
+    def _tell(self, process: str, method: str, *args: Any) -> None:
+        """A call may be lost with its connection: the machine tells again who was not told."""
+        handle = self._actor(process)
+        if handle is not None:
+            getattr(handle, method).remote(*args)
+
+    def _actor(self, process: str) -> Any:
+        """The handle of a process. When there is none, its death is an event."""
+        if process not in self._actors:
+            found = actor(self._run, process)
+            if found is None:
+                self._here.append(do.Gone(process, "its process is gone"))
+                return None
+            self._actors[process] = found
+        return self._actors[process]
+
+    def _keepers(self, processes: Iterable[str]) -> tuple[Any, ...]:
+        return tuple(k for p in processes if (k := self._actor(p)) is not None)
+
+    def _name(self, process: str) -> str:
+        return actor_name(self._run, process)
+
+    # ------------------------------------------------------------ events
+
+    def events(self, seconds: float) -> list[Event]:
+        """What has come in; waits at most so long for something."""
+        refs = list(self._calls)
+        if refs:
+            done, _ = ray.wait(refs, num_returns=1, timeout=seconds)
+            if done:  # who died together is seen together
+                done, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
+        else:
+            time.sleep(seconds)
+            done = []
+        answers = [self._event(self._calls.pop(ref), ref) for ref in done]
+        return [*(e for e in answers if e is not None), *self._overdue()]
+
+    def at_once(self) -> list[Event]:
+        """What came of a command while it was done: it goes before all other commands."""
+        here, self._here = self._here, []
+        return here
+
+    def _event(self, call: Call, ref: Any) -> Event | None:
+        try:
+            return call.answered(ray.get(ref))
+        except (RayActorError, RayTaskError) as error:
+            return self._failed(call, error)
+        except RayError as error:
+            return do.Gone(call.process, f"it could not {call.doing}: {first_line(error)}")
+
+    def _failed(self, call: Call, error: RayActorError | RayTaskError) -> Event:
+        if isinstance(error, RayTaskError):
+            if isinstance(error.cause, RayError):  # what it was given died with its keeper
+                return do.Missing(call.process, again=True)
+            return do.Failed(call.process, cause_of(error))
+        self._asked.discard(call.process)
+        return do.Gone(call.process, f"its process died: {first_line(error)}")
+
+    def _overdue(self) -> list[Event]:
+        now = time.monotonic()
+        late = [(ref, call) for ref, call in self._calls.items() if call.due < now]
+        for ref, call in late:
+            del self._calls[ref]
+            self._asked.discard(call.process)
+        return [do.Gone(c.process, f"it did not {c.doing} in time") for _, c in late]
+
+    # ------------------------------------------------------------ end
+
+    def pids(self) -> dict[str, int]:
+        """The process ids of keepers, as far as they are known."""
+        return dict(self._pids)
+
+    def kill(self, processes: Iterable[str]) -> None:
+        """End processes at once."""
+        for process in processes:
+            handle = self._actors.pop(process, None) or actor(self._run, process)
+            self._pids.pop(process, None)
+            if handle is not None:
+                ray.kill(handle)
+
+    def dismiss(self, instances: Iterable[str]) -> None:
+        """End everything: ask instances first, so that they remove what they spilled."""
+        calls = [a.stop.remote() for p in instances if (a := self._actors.get(p)) is not None]
+        if calls:
+            ray.wait(calls, num_returns=len(calls), timeout=STOP_SECONDS)
+        self._calls.clear()
+        self.kill({*self._actors, *processes_of(self._run)})
+
+
+def _filled(view: int, place: str, taken: bool) -> Event | None:
+    return do.Filled(view, place) if taken else None
+
+
+def _nothing(_: Any) -> None:
+    """An answer that says nothing new."""
+
+
+def cause_of(error: Any) -> RaystreamError:
+    """Our error inside Ray's."""
+    inner = error.cause
+    if isinstance(inner, RaystreamError):
+        return inner
+    return JobError(f"{type(inner).__name__}: {inner}")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text."""
+    return str(error).strip().partition("\n")[0]

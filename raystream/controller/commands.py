@@ -1,0 +1,244 @@
+"""What the controller has done, and what it hears: the words between its machine and its shell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raystream.controller import registering
+from raystream.controller.journal import Entry, Seat
+from raystream.controller.recovery import Place
+from raystream.controller.report import Progress
+from raystream.dataflow.register import Boundaries
+from raystream.errors import RaystreamError
+from raystream.state.assignment import Assignment
+
+# ---------------------------------------------------------------- commands
+
+
+@dataclass(frozen=True, slots=True)
+class Hire:
+    """Start a process that can take any place. Answered by `Hired`. spare: it has time to load what
+    a place may need."""
+
+    process: str
+    spare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Start a keeper on a node."""
+
+    process: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Become:
+    """Give a process a place, with the state that its range had at the cut `floor`, from whichever
+    of `holders` have it. Answered by `Became`, `Missing` or `Failed`."""
+
+    process: str
+    place: Place
+    floor: int
+    holders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Let a process work in its place, or, where it does, hear of its end. Answered by `Done`."""
+
+    seat: Seat
+    assignment: Assignment
+    started: float
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Tell an instance the newest assignment."""
+
+    process: str
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTo:
+    """Tell an instance the newest floor."""
+
+    process: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptBy:
+    """Tell an instance who holds its checkpoints from now on."""
+
+    process: str
+    keepers: tuple[str, ...]
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Let an instance drop what all have that read from it."""
+
+    process: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Let a keeper drop what no restore at `floor` or later of these ranges needs."""
+
+    process: str
+    floor: int
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write the journal at these keepers. What is commanded later is done when it is written."""
+
+    entry: Entry
+    at: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End a process that has no place any more."""
+
+    process: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End the job; with an error, if it could not go on."""
+
+    error: RaystreamError | None
+
+
+Command = (
+    Hire
+    | Keep
+    | Become
+    | Begin
+    | Assign
+    | CommitTo
+    | KeptBy
+    | Forget
+    | Trim
+    | Write
+    | Kill
+    | End
+    | registering.Command
+)
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed, and everybody was asked. nodes: those that are alive."""
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hired:
+    """A process is there, with all that a job needs."""
+
+    process: str
+    node: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Became:
+    """A process has its place and its state; its logs are served at `address`."""
+
+    process: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Nobody has the state that a process was to be given. again: because a keeper died while it
+    was fetched, so another may have it."""
+
+    process: str
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What an instance says of itself."""
+
+    process: str
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What a place of the boundary register holds, or a source knows of it; None: it refused."""
+
+    view: int
+    process: str
+    content: Boundaries | None
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A place of the boundary register was filled."""
+
+    view: int
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The work of an instance is done; or it could not go on."""
+
+    process: str
+    error: RaystreamError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A process could not take its place, and no other could."""
+
+    process: str
+    error: RaystreamError
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A process (of an instance, a keeper, a spare one) is dead, or does not answer."""
+
+    process: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Somebody wants a cut now, and the job to end after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Somebody wants the job to end now."""
+
+
+Event = (
+    Tick
+    | Hired
+    | Became
+    | Missing
+    | Heard
+    | Handed
+    | Filled
+    | Done
+    | Failed
+    | Gone
+    | Save
+    | Cancel
+)

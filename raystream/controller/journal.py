@@ -1,0 +1,99 @@
+"""The journal: what the controller has to know again after its own death.
+
+An entry is the whole of it, and replaces all that came before. It is written before anything that
+follows from it is done, and refused when a controller with a newer incarnation has written: so a
+controller that was thought dead can decide nothing any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from raystream.controller.recovery import Place
+from raystream.controller.report import Progress, Recovery
+from raystream.dataflow.register import NO_VIEW
+from raystream.dataflow.register import View as Places
+from raystream.state.assignment import Assignment
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """An instance at work. process: the name of its process, never used again; address: where its
+    logs are served; keepers: the processes that hold its checkpoints, the choice number `kept`;
+    last: what it said at its end, if that is committed."""
+
+    place: Place
+    process: str
+    node: str
+    pid: int
+    address: str
+    keepers: tuple[str, ...] = ()
+    kept: int = 0
+    last: Progress | None = None
+
+    @property
+    def name(self) -> str:
+        return self.place.name
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A keeper: the node that it serves, and its process."""
+
+    node: str
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known for sure. kept: how often keepers were chosen. started: the Unix time at which
+    the job began, or its first row is released; 0 before. view: the number of the newest view of
+    the boundary register; told, knowing: see `registering`. over: it has come to its end."""
+
+    incarnation: int = 0
+    number: int = 0
+    committed: int = 0
+    assignment: Assignment = field(default_factory=Assignment)
+    seats: tuple[Seat, ...] = ()
+    posts: tuple[Post, ...] = ()
+    kept: int = 1
+    started: float = 0.0
+    recoveries: tuple[Recovery, ...] = ()
+    view: int = 0
+    told: Places[str] = NO_VIEW
+    knowing: frozenset[str] = frozenset()
+    over: Any = None
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Entries are ordered by who wrote them, then by number."""
+        return self.incarnation, self.number
+
+    def places(self, copies: int) -> tuple[str, ...]:
+        """The keepers that hold the journal."""
+        return tuple(p.process for p in sorted(self.posts, key=lambda p: p.node)[:copies])
+
+
+class Shelf(Generic[E]):
+    """The journal at one keeper: its newest entry."""
+
+    def __init__(self) -> None:
+        self.order = (0, 0)
+        self.entry: E | None = None
+
+    def write(self, order: tuple[int, int], entry: E) -> bool:
+        """Keep an entry; False when a newer incarnation has written, which ends the writer."""
+        if order[0] < self.order[0]:
+            return False
+        if order > self.order:
+            self.order, self.entry = order, entry
+        return True
+
+
+def newest(found: list[tuple[tuple[int, int], E | None]]) -> E | None:
+    """The entry to go on from, of what the keepers hold."""
+    held = [(order, entry) for order, entry in found if entry is not None]
+    return max(held, key=lambda h: h[0])[1] if held else None

@@ -1,0 +1,637 @@
+"""The controller as a machine: events in, commands out. No Ray, clock, thread or chance in it.
+
+    commands = machine.start(nodes, now)
+    commands = machine.handle(event, now)
+
+Whoever runs it does the commands in their order and hands in what comes of them; a `Write` is done
+when it is written. What the controller decides is in the journal before anything that follows from
+it is done, so after its own death another machine goes on from the newest entry: it knows all who
+have a place, ends whatever else runs, and asks everybody how far they are.
+
+Places are taken by *engagements*: processes that are made ready beside all others, and then begin
+together, in one new assignment. The start of a job is an engagement that replaces nobody.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from raystream.controller import commands as do
+from raystream.controller.commands import Command, Event
+from raystream.controller.decide import Commit, Recover, Release, View, behind, decide
+from raystream.controller.journal import Entry, Post, Seat
+from raystream.controller.placing import keepers_of
+from raystream.controller.recovery import (
+    ATTEMPTS_MAX,
+    Deaths,
+    Mode,
+    Place,
+    checkpoint_lost,
+    passed_on,
+    successors,
+    widened,
+)
+from raystream.controller.registering import (
+    Registering,
+    answered,
+    change,
+    due,
+    filled,
+    first,
+    resumed,
+)
+from raystream.controller.report import Progress, Recovery
+from raystream.dataflow.plan import Plan
+from raystream.errors import JobError, RaystreamError
+from raystream.state.assignment import Assignment, Serving
+
+START_DELAY = 0.2
+"""Seconds between the last instance's readiness and the first row of a paced run."""
+STALL_SECONDS = 300.0
+"""How long an instance that has all its input may stay at an epoch before it counts as dead."""
+CUT_AHEAD = 16
+"""How many epochs after the newest that is known an extra cut is asked for at first."""
+
+
+class Options(NamedTuple):
+    """How a job is run.
+
+    copies: how many keepers hold a checkpoint, and the journal. spares: how many processes stand
+    by. recovery: what a recovery starts from. restore_into: how many instances share the range of
+    an operator's instance that died.
+    """
+
+    copies: int = 1
+    spares: int = 2
+    recovery: Mode = "state"
+    restore_into: int = 1
+
+
+@dataclass(eq=False)
+class Member:
+    """An instance as the controller knows it. dead: why its process is gone, if it is. bare: the
+    epoch at which its checkpoints were lost with their keeper; -1 when they are stored. moved: when
+    it was first heard to be where it is."""
+
+    seat: Seat
+    progress: Progress | None = None
+    dead: str = ""
+    bare: int = -1
+    moved: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return self.seat.place.name
+
+
+class Hand(NamedTuple):
+    """A process without a place."""
+
+    process: str
+    node: str
+    pid: int
+
+
+@dataclass(eq=False)
+class Engagement:
+    """Places that are to be taken, all at once.
+
+    waiting: without a process. preparing: by process, who was given a place. ready: who has it,
+    and the address. failures: of each place. began: when; because: why.
+    """
+
+    floor: int
+    gone: tuple[Member, ...]
+    began: float
+    because: str
+    waiting: list[Place]
+    preparing: dict[str, tuple[Hand, Place]] = field(default_factory=dict)
+    ready: dict[str, tuple[Hand, Place, str]] = field(default_factory=dict)
+    failures: Counter[Place] = field(default_factory=Counter)
+
+    @property
+    def processes(self) -> set[str]:
+        return {*self.preparing, *self.ready}
+
+
+class Machine:
+    """Decides for one job.
+
+    journal: what was written last. members: who has a place. ended: whether the job has.
+    """
+
+    def __init__(self, plan: Plan, options: Options, journal: Entry | None = None) -> None:
+        self.plan = plan
+        self.options = options
+        self.journal = journal or Entry()
+        self.members = [Member(seat, seat.last) for seat in self.journal.seats]
+        self.ended = False
+        self.drawn = 0
+        self._hands: dict[str, Hand] = {}
+        self._hiring: set[str] = set()
+        self._engagements: list[Engagement] = []
+        self._deaths = Deaths()
+        self._finished: set[str] = set()
+        self._failed: list[tuple[str, RaystreamError]] = []
+        self._nodes: tuple[str, ...] = ()
+        self._stand_by = False
+        self._reposted: set[str] = set()  # nodes that got another keeper since the last tick
+        self._unhired = 0  # processes that died before they were there, one after the other
+        self._wanted: tuple[int, int] | None = None  # an extra cut: after which floor, how far on
+        self._saving = -1
+        self._register: Registering | None = None
+        self._stage: tuple[int, bool, bool] | None = None
+        self._out: list[Command] = []
+
+    # ------------------------------------------------------------ in and out
+
+    def start(self, nodes: Sequence[str], alive: Iterable[str], now: float) -> list[Command]:
+        """Begin the job, or go on from the journal.
+
+        Args:
+            nodes: all that are alive. alive: all processes of the job that still run.
+        """
+        self._nodes = tuple(nodes)
+        self.journal = replace(self.journal, incarnation=self.journal.incarnation + 1, number=0)
+        known = {s.process for s in self.journal.seats} | {p.process for p in self.journal.posts}
+        self._post(nodes)
+        self._out += [do.Kill(p, "nobody knows it") for p in sorted({*alive} - known)]
+        if self.journal.over is not None:
+            self._end(None)
+        elif self.members:
+            self._stand_by = True
+            started, assignment = self.journal.started, self.journal.assignment
+            self._out += [do.Begin(m.seat, assignment, started) for m in self.members]
+        else:
+            places = [
+                Place(v.id, v.name, keys, index)
+                for v in self.plan.vertices
+                for index, keys in enumerate(self.plan.ranges[v.id])
+            ]
+            self._engagements.append(Engagement(0, (), now, "the job begins", places))
+            self._hire()
+        return self._flush()
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """What follows from an event. Nothing, once the job has ended."""
+        if not self.ended:
+            try:
+                self._handle(event, now)
+                self._register_boundaries(again=isinstance(event, do.Tick))
+            except JobError as error:
+                self._end(error)
+        return self._flush()
+
+    def _flush(self) -> list[Command]:
+        out, self._out = self._out, []
+        return out
+
+    def _handle(self, event: Event, now: float) -> None:
+        match event:
+            case do.Tick(nodes):
+                self._nodes = nodes
+                self._reposted.clear()
+                self._post(nodes)
+                self._keep()
+                self._hire()
+                self._cut_if_wanted()
+                self._declare_stalled(now)
+                self._decide(now)
+            case do.Hired(process, node, pid):
+                self._hiring.discard(process)
+                self._unhired = 0
+                self._hands[process] = Hand(process, node, pid)
+                self._prepare()
+            case do.Became(process, address):
+                self._became(process, address, now)
+            case do.Missing(process, again):
+                self._missing(process, again=again)
+            case do.Heard(process, progress):
+                self._heard(process, progress, now)
+            case do.Handed(view, process, content):
+                if self._register is not None:
+                    self._register = answered(self._register, view, process, content)
+            case do.Filled(view, process):
+                if self._register is not None:
+                    self._register = filled(self._register, view, process)
+            case do.Done(process, error):
+                self._done(process, error, now)
+            case do.Failed(process, error):
+                if self._engaged(process) is not None or any(e.waiting for e in self._engagements):
+                    self._end(error)
+                self._gone(process, error.message, now)
+            case do.Gone(process, why):
+                self._gone(process, why, now)
+            case do.Save():
+                self._saving = self.journal.committed
+                self._want_cut()
+            case do.Cancel():
+                self._end(JobError("the job was cancelled"))
+
+    def _write(self, **changes: object) -> None:
+        """Put the journal's next entry before whatever follows."""
+        entry = replace(self.journal, number=self.journal.number + 1, **changes)  # type: ignore[arg-type]
+        self.journal = entry
+        self._out.append(do.Write(entry, entry.places(self.options.copies)))
+
+    def _end(self, error: RaystreamError | None) -> None:
+        self.ended = True
+        if self.journal.over is None:
+            self._write(over=error or "ended")
+        self._out.append(do.End(error))
+
+    def _name(self) -> str:
+        """A name for a process that none has had."""
+        self.drawn += 1
+        return f"{self.journal.incarnation}.{self.drawn}"
+
+    # ------------------------------------------------------------ what is known
+
+    def view(self) -> View:
+        """What is known of the job."""
+        return View(
+            tuple(m.progress for m in self.members if m.progress is not None),
+            frozenset(m.name for m in self.members if m.dead),
+            frozenset(self._finished),
+            tuple((name, str(error)) for name, error in self._failed),
+            self.journal.committed,
+            self.plan.cut_every,
+            frozenset(s.instance for s in self.journal.assignment.serving),
+            self.journal.assignment.cuts,
+            self.options.recovery != "state",
+        )
+
+    def progress(self) -> list[Progress]:
+        """What every instance said last."""
+        return [m.progress for m in self.members if m.progress is not None]
+
+    @property
+    def bare(self) -> int:
+        """How many ranges have fewer copies of their checkpoint than they should."""
+        return sum(m.bare >= 0 for m in self.members)
+
+    def _member(self, process: str) -> Member | None:
+        return next((m for m in self.members if m.seat.process == process), None)
+
+    def _engaged(self, process: str) -> Engagement | None:
+        return next((e for e in self._engagements if process in e.processes), None)
+
+    # ------------------------------------------------------------ deciding
+
+    def _decide(self, now: float) -> None:
+        if not self.members or not all(m.progress or m.dead for m in self.members):
+            return
+        for command in decide(self.view()):
+            if isinstance(command, Commit):
+                self._commit(command.epoch)
+            elif isinstance(command, Recover):
+                self._recover(command, now)
+            elif isinstance(command, Release):
+                self._assign(self.journal.assignment.without(command.instances))
+            elif command.failed:
+                self._end(self._failed[0][1])
+            else:
+                self._end(None)
+
+    def _commit(self, epoch: int) -> None:
+        self._deaths.moved()
+        self._stand_by = True  # not before: loading spare processes slows the start of the job
+        for m in self.members:
+            if m.progress is not None and m.progress.ended:
+                m.seat = replace(m.seat, last=m.progress)
+            if m.bare < epoch:
+                m.bare = -1
+        self._write(committed=epoch, seats=tuple(m.seat for m in self.members))
+        self._out += [do.CommitTo(m.seat.process, epoch) for m in self.members if not m.dead]
+        places = tuple(m.seat.place for m in self.members)
+        self._out += [do.Trim(p.process, epoch, places) for p in self.journal.posts]
+        if 0 <= self._saving < epoch:
+            self._end(None)
+
+    def _assign(self, assignment: Assignment, **changes: object) -> None:
+        self._write(assignment=assignment, **changes)
+        self._out += [do.Assign(m.seat.process, assignment) for m in self.members if not m.dead]
+
+    def _heard(self, process: str, progress: Progress, now: float) -> None:
+        """A call may be lost with its connection: who was not told what is newest is told again."""
+        member = self._member(process)
+        if member is None or member.dead:
+            return
+        if member.progress is None or progress.position > member.progress.position:
+            member.moved = now
+        member.progress = progress
+        entry = self.journal
+        untold = behind(progress, entry.assignment.version, entry.committed, member.seat.kept)
+        if untold.assignment:
+            self._out.append(do.Assign(process, entry.assignment))
+        if untold.floor:
+            self._out.append(do.CommitTo(process, entry.committed))
+        if untold.keepers:
+            self._out.append(do.KeptBy(process, member.seat.keepers, member.seat.kept))
+        if self.options.recovery == "source":
+            self._forget(member)
+
+    def _forget(self, member: Member) -> None:
+        """Only sources keep what they sent. Who takes a place begins anew, and needs all of it."""
+        if any(m.dead for m in self.members):
+            return
+        positions: dict[int, int] = {}
+        for m in self.members:
+            at, vertex = m.progress.position if m.progress else 0, m.seat.place.vertex
+            positions[vertex] = min(at, positions.get(vertex, at))
+        epoch = passed_on(self.plan, positions).get(member.seat.place.vertex, 0)
+        if epoch:
+            self._out.append(do.Forget(member.seat.process, epoch))
+
+    def _done(self, process: str, error: RaystreamError | None, now: float) -> None:
+        member = self._member(process)
+        if member is None or member.dead:
+            return
+        if error is None:
+            self._finished.add(member.name)
+        else:
+            self._failed.append((member.name, error))
+        self._decide(now)
+
+    # ------------------------------------------------------------ processes
+
+    def _hire(self) -> None:
+        """Have as many processes as are wanted."""
+        wanted = sum(len(e.waiting) for e in self._engagements)
+        wanted += self.options.spares if self._stand_by else 0
+        if self._unhired >= ATTEMPTS_MAX:
+            wanted = 0  # none can be started now; the next tick tries again
+        for _ in range(wanted - len(self._hands) - len(self._hiring)):
+            process = self._name()
+            self._hiring.add(process)
+            self._out.append(do.Hire(process, self._stand_by))
+
+    def _declare_stalled(self, now: float) -> None:
+        """Who has all it needs and does not move holds the floor back: it counts as dead."""
+        at: dict[int, int] = {}
+        for m in self.members:
+            position, v = m.progress.position if m.progress else 0, m.seat.place.vertex
+            at[v] = min(position, at.get(v, position))
+        for m in self.members:
+            if m.dead or m.progress is None or m.progress.ended or now - m.moved < STALL_SECONDS:
+                continue
+            vertex, position = self.plan.vertices[m.seat.place.vertex], m.progress.position
+            fed = vertex.inputs and all(at[e.producer] > position for e in vertex.inputs)
+            if fed and all(at[e.consumer] >= position for e in vertex.outputs):
+                m.dead = f"it stayed at epoch {position} for {STALL_SECONDS:g} s"
+
+    def _gone(self, process: str, why: str, now: float) -> None:
+        if process in self._hiring:
+            self._hiring.discard(process)
+            self._unhired += 1
+            if self._unhired >= ATTEMPTS_MAX and any(e.waiting for e in self._engagements):
+                raise JobError(f"no process could be started, {self._unhired} times: {why}")
+        self._hands.pop(process, None)
+        member, engagement = self._member(process), self._engaged(process)
+        if any(p.process == process for p in self.journal.posts):
+            self._keeper_gone(process)
+        elif member is not None and not member.dead:
+            member.dead = why
+            self._decide(now)
+        elif engagement is not None:
+            self._again(engagement, process, why)
+        self._hire()
+
+    # ------------------------------------------------------------ taking places
+
+    def _recover(self, command: Recover, now: float) -> None:
+        """Put others into the place of the dead."""
+        busy = {m.name for e in self._engagements for m in e.gone}
+        dead = [m for m in self.members if m.name in command.instances and m.name not in busy]
+        if not dead:
+            return
+        because = "; ".join(sorted({m.dead for m in dead}))
+        self._deaths.died([m.seat.place for m in dead], command.floor, because)
+        places = [m.seat.place for m in self.members]
+        again = widened([m.seat.place for m in dead], places, self.plan, self.options.recovery)
+        gone = tuple(m for m in self.members if m.name in again and m.name not in busy)
+        self._write()  # a controller whose time is over is to kill nobody
+        for m in gone:  # who cannot be reached may still run, and write
+            m.dead = m.dead or "what it sent is needed again"
+            self._out.append(do.Kill(m.seat.process, m.dead))
+        waiting: list[Place] = []
+        for m in gone:
+            waiting += self._successors(m, waiting, split=m in dead)
+        names = ", ".join(m.name for m in dead)
+        self._engagements.append(Engagement(command.floor, gone, now, f"{names} died", waiting))
+        self._prepare()
+        self._hire()
+
+    def _successors(self, member: Member, others: list[Place], *, split: bool) -> tuple[Place, ...]:
+        place = member.seat.place
+        operator = self.plan.vertices[place.vertex].kind == "operator"
+        into = self.options.restore_into if operator and split else 1
+        taken = [*others, *(m.seat.place for m in self.members)]
+        for e in self._engagements:
+            taken += [*e.waiting, *(p for _, p in e.preparing.values())]
+            taken += [p for _, p, _ in e.ready.values()]
+        return successors(place, into, taken)
+
+    def _prepare(self) -> None:
+        """Give places to processes that have none, when there are enough for all of them."""
+        for e in self._engagements:
+            if e.waiting and len(e.waiting) <= len(self._hands):
+                given = {p: (self._hands.pop(p), e.waiting[i]) for i, p in
+                         enumerate(sorted(self._hands, key=_by_age)[: len(e.waiting)])}  # fmt: skip
+                e.waiting.clear()
+                e.preparing.update(given)
+                for hand, place in given.values():
+                    self._become(e, hand, place)
+
+    def _become(self, e: Engagement, hand: Hand, place: Place) -> None:
+        holders = tuple(p.process for p in self.journal.posts) if e.floor else ()
+        self._out.append(do.Become(hand.process, place, e.floor, holders))
+
+    def _keepers_of(self, seat: Seat) -> tuple[str, ...]:
+        place = seat.place
+        producers = {e.producer for e in self.plan.vertices[place.vertex].inputs}
+        upstream = [m.seat.node for m in self.members if m.seat.place.vertex in producers]
+        posts = {p.node: p.process for p in self.journal.posts}
+        source = self.plan.vertices[place.vertex].kind == "source"
+        nodes = keepers_of(place, seat.node, upstream, posts, self.options.copies, source=source)
+        return tuple(posts[n] for n in nodes)
+
+    def _became(self, process: str, address: str, now: float) -> None:
+        e = self._engaged(process)
+        if e is None or process not in e.preparing:
+            return
+        e.ready[process] = (*e.preparing.pop(process), address)
+        if not e.preparing and not e.waiting:
+            self._engagements.remove(e)
+            self._take_over(e, now)
+
+    def _take_over(self, e: Engagement, now: float) -> None:
+        """All places of an engagement have their process: they begin, in a new assignment."""
+        entry = self.journal
+        new = [
+            Member(Seat(place, hand.process, hand.node, hand.pid, address), moved=now)
+            for hand, place, address in e.ready.values()
+        ]
+        names = [m.name for m in e.gone]
+        self.members = [m for m in self.members if m not in e.gone] + new
+        for m in new:
+            m.seat = replace(m.seat, keepers=self._keepers_of(m.seat), kept=entry.kept)
+        serving = [_serving(m.seat, e.floor + 1) for m in new]
+        started = entry.started or now + (START_DELAY if self._paced else 0.0)
+        recoveries = entry.recoveries
+        if e.gone:
+            into = tuple(m.name for m in new)
+            took = Recovery(
+                e.began - started, tuple(names), into, e.floor, now - e.began, e.because
+            )
+            recoveries = (*recoveries, took)
+        self._assign(
+            entry.assignment.replaced(names, serving),
+            seats=tuple(m.seat for m in self.members),
+            started=started,
+            recoveries=recoveries,
+        )
+        self._out += [do.Begin(m.seat, self.journal.assignment, started) for m in new]
+
+    @property
+    def _paced(self) -> bool:
+        clock = self.plan.clock
+        return clock is not None and clock.speed is not None
+
+    def _missing(self, process: str, *, again: bool) -> None:
+        e = self._engaged(process)
+        if e is None or process not in e.preparing:
+            return
+        hand, place = e.preparing[process]
+        if not again:
+            raise checkpoint_lost(place, e.floor)
+        self._count(e, place, "the keeper of its checkpoint died")
+        self._become(e, hand, place)
+
+    def _again(self, e: Engagement, process: str, why: str) -> None:
+        """Another process for a place whose own died before it began."""
+        place = e.preparing[process][1] if process in e.preparing else e.ready[process][1]
+        self._count(e, place, why)
+        e.preparing.pop(process, None)
+        e.ready.pop(process, None)
+        e.waiting.append(place)
+        self._prepare()
+
+    def _count(self, e: Engagement, place: Place, why: str) -> None:
+        e.failures[place] += 1
+        if e.failures[place] >= ATTEMPTS_MAX:
+            raise JobError(f"{place.name} could not be made, {ATTEMPTS_MAX} times: {why}")
+
+    # ------------------------------------------------------------ keepers
+
+    def _post(self, nodes: Iterable[str]) -> None:
+        """Have a keeper on every node."""
+        held = {p.node for p in self.journal.posts}
+        new = tuple(Post(n, self._name()) for n in sorted({*nodes} - held))
+        if new or not self.journal.number:
+            self._out += [do.Keep(p.process, p.node) for p in new]
+            self._write(posts=self.journal.posts + new)
+
+    def _keeper_gone(self, process: str) -> None:
+        """Its node gets another one, if that is alive."""
+        entry = self.journal
+        post = next(p for p in entry.posts if p.process == process)
+        self.journal = replace(entry, posts=tuple(p for p in entry.posts if p is not post))
+        if post.node in self._nodes and post.node not in self._reposted:
+            self._reposted.add(post.node)
+            self._post([post.node])
+        else:
+            self._write()
+        self._out.append(do.Kill(process, "its place is another's"))
+        self._keep()
+
+    def _keep(self) -> None:
+        """Who lost a keeper has others, and stores a new checkpoint at once."""
+        posts = {p.process for p in self.journal.posts}
+        full = min(self.options.copies, len(posts))
+        short = [m for m in self.members if len({*m.seat.keepers} & posts) < full]
+        if not short:
+            return
+        kept = self.journal.kept + 1
+        for m in short:
+            m.seat = replace(m.seat, keepers=self._keepers_of(m.seat), kept=kept)
+            m.bare = max(m.bare, m.progress.position if m.progress else 0)
+        self._write(seats=tuple(m.seat for m in self.members), kept=kept)
+        told = [m.seat for m in short if not m.dead]
+        self._out += [do.KeptBy(s.process, s.keepers, s.kept) for s in told]
+        self._want_cut()
+
+    # ------------------------------------------------------------ the boundary register
+
+    def _register_boundaries(self, *, again: bool) -> None:
+        """Have the boundary register in as many places as it should be, and the sources told.
+
+        Args:
+            again: whether to say again what was not answered.
+        """
+        if self.plan.clock is not None or not self.members or self.ended:
+            return
+        entry, committed = self.journal, self.journal.committed
+        places = entry.places(self.options.copies)
+        living = [p.process for p in entry.posts]
+        told = {m.seat.process: m.progress.view if m.progress else 0
+                for m in self._sources() if not m.dead}  # fmt: skip
+        state = self._register
+        if state is None and entry.view:
+            state = resumed(entry.view, entry.told, entry.knowing)
+        elif state is None:
+            state = first(places, told)
+        if due(state, places, living, told):
+            ended = [(m, m.progress) for m in self._sources() if m.progress and m.progress.ended]
+            over = [m.seat.process for m, p in ended if p.position <= committed]
+            state = change(state, places, living, told, over)
+        if (state.begun.number, state.told) != (entry.view, entry.told):
+            self._write(view=state.begun.number, told=state.told, knowing=state.knowing)
+        stage = (state.begun.number, state.content is None, state.settled)
+        if again or stage != self._stage:
+            self._out += state.commands(told)
+        self._register, self._stage = state, stage
+
+    # ------------------------------------------------------------ cuts out of turn
+
+    def _want_cut(self) -> None:
+        """Ask for a cut as soon as it can be."""
+        if self.options.recovery == "state" and self._wanted is None:
+            self._wanted = (self.journal.committed, CUT_AHEAD)
+            self._cut_soon()
+
+    def _cut_if_wanted(self) -> None:
+        """Ask again for a cut of which some source heard too late, further on."""
+        if self._wanted is None:
+            return
+        before, ahead = self._wanted
+        cuts = self.journal.assignment.cuts
+        if self.journal.committed > before:
+            self._wanted = None
+        elif not cuts or all(m.progress and m.progress.stored > cuts[-1] for m in self._sources()):
+            self._wanted = (before, 4 * ahead)
+            self._cut_soon()
+
+    def _cut_soon(self) -> None:
+        assert self._wanted is not None
+        at = [m.progress for m in self._sources() if m.progress is not None]
+        if not at or all(p.ended for p in at):
+            return  # the last epoch is a cut
+        epoch = max(p.position for p in at) + self._wanted[1]
+        self._assign(self.journal.assignment.cut_at(epoch, self.journal.committed))
+
+    def _sources(self) -> list[Member]:
+        kinds = self.plan.vertices
+        return [m for m in self.members if kinds[m.seat.place.vertex].kind == "source"]
+
+
+def _by_age(process: str) -> tuple[int, ...]:
+    return tuple(map(int, process.split(".")))
+
+
+def _serving(seat: Seat, first: int) -> Serving:
+    place = seat.place
+    return Serving(place.vertex, place.keys, place.name, seat.address, first)

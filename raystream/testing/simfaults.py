@@ -1,0 +1,138 @@
+"""What goes wrong in a simulation: processes die, stop and wake, connections break."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from raystream.testing.simcontrol import RESTART, Controller, Job
+from raystream.testing.simprocess import Instances, Keeper
+
+KINDS = {
+    "kill": 6,
+    "kill two": 2,
+    "spare": 1,
+    "keeper": 2,
+    "node": 1,
+    "controller": 2,
+    "controller pause": 1,
+    "sleep": 3,
+    "cut": 2,
+}
+"""Kinds of faults, and how often they strike."""
+
+
+class Faults:
+    """Lets things go wrong by the chance of its world.
+
+    at: after so many events each, ascending. late: how many more, soon after what the controller
+    decides. done: what went wrong, by kind.
+    """
+
+    def __init__(self, job: Job, at: list[int], late: int) -> None:
+        self.job = job
+        self.world = job.world
+        self.at = at
+        self.late = late
+        self.done: Counter[str] = Counter()
+        self._decisions = 0
+
+    def strike(self) -> None:
+        """Let happen what is due."""
+        if self.job.decisions > self._decisions:
+            self._decisions = self.job.decisions
+            if self.late and self.world.rng.random() < 0.3:
+                self.late -= 1
+                self.at.append(self.world.events + self.world.rng.randrange(40))
+                self.at.sort()
+        while self.at and self.at[0] <= self.world.events:
+            self.at.pop(0)
+            self._one(self.world.rng.choices(list(KINDS), list(KINDS.values()))[0])
+
+    def _one(self, kind: str) -> None:
+        chance, job = self.world.rng, self.job
+        if kind == "keeper":
+            self._keeper(chance.choice(self._keepers()))
+        elif kind == "node":
+            self._node(chance.choice(job.nodes))
+        elif kind == "controller":
+            self._controller(job.controller)
+        elif kind == "controller pause":
+            self._controller_pause(job.controller)
+        elif kind == "spare":
+            for name in sorted(p for p, b in job.blanks.items() if b.alive)[:1]:
+                self.done[kind] += 1
+                job.blanks[name].alive = False
+                job.died(name)
+        else:
+            living = [p for p in job.at.values() if p.alive]
+            for process in chance.sample(living, min(len(living), 1 + (kind == "kill two"))):
+                {"sleep": self._sleep, "cut": self._cut}.get(kind, self._kill)(process)
+
+    def _keepers(self) -> list[Keeper]:
+        return [k for k in self.job.keepers.values() if k.alive]
+
+    def _node(self, node: str) -> None:
+        self.done["node"] += 1
+        for keeper in [k for k in self._keepers() if k.node == node]:
+            self._keeper(keeper)
+        for process in [p for p in self.job.at.values() if p.alive and p.node == node]:
+            self._kill(process)
+
+    def _kill(self, process: Instances) -> None:
+        self.done[process.vertex.kind] += 1
+        self.world.tell(process.name, "is killed")
+        process.die()
+        self.job.died(process.process)
+
+    def _keeper(self, keeper: Keeper) -> None:
+        self.done["keeper"] += 1
+        self.world.tell(keeper.name, "is killed")
+        keeper.alive = False
+        self.job.died(keeper.process)
+
+    def _controller(self, controller: Controller) -> None:
+        """It dies; another one goes on from the journal."""
+        if controller.alive:
+            self.done["controller"] += 1
+            self.world.tell(controller.name, "is killed")
+            controller.alive = False
+            self._restart(controller)
+
+    def _controller_pause(self, controller: Controller) -> None:
+        """It is thought dead, but wakes when there is another."""
+        if controller.alive and not controller.asleep:
+            self.done["controller pause"] += 1
+            self.world.tell(controller.name, "stops")
+            controller.asleep = True
+            self._restart(controller)
+            later = self.world.now + self.world.rng.choice((0.2, 1.0, 3.0))
+            self.world.at(later, None, self.world.wake, controller)
+
+    def _restart(self, controller: Controller) -> None:
+        self.world.after(RESTART, None, self._new_controller, controller)
+
+    def _new_controller(self, old: Controller) -> None:
+        if self.job.controller is old and not self.job.over:
+            self.job.new_controller()
+
+    def _sleep(self, process: Instances) -> None:
+        if process.asleep:
+            return
+        seconds = self.world.rng.choice((0.2, 1.0, 3.0, 5.0))
+        self.done["pause"] += 1
+        self.world.tell(process.name, "stops for", seconds)
+        process.asleep = True
+        self.world.at(self.world.now + seconds, None, self._wake, process)
+
+    def _wake(self, process: Instances) -> None:
+        if process.alive:
+            self.world.tell(process.name, "goes on")
+            self.world.wake(process)
+            process.woke()
+
+    def _cut(self, process: Instances) -> None:
+        self.done["connection"] += 1
+        for reading in process.readings():
+            if self.world.rng.random() < 0.5:
+                self.world.tell(process.name, "loses its connection to", reading.address)
+                process.broken(reading, reading.connection)

@@ -1,0 +1,117 @@
+"""What a keeper holds, what it gives for a range, and what it drops."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raystream.schema.types import KeyRange
+from raystream.state.images import ImageStore, Stored
+from raystream.state.keys import common, cover
+from tests.dataflow.cuts import random_ranges
+
+GROUPS = 16
+ALL = KeyRange(0, GROUPS)
+LOW, HIGH = KeyRange(0, 7), KeyRange(7, GROUPS)
+
+
+def image(cut: int, base: int | None = None, *, ended: bool = False) -> Stored[str]:
+    return Stored(cut, base, f"{base}-{cut}", 10, ended)
+
+
+def stored(*images: tuple[int, KeyRange, Stored[str]]) -> ImageStore[str]:
+    store: ImageStore[str] = ImageStore()
+    for vertex, keys, each in images:
+        assert store.store(vertex, keys, each)
+    return store
+
+
+def names(store: ImageStore[str], cut: int, wanted: KeyRange | None = None) -> dict[KeyRange, str]:
+    return {keys: " ".join(s.data for s in chain) for keys, chain in store.images(1, cut, wanted)}
+
+
+def test_a_delta_is_kept_on_its_base_only() -> None:
+    store = stored((1, ALL, image(5)), (1, ALL, image(10, 5)))
+    assert not store.store(1, ALL, image(20, 5))
+    assert not store.store(1, LOW, image(20, 10))
+    assert store.store(1, ALL, image(10, 5)), "what is held already is held"
+    assert not store.store(1, ALL, image(7)), "nothing is put in between"
+    assert names(store, 10) == {ALL: "None-5 5-10"}
+    assert names(store, 5) == {ALL: "None-5"}
+    assert names(store, 7) == {}
+
+
+def test_a_range_gets_all_that_has_to_do_with_it() -> None:
+    low, high = (1, LOW, image(5)), (1, HIGH, image(5))
+    store = stored(low, high, (1, HIGH, image(10, 5)), (2, ALL, image(5)), (1, LOW, image(10)))
+    assert names(store, 10) == {LOW: "None-10", HIGH: "None-5 5-10"}
+    assert set(names(store, 5, KeyRange(0, 7))) == {LOW}
+    assert set(names(store, 5, KeyRange(7, 8))) == {HIGH}
+    assert set(names(store, 5, KeyRange(6, 8))) == {LOW, HIGH}
+
+
+def test_a_range_that_had_ended_is_as_at_its_end() -> None:
+    store = stored((1, LOW, image(4, ended=True)), (1, HIGH, image(4)), (1, HIGH, image(10, 4)))
+    assert names(store, 10) == {LOW: "None-4", HIGH: "None-4 4-10"}
+    assert names(store, 15) == {LOW: "None-4"}
+    assert names(store, 3) == {}
+
+
+def test_a_range_that_was_split_goes_when_the_parts_are_stored() -> None:
+    store = stored(
+        (1, ALL, image(5)), (1, LOW, image(10)), (1, HIGH, image(10)), (2, ALL, image(5))
+    )
+    assert set(names(store, 5)) == {ALL}
+    store.trim(10)
+    assert set(names(store, 5)) == {ALL}, "nobody said that it is not served any more"
+    store.trim(10, {(1, LOW), (1, HIGH), (2, ALL)})
+    assert names(store, 5) == {}
+    assert names(store, 10) == {LOW: "None-10", HIGH: "None-10"}
+    assert store.nbytes == 30
+    store.trim(12, [(1, LOW)])
+    assert (names(store, 10), store.nbytes) == ({LOW: "None-10"}, 10)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=9), st.integers(1, 9))
+def test_trimming_keeps_what_a_restore_at_the_floor_or_later_needs(
+    full: list[bool], floor: int
+) -> None:
+    store = stored()
+    for cut, whole in enumerate(full, 1):
+        assert store.store(1, ALL, image(cut, None if whole or cut == 1 else cut - 1))
+    before = {cut: store.images(1, cut) for cut in range(floor, len(full) + 1)}
+    store.trim(floor, [(1, ALL)])
+    assert {cut: store.images(1, cut) for cut in before} == before
+    ((kept),) = store.chains.values()
+    assert kept[0].base is None
+    assert not any(s.base is None for s in kept[1:] if s.cut <= floor)
+
+
+@given(st.integers(0, 999), st.integers(0, GROUPS - 1), st.integers(1, GROUPS))
+def test_parts_tile_a_wanted_range_or_a_key_group_is_nobodys(seed: int, lo: int, size: int) -> None:
+    rng = random.Random(seed)
+    wanted = KeyRange(lo, min(GROUPS, lo + size))
+    held = random_ranges(rng, GROUPS) + random_ranges(rng, GROUPS)
+    held = rng.sample(held, rng.randrange(len(held) + 1))
+    parts = cover(held, wanted)
+    groups = {g for r in held for g in range(*r)}
+    if not set(range(*wanted)) <= groups:
+        assert parts is None
+        return
+    assert parts is not None
+    assert [g for _, part in parts for g in range(*part)] == list(range(*wanted))
+    assert all(whole in held and common(whole, part) == part for whole, part in parts)
+    assert len({whole for whole, _ in parts}) == len(parts)
+    if wanted in held:
+        assert parts == [(wanted, wanted)]
+
+
+@pytest.mark.parametrize("b", [KeyRange(0, 3), KeyRange(2, 3), KeyRange(5, 9), KeyRange(7, 8)])
+def test_what_two_ranges_have_in_common(b: KeyRange) -> None:
+    a = KeyRange(2, 7)
+    both = set(range(*a)) & set(range(*b))
+    found = common(a, b)
+    assert both == (set(range(*found)) if found else set())
