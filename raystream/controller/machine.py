@@ -587,7 +587,8 @@ class Machine:
         if due(state, places, living, told):
             ended = [(m, m.progress) for m in self._sources() if m.progress and m.progress.ended]
             over = [m.seat.process for m, p in ended if p.position <= committed]
-            state = change(state, places, living, told, over)
+            vacant = [m.seat.process for m in self._sources() if m.dead]
+            state = change(state, places, living, told, vacant, over)
         if (state.begun.number, state.told) != (entry.view, entry.told):
             self._write(view=state.begun.number, told=state.told, knowing=state.knowing)
         stage = (state.begun.number, state.content is None, state.settled)

@@ -61,15 +61,17 @@ class Registering:
     """The newest view, and how far it is. Places and source instances are names that are never
     used again: whoever takes the place of one that died has another.
 
-    begun: the newest view, under way or told; readers: the source instances that it is for. told:
-    the newest view that all its places were filled for, each of which holds all that was published
-    before it or under it; knowing: its readers. asked: places or, if `recalling`, source instances
-    that have to say what the new view is filled with; answers: what they said. content: all of it,
-    once it is known. filled: places that hold it.
+    begun: the newest view, under way or told; readers: the source instances that it is for; vacant:
+    those that had died then and were not replaced: nobody but the places knows what they published.
+    told: the newest view that all its places were filled for, each of which holds all that was
+    published before it or under it; knowing: its readers, and who was vacant. asked: places or, if
+    `recalling`, source instances that have to say what the new view is filled with; answers: what
+    they said. content: all of it, once it is known. filled: places that hold it.
     """
 
     begun: View[str]
     readers: frozenset[str]
+    vacant: frozenset[str] = frozenset()
     told: View[str] = NO_VIEW
     knowing: frozenset[str] = frozenset()
     asked: frozenset[str] = frozenset()
@@ -108,7 +110,7 @@ def first(places: Collection[str], sources: Collection[str]) -> Registering:
 
 def resumed(begun: int, told: View[str], knowing: Collection[str]) -> Registering:
     """The state after a restart of the controller, as its journal has it. A `change` is due."""
-    return Registering(View(begun, ()), frozenset(), told, frozenset(knowing))
+    return Registering(View(begun, ()), frozenset(), told=told, knowing=frozenset(knowing))
 
 
 def due(
@@ -128,28 +130,29 @@ def change(
     places: Collection[str],
     living: Collection[str],
     sources: Collection[str],
+    vacant: Collection[str] = (),
     over: Collection[str] = (),
 ) -> Registering:
     """The state with a new view.
 
     Args:
         places: of the new view, in the order of claims; living: all that live. sources: the source
-            instances that live, or are about to. over: those whose last epoch is committed, which
-            nobody replaces.
+            instances that live, or are about to; vacant: those that died and were not replaced so
+            far; over: those whose last epoch is committed, which nobody replaces.
 
     Raises:
         JobError: no place is left, and not all who know what was published.
     """
     begun, readers = View(state.begun.number + 1, tuple(places)), frozenset(sources)
+    new = replace(state, begun=begun, readers=readers, vacant=frozenset(vacant) - {*over})
+    new = replace(new, asked=frozenset(), answers={}, filled=frozenset())
     if state.content is not None and not state.settled:
-        # All that was published is at hand, and nobody can publish under the view that was told.
-        return replace(state, begun=begun, readers=readers, filled=frozenset())
+        return new  # all that was published is at hand, and nobody publishes under older views
     survivors = frozenset(state.told.places) & set(living)
     if not survivors and (gone := state.knowing - readers - set(over)):
         raise _lost(state.told.places, gone)
     asked = survivors or state.knowing & readers
-    new = Registering(begun, readers, state.told, state.knowing, asked, recalling=not survivors)
-    return _merged(new)
+    return _merged(replace(new, asked=asked, recalling=not survivors, content=None))
 
 
 def answered(state: Registering, view: int, who: str, content: Boundaries | None) -> Registering:
@@ -182,7 +185,7 @@ def filled(state: Registering, view: int, place: str) -> Registering:
     state = replace(state, filled=state.filled | {place})
     if not state.filled >= set(state.begun.places):
         return state
-    return replace(state, told=state.begun, knowing=state.readers)
+    return replace(state, told=state.begun, knowing=state.readers | state.vacant)
 
 
 def _lost(places: Collection[str], sources: Collection[str]) -> JobError:

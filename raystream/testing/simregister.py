@@ -137,12 +137,12 @@ class Claimer:
 @dataclass
 class Cast:
     """Who is there, as the controller sees it. places: those to choose, in order; living: all.
-    sources: source instances by name. over: those whose last epoch is committed."""
+    sources: source instances by name; vacant: those that died and were not replaced so far."""
 
     places: Sequence[RegisterPlace]
     living: Sequence[RegisterPlace]
     sources: Mapping[str, Claimer]
-    over: frozenset[str] = frozenset()
+    vacant: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -183,7 +183,7 @@ class Registrar:
             self._take(first(places, cast.sources))
         elif due(old, places, living, cast.sources):
             try:
-                self._take(change(old, places, living, cast.sources, cast.over))
+                self._take(change(old, places, living, cast.sources, cast.vacant))
             except JobError as error:
                 self.lost(error)
                 return

@@ -40,7 +40,10 @@ SCHEDULES = 150
 TRIES = 600
 """Schedules in which a broken protocol has to be caught."""
 EPOCHS = 25
-KINDS = ("source", "place", "both", "in turn", "sleep", "controller", "commit", "commit")
+KINDS = (
+    *("source", "place", "both", "in turn", "then place"),
+    *("sleep", "controller", "commit", "commit"),
+)
 SPLITS = ("a", "b", "c")
 PACE = 0.1
 POLL = 0.1
@@ -87,7 +90,8 @@ class Job:
         self.seen: dict[str, RegisterPlace] = {}
         for node in range(3):
             self.place(node)
-        self.sources = {s: Source(self, s, 0, 0) for s in SPLITS}
+        self.splits = SPLITS[: world.rng.randrange(1, len(SPLITS) + 1)]
+        self.sources = {s: Source(self, s, 0, 0) for s in self.splits}
         self.missing: set[str] = set()
         self.registrar = self.controller()
         self._poll()
@@ -105,7 +109,8 @@ class Job:
     def cast(self) -> Cast:
         living = sorted(self.seen.values(), key=lambda p: p.name)
         there = {s.name: s.claimer for k, s in self.sources.items() if k not in self.missing}
-        return Cast(living[: self.copies], living, there)
+        vacant = frozenset(self.sources[k].name for k in self.missing)
+        return Cast(living[: self.copies], living, there, vacant)
 
     def lose(self, error: JobError) -> None:
         """It is lost only if no place of the newest view is left."""
@@ -139,12 +144,14 @@ class Job:
         rng = self.world.rng
         kind = rng.choice(KINDS)
         self.world.tell(kind)
-        if kind in ("source", "both"):
-            self._replace(rng.choice(SPLITS))
+        if kind in ("source", "both", "then place"):
+            self._replace(rng.choice(self.splits))
         if kind in ("place", "both", "in turn"):
             self._drop(rng.choice(sorted(self.seen)))
         if kind == "in turn":
-            self.world.after(1.0, None, self._replace, rng.choice(SPLITS))
+            self.world.after(1.0, None, self._replace, rng.choice(self.splits))
+        if kind == "then place":
+            self.world.after(0.35, None, self._drop_any)
         if kind == "sleep":
             boxes = [s.box for s in self.sources.values()] + list(self.seen.values())
             box = rng.choice(sorted(boxes, key=lambda b: b.name))
@@ -164,12 +171,15 @@ class Job:
         if split not in self.missing:
             self.missing.add(split)
             self.sources[split].box.alive = self.world.rng.random() < 0.6
-            self.world.after(0.2, None, self._substitute, split)
+            self.world.after(0.5, None, self._substitute, split)
 
     def _substitute(self, split: str) -> None:
         number = int(self.sources[split].name.split(".")[1]) + 1
         self.sources[split] = Source(self, split, number, self.floor)
         self.missing.discard(split)
+
+    def _drop_any(self) -> None:
+        self._drop(min(self.seen))
 
     def _drop(self, name: str) -> None:
         self.seen[name].alive = self.world.rng.random() < 0.5
@@ -277,8 +287,8 @@ def _tells_successors_of_old_views(patch: pytest.MonkeyPatch) -> None:
     def is_due(state: Registering, places: Any, living: Any, sources: Any) -> bool:
         return due(state, places, living, state.readers) and due(state, places, living, sources)
 
-    def any_source(state: Registering, places: Any, living: Any, sources: Any, over: Any) -> Any:
-        return change(replace(state, knowing=frozenset(sources)), places, living, sources, over)
+    def any_source(state: Registering, places: Any, living: Any, sources: Any, vacant: Any) -> Any:
+        return change(replace(state, knowing=frozenset(sources)), places, living, sources, vacant)
 
     def to_all(self: Registering, views: Any) -> Any:
         return commands(replace(self, readers=frozenset(views)), views)
@@ -288,7 +298,15 @@ def _tells_successors_of_old_views(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(simregister, "change", any_source)
 
 
+def _forgets_who_is_vacant(patch: pytest.MonkeyPatch) -> None:
+    def careless(state: Registering, places: Any, living: Any, sources: Any, _: Any) -> Any:
+        return change(state, places, living, sources)
+
+    patch.setattr(simregister, "change", careless)
+
+
 BROKEN = (
+    _forgets_who_is_vacant,
     _takes_claims_under_any_view,
     _hands_over_and_goes_on,
     _fills_with_nothing,
@@ -371,6 +389,15 @@ def test_it_is_lost_with_a_source_that_knew_of_it() -> None:
         change(settled("p"), ["q"], "q", ["s", "new"])
     state = change(settled("p"), ["q"], "q", ["s", "new"], over=["t"])
     assert state.commands({}) == [Recall(2, "s")]
+
+
+def test_it_is_lost_with_a_source_that_nobody_had_replaced() -> None:
+    """Its place had a view without it: only the place knew what it had published."""
+    state = change(settled("p"), ["p"], "p", ["s"], vacant=["t"])
+    state = filled(answered(state, 2, "p", Boundaries(0, {("b", 1): Y})), 2, "p")
+    assert state.told == View(2, ("p",))
+    with pytest.raises(JobError, match="what t knew"):
+        change(state, ["q"], "q", ["s", "new"])
 
 
 def test_a_controller_goes_on_from_its_journal() -> None:
