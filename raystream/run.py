@@ -38,6 +38,7 @@ def run(
     spares: int = 2,
     recovery: Mode = "state",
     restore_into: int = 1,
+    check: bool = False,
     on_progress: OnProgress | None = None,
 ) -> JobReport:
     """Run a flow to the end of its input.
@@ -54,6 +55,8 @@ def run(
             checkpoint; for comparison `"upstream"` or `"source"`, from all that the operators
             before it, or the sources alone, have sent since the beginning.
         restore_into: on a cluster, how many instances share the range of one that died.
+        check: checking mode: instances are made again from checkpoints, and an operator that then
+            emits something else ends the job. It costs time and memory.
         on_progress: called about every second with the totals so far.
 
     Raises:
@@ -61,7 +64,11 @@ def run(
         raised. JobError: the job failed otherwise.
     """
     plan = make_plan(
-        flow, instances=instances, cut_every=cut_every, checkpoint_seconds=checkpoint_seconds
+        flow,
+        instances=instances,
+        cut_every=cut_every,
+        checkpoint_seconds=checkpoint_seconds,
+        check=check,
     )
     if cluster is None:
         return _run_here(plan, on_progress)

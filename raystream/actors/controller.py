@@ -5,11 +5,13 @@ A detached actor that Ray restarts: it then goes on from its journal, while data
 
 from __future__ import annotations
 
+import itertools
 import os
 import queue
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import ray
@@ -20,7 +22,7 @@ from raystream.actors.staff import Fenced, Staff
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
 from raystream.controller.journal import Entry, newest
-from raystream.controller.machine import Machine, Options
+from raystream.controller.machine import KEEPER, Machine, Options
 from raystream.controller.report import JobReport, Progress, Sample, Samples, totals
 from raystream.dataflow.plan import Plan
 from raystream.errors import InternalError, JobError, RaystreamError
@@ -74,7 +76,7 @@ class Controller:
         """
         with self._lock:
             if self._thread is None:
-                self._begin(plan, None)
+                self._begin(plan, None, 1)
         self._over.wait()
         return self._result
 
@@ -99,17 +101,12 @@ class Controller:
     def _go_on(self) -> None:
         """After a restart: from the journal, if the job had begun."""
         run = self._charter.run
-        keepers = [k for p in processes_of(run) if (k := actor(run, p)) is not None]
-        found, plan = [], None
-        for keeper in keepers:  # instances are asked too: they have no journal
-            try:
-                found.append(ray.get(keeper.journal.remote(), timeout=FIND_SECONDS))
-                plan = plan or ray.get(keeper.plan.remote(), timeout=FIND_SECONDS)
-            except (RayError, AttributeError):
-                continue
+        posts = [p for p in processes_of(run) if p.startswith(KEEPER)]
+        keepers = [k for p in posts if (k := actor(run, p)) is not None]
+        incarnation, found = claim(keepers)
         entry = newest(found)
-        if entry is not None and plan is not None:
-            self._begin(plan, entry)
+        if entry is not None:
+            self._begin(self._kept_plan(keepers), entry, incarnation)
         elif keepers:
             self._result = JobError(
                 "the journal of the job is lost: the controller died with all keepers that held it",
@@ -120,13 +117,21 @@ class Controller:
             self._thread = threading.current_thread()
             self._over.set()
 
-    def _begin(self, plan: Plan, entry: Entry | None) -> None:
-        self._thread = threading.Thread(target=self._live, args=(plan, entry), daemon=True)
+    def _kept_plan(self, keepers: list[Any]) -> Plan:
+        for keeper in keepers:
+            with suppress(RayError):
+                plan: Plan = ray.get(keeper.plan.remote(), timeout=FIND_SECONDS)
+                return plan
+        raise JobError("the plan of the job is lost with the keepers that held it")
+
+    def _begin(self, plan: Plan, entry: Entry | None, incarnation: int) -> None:
+        args = (plan, entry, incarnation)
+        self._thread = threading.Thread(target=self._live, args=args, daemon=True)
         self._thread.start()
 
-    def _live(self, plan: Plan, entry: Entry | None) -> None:
+    def _live(self, plan: Plan, entry: Entry | None, incarnation: int) -> None:
         try:
-            self._result = self._drive(plan, entry)
+            self._result = self._drive(plan, entry, incarnation)
         except RaystreamError as error:
             self._result = error
         except Fenced:
@@ -140,12 +145,12 @@ class Controller:
         me: Any = ray.get_runtime_context()
         ray.kill(me.current_actor)
 
-    def _drive(self, plan: Plan, entry: Entry | None) -> JobReport:
+    def _drive(self, plan: Plan, entry: Entry | None, incarnation: int) -> JobReport:
         charter = self._charter
         self._plan = plan
         ships = charter.options.recovery == "state"
         self._staff = Staff(plan, charter.run, charter.token, charter.env, ships)
-        self._machine = Machine(plan, charter.options, entry)
+        self._machine = Machine(plan, charter.options, entry, incarnation)
         self._ready.set()
         alive = processes_of(charter.run) if entry is not None else []
         if entry is not None:
@@ -233,3 +238,19 @@ class Controller:
             self._samples.ended(last),
             self._machine.journal.recoveries,
         )
+
+
+def claim(keepers: list[Any]) -> tuple[int, list[tuple[tuple[int, int], Entry | None]]]:
+    """Claim the journal, wherever it is kept: the incarnation, and all newest entries."""
+    for incarnation in itertools.count(2):
+        found = []
+        in_time = True
+        for keeper in keepers:
+            with suppress(RayError):
+                call = keeper.claim_journal.remote(incarnation)
+                mine, order, entry = ray.get(call, timeout=FIND_SECONDS)
+                in_time = in_time and mine
+                found.append((order, entry))
+        if in_time:
+            return incarnation, found
+    raise AssertionError("numbers do not end")

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import Enum
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,11 +47,19 @@ SPILL_PREFIX = "raystream-spill-"
 
 class Hello(NamedTuple):
     """What a process says of itself: what must be equal on all nodes, or replay would not give the
-    same bits; its node; its process id."""
+    same bits; its node; its process id; whether it has a place."""
 
     versions: dict[str, str]
     node: str
     pid: int
+    placed: bool
+
+
+class Refusal(Enum):
+    """Why a process does not take a place: nobody has the state; another controller gave it one."""
+
+    MISSING = "missing"
+    PLACED = "placed"
 
 
 def versions() -> dict[str, str]:
@@ -108,7 +117,8 @@ class InstanceActor:
         Not done by the constructor: Ray hides what a constructor raised.
         """
         self._plan = plan
-        return Hello(versions(), ray.get_runtime_context().get_node_id(), os.getpid())
+        node = ray.get_runtime_context().get_node_id()
+        return Hello(versions(), node, os.getpid(), self._shell is not None)
 
     def warm(self) -> None:
         """Load what any role may need: compiled functions and kernels."""
@@ -122,8 +132,8 @@ class InstanceActor:
             if compiled:
                 Outlets(self._plan, vertex, KeyRange(0, 1)).open()
 
-    def become(self, place: Place, floor: int, holders: list[Any], ships: bool) -> str | None:
-        """Take a place; the address at which its logs are served. None: nobody has its state.
+    def become(self, place: Place, floor: int, holders: list[Any], ships: bool) -> str | Refusal:
+        """Take a place; the address at which its logs are served.
 
         Args:
             holders: the keepers that may have the images of the range at `floor`.
@@ -133,9 +143,11 @@ class InstanceActor:
             RayError: an image cannot be had: its keeper died. Another may have it.
         """
         with _told():
+            if self._shell is not None:
+                return Refusal.PLACED
             chains = fetch(holders, place, floor) if floor else ()
             if chains is None:
-                return None
+                return Refusal.MISSING
             self._folder = spill_folder()
             self._shell = Shell(
                 self._plan,

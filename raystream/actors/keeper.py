@@ -93,9 +93,9 @@ class Keeper:
         """Keep an entry of the journal; False when its writer is not the controller any more."""
         return self._journal.write(entry.order, entry)
 
-    def journal(self) -> tuple[tuple[int, int], Entry | None]:
-        """The newest entry, and its order."""
-        return self._journal.order, self._journal.entry
+    def claim_journal(self, incarnation: int) -> tuple[bool, tuple[int, int], Entry | None]:
+        """A controller begins; see `Shelf.claim`."""
+        return self._journal.claim(incarnation)
 
     def plan(self) -> Plan:
         """The plan of the job."""

@@ -59,6 +59,9 @@ class LogServer(flight.FlightServerBase):  # type: ignore[misc]
     def do_get(self, context: Any, ticket: Any) -> Any:
         """Key groups [lo, hi) of an edge from an epoch on.
 
+        In checking mode a consumer asks for what it has applied as well, and is given what of that
+        is not trimmed.
+
         Raises:
             FlightUnauthenticatedError: the token is of another job or run.
             FlightServerError: the edge or range is unknown, or the epoch was trimmed.
@@ -78,10 +81,11 @@ class LogServer(flight.FlightServerBase):  # type: ignore[misc]
             if (edge.id, asked.instance) not in self._cursors.next:
                 raise flight.FlightUnavailableError(f"{asked.instance} is not assigned (yet)")
             first = self._outlets.logs[edge.id].first
-            if asked.first < first:
+            if asked.first < first and not self._outlets.plan.check:
                 raise flight.FlightServerError(
                     f"epoch {asked.first} of edge {edge.id} was trimmed: the log begins at {first}"
                 )
+            asked = asked._replace(first=max(asked.first, first))
             self._cursors.next[edge.id, asked.instance] = asked.first
             self._cursors.changed.notify_all()
         schema = arrow_schema(edge.schema, ranked=edge.ranked)

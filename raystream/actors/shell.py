@@ -166,6 +166,7 @@ class Shell:
                     lambda: self.machine.position,
                     self._deliver,
                     self._fail,
+                    (lambda: self._floor) if self.plan.check else None,
                 )
                 self._subscriptions[name].start()
 
@@ -314,12 +315,12 @@ class Shell:
         positions = None if self._source is None else self._source.positions()
         return capture(self.machine, since, splits=positions)
 
-    def _receive(self, machine: Instance) -> None:
+    def _receive(self, machine: Instance | SourceInstance) -> None:
         """Take what is in the inbox; waits for something."""
         try:
             item = self._inbox.get(timeout=WAIT_SECONDS)
             while True:
-                if item is not None:
+                if item is not None and isinstance(machine, Instance):
                     machine.receive(*item)
                 item = self._inbox.get_nowait()
         except queue.Empty:
@@ -361,10 +362,7 @@ class Shell:
             if self._again and self._shipper is not None:
                 self._again = False
                 self._shipper.put(self._captured())
-            try:
-                self._inbox.get(timeout=WAIT_SECONDS)
-            except queue.Empty:
-                continue
+            self._receive(self.machine)  # nothing new, but checking mode compares it
 
 
 class _Tidy:

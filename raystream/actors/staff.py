@@ -15,7 +15,7 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from raystream.actors.instance import Hello, InstanceActor, versions
+from raystream.actors.instance import Hello, InstanceActor, Refusal, versions
 from raystream.actors.keeper import Keeper
 from raystream.actors.naming import NAMESPACE, actor, actor_name, processes_of
 from raystream.controller import commands as do
@@ -101,6 +101,8 @@ class Staff:
                 self._write(entry, at)
             case do.Hire(process, spare):
                 self._hire(process, spare)
+            case do.Adopt(process):
+                self._greet(process)
             case do.Keep(process, node):
                 self._keep(process, node)
             case do.Become(process, place, floor, holders):
@@ -149,12 +151,17 @@ class Staff:
 
     def _hire(self, process: str, spare: bool) -> None:
         self._actors[process] = self._instance.options(name=self._name(process)).remote(self._token)
-        hired = partial(self._hired, process)
-        self._call(process, "start", START_SECONDS, hired, "hello", self._plan)
+        self._greet(process)
         if spare:
             self._tell(process, "warm")
 
+    def _greet(self, process: str) -> None:
+        hired = partial(self._hired, process)
+        self._call(process, "start", START_SECONDS, hired, "hello", self._plan)
+
     def _hired(self, process: str, hello: Hello) -> Event:
+        if hello.placed:
+            return do.Gone(process, "it has a place that nobody knows")
         if hello.versions != versions():
             different = ConfigError(
                 f"a process on node {hello.node[:8]} would run with {hello.versions}, the"
@@ -180,8 +187,10 @@ class Staff:
     def _pid(self, process: str, pid: int) -> None:
         self._pids[process] = pid
 
-    def _became(self, process: str, address: str | None) -> Event:
-        return do.Missing(process) if address is None else do.Became(process, address)
+    def _became(self, process: str, answer: str | Refusal) -> Event:
+        if answer is Refusal.PLACED:
+            return do.Gone(process, "another controller gave it a place")
+        return do.Became(process, answer) if isinstance(answer, str) else do.Missing(process)
 
     def _write(self, entry: Entry, at: Iterable[str]) -> None:
         """Write the journal. Who does not take it counts as dead."""

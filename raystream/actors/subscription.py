@@ -14,7 +14,7 @@ import pyarrow.flight as flight
 from raystream.actors.wire import Decoder, Ticket
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge
-from raystream.errors import JobError
+from raystream.errors import InternalError, JobError
 from raystream.schema.types import KeyRange
 
 RECONNECT_SECONDS = 60.0
@@ -26,7 +26,8 @@ RETRY_SECONDS = 0.01
 class Subscription:
     """Follows one edge of one producing instance and hands its pieces on, until its range ends.
 
-    instance: who subscribes. applied: the last epoch that it has applied, now.
+    instance: who subscribes. applied: the last epoch that it has applied, now. since: the epoch
+    after which it asks, now; what it has applied, unless it wants that again.
     deliver: called on this thread with each piece; it blocks while the instance is too far behind.
     fail: called once when the subscription cannot go on.
     """
@@ -41,6 +42,7 @@ class Subscription:
         applied: Callable[[], int],
         deliver: Callable[[int, Piece], None],
         fail: Callable[[BaseException], None],
+        since: Callable[[], int] | None = None,
     ) -> None:
         self.edge = edge
         self.address = address
@@ -50,6 +52,7 @@ class Subscription:
         self.next = 0
         self.stopped = False
         self._applied = applied
+        self._since = since or applied
         self._deliver = deliver
         self._fail = fail
         self._reader: Any = None
@@ -103,7 +106,7 @@ class Subscription:
         """Read until the range ends (True) or the connection does (False)."""
         decoder = Decoder(self.edge.schema, self.keys)
         self._connected = None
-        self.next = max(self.next, self._applied() + 1)
+        self.next = max(self.next, self._since() + 1)
         ticket = Ticket(self.token, self.instance, self.edge.id, self.keys, self.next)
         with flight.connect(self.address) as client:
             self._reader = client.do_get(flight.Ticket(ticket.pack()))
@@ -115,8 +118,11 @@ class Subscription:
                 except StopIteration:
                     return False
                 for piece in decoder.pieces(chunk.data, chunk.app_metadata.to_pybytes()):
+                    epoch = piece.header.epoch
+                    if epoch > self.next and epoch > self._applied() + 1:
+                        raise InternalError(f"{self.address} left out epochs before {epoch}")
                     self._deliver(self.edge.id, piece)
-                    self.next = piece.header.epoch + 1
+                    self.next = epoch + 1
                     if piece.header.ended:
                         return True
         return True

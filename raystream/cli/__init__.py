@@ -89,6 +89,13 @@ def run(
     spares: Annotated[
         int, typer.Option(min=0, help="On a cluster: warm processes that stand by.")
     ] = 2,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Checking mode: find operators that are not deterministic. Slower.",
+        ),
+    ] = False,
 ) -> None:
     """Run a flow to the end of its input, and show how it goes.
 
@@ -110,6 +117,7 @@ def run(
                 checkpoint_seconds=checkpoint_seconds,
                 copies=copies,
                 spares=spares,
+                check=check,
                 on_progress=screen.update,
             )
         screen.totals(report)

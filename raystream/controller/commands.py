@@ -25,6 +25,13 @@ class Hire:
 
 
 @dataclass(frozen=True, slots=True)
+class Adopt:
+    """Ask a process that another controller started. Answered by `Hired` if it has no place."""
+
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
 class Keep:
     """Start a keeper on a node."""
 
@@ -119,6 +126,7 @@ class End:
 
 Command = (
     Hire
+    | Adopt
     | Keep
     | Become
     | Begin

@@ -7,6 +7,7 @@ controller that was thought dead can decide nothing any more.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -78,22 +79,32 @@ class Entry:
 
 
 class Shelf(Generic[E]):
-    """The journal at one keeper: its newest entry."""
+    """The journal at one keeper: its newest entry, and the incarnation that may write the next."""
 
     def __init__(self) -> None:
+        self.incarnation = 0
         self.order = (0, 0)
         self.entry: E | None = None
 
+    def claim(self, incarnation: int) -> tuple[bool, tuple[int, int], E | None]:
+        """A controller begins: from now on no older one writes. Whether it was in time; the newest
+        entry, and its order. It is read only now, so that none comes after it unseen."""
+        if incarnation <= self.incarnation:
+            return False, self.order, self.entry
+        self.incarnation = incarnation
+        return True, self.order, self.entry
+
     def write(self, order: tuple[int, int], entry: E) -> bool:
-        """Keep an entry; False when a newer incarnation has written, which ends the writer."""
-        if order[0] < self.order[0]:
+        """Keep an entry; False when a newer controller has begun, which ends the writer."""
+        if order[0] < self.incarnation:
             return False
+        self.incarnation = order[0]
         if order > self.order:
             self.order, self.entry = order, entry
         return True
 
 
-def newest(found: list[tuple[tuple[int, int], E | None]]) -> E | None:
+def newest(found: Iterable[tuple[tuple[int, int], E | None]]) -> E | None:
     """The entry to go on from, of what the keepers hold."""
     held = [(order, entry) for order, entry in found if entry is not None]
     return max(held, key=lambda h: h[0])[1] if held else None

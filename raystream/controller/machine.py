@@ -52,6 +52,8 @@ START_DELAY = 0.2
 """Seconds between the last instance's readiness and the first row of a paced run."""
 STALL_SECONDS = 300.0
 """How long an instance that has all its input may stay at an epoch before it counts as dead."""
+KEEPER = "keeper-"
+"""How the names of keepers begin."""
 CUT_AHEAD = 16
 """How many epochs after the newest that is known an extra cut is asked for at first."""
 
@@ -121,17 +123,23 @@ class Machine:
     """Decides for one job.
 
     journal: what was written last. members: who has a place. ended: whether the job has.
+
+    Args:
+        journal: the newest entry, read after `incarnation` was claimed at all that hold one.
     """
 
-    def __init__(self, plan: Plan, options: Options, journal: Entry | None = None) -> None:
+    def __init__(
+        self, plan: Plan, options: Options, journal: Entry | None = None, incarnation: int = 1
+    ) -> None:
         self.plan = plan
         self.options = options
-        self.journal = journal or Entry()
+        self.journal = replace(journal or Entry(), incarnation=incarnation, number=0)
         self.members = [Member(seat, seat.last) for seat in self.journal.seats]
         self.ended = False
         self.drawn = 0
         self._hands: dict[str, Hand] = {}
         self._hiring: set[str] = set()
+        self._adopting: set[str] = set()
         self._engagements: list[Engagement] = []
         self._deaths = Deaths()
         self._finished: set[str] = set()
@@ -144,6 +152,7 @@ class Machine:
         self._saving = -1
         self._register: Registering | None = None
         self._stage: tuple[int, bool, bool] | None = None
+        self._drills = self._drilled = 0
         self._out: list[Command] = []
 
     # ------------------------------------------------------------ in and out
@@ -155,10 +164,15 @@ class Machine:
             nodes: all that are alive. alive: all processes of the job that still run.
         """
         self._nodes = tuple(nodes)
-        self.journal = replace(self.journal, incarnation=self.journal.incarnation + 1, number=0)
         known = {s.process for s in self.journal.seats} | {p.process for p in self.journal.posts}
         self._post(nodes)
-        self._out += [do.Kill(p, "nobody knows it") for p in sorted({*alive} - known)]
+        for process in sorted({*alive} - known):
+            if process.startswith(KEEPER):
+                self._out.append(do.Kill(process, "nobody knows it"))
+            else:  # a spare one, or one that was about to take a place
+                self._hiring.add(process)
+                self._adopting.add(process)
+                self._out.append(do.Adopt(process))
         if self.journal.over is not None:
             self._end(None)
         elif self.members:
@@ -200,6 +214,7 @@ class Machine:
                 self._cut_if_wanted()
                 self._declare_stalled(now)
                 self._decide(now)
+                self._drill(now)
             case do.Hired(process, node, pid):
                 self._hiring.discard(process)
                 self._unhired = 0
@@ -311,6 +326,21 @@ class Machine:
         if 0 <= self._saving < epoch:
             self._end(None)
 
+    def _drill(self, now: float) -> None:
+        """In checking mode an instance is replaced after each commit, as if it had died: what its
+        successor sends is compared with what it had sent."""
+        if not self.plan.check or self._drilled == self.journal.committed or self._engagements:
+            return
+        self._drilled = self.journal.committed
+        kinds = self.plan.vertices
+        fit = [m for m in self.members if kinds[m.seat.place.vertex].outputs and m.progress]
+        fit = [m for m in fit if m.progress and not m.progress.ended and not m.dead]
+        if fit:
+            self._drills += 1
+            member = fit[self._drills % len(fit)]
+            member.dead = "it is replaced on purpose, to be checked"
+            self._recover(Recover((member.name,), self.journal.committed, "checking"), now)
+
     def _assign(self, assignment: Assignment, **changes: object) -> None:
         self._write(assignment=assignment, **changes)
         self._out += [do.Assign(m.seat.process, assignment) for m in self.members if not m.dead]
@@ -361,9 +391,8 @@ class Machine:
     def _hire(self) -> None:
         """Have as many processes as are wanted."""
         wanted = sum(len(e.waiting) for e in self._engagements)
-        wanted += self.options.spares if self._stand_by else 0
-        if self._unhired >= ATTEMPTS_MAX:
-            wanted = 0  # none can be started now; the next tick tries again
+        if self._stand_by and self._unhired < ATTEMPTS_MAX:
+            wanted += self.options.spares
         for _ in range(wanted - len(self._hands) - len(self._hiring)):
             process = self._name()
             self._hiring.add(process)
@@ -385,10 +414,7 @@ class Machine:
 
     def _gone(self, process: str, why: str, now: float) -> None:
         if process in self._hiring:
-            self._hiring.discard(process)
-            self._unhired += 1
-            if self._unhired >= ATTEMPTS_MAX and any(e.waiting for e in self._engagements):
-                raise JobError(f"no process could be started, {self._unhired} times: {why}")
+            self._not_hired(process, why)
         self._hands.pop(process, None)
         member, engagement = self._member(process), self._engaged(process)
         if any(p.process == process for p in self.journal.posts):
@@ -399,6 +425,15 @@ class Machine:
         elif engagement is not None:
             self._again(engagement, process, why)
         self._hire()
+
+    def _not_hired(self, process: str, why: str) -> None:
+        self._hiring.discard(process)
+        self._write()  # a controller whose time is over is to kill nobody
+        self._out.append(do.Kill(process, why))  # it may be on its way
+        if process not in self._adopting:
+            self._unhired += 1
+        if self._unhired >= ATTEMPTS_MAX and any(e.waiting for e in self._engagements):
+            raise JobError(f"no process could be started, {self._unhired} times: {why}")
 
     # ------------------------------------------------------------ taking places
 
@@ -530,7 +565,7 @@ class Machine:
     def _post(self, nodes: Iterable[str]) -> None:
         """Have a keeper on every node."""
         held = {p.node for p in self.journal.posts}
-        new = tuple(Post(n, self._name()) for n in sorted({*nodes} - held))
+        new = tuple(Post(n, KEEPER + self._name()) for n in sorted({*nodes} - held))
         if new or not self.journal.number:
             self._out += [do.Keep(p.process, p.node) for p in new]
             self._write(posts=self.journal.posts + new)

@@ -22,11 +22,13 @@ def make_plan(
     instances: Mapping[str, int] | None = None,
     cut_every: int | None = None,
     checkpoint_seconds: float = 5.0,
+    check: bool = False,
 ) -> Plan:
     """The plan of a job. Asks each source for its splits and reads the first batch of each.
 
     Args:
         cut_every: epochs between cuts; from `checkpoint_seconds` and the pace when not given.
+        check: checking mode.
 
     Raises:
         GraphError, ConfigError: see `plan_of`. InputError: a source has nothing to read.
@@ -36,7 +38,7 @@ def make_plan(
     clock = _clock(flow, sources, splits)
     if cut_every is None:
         cut_every = max(1, round(checkpoint_seconds / _epoch_real_seconds(sources, clock)))
-    plan = plan_of(flow, splits, instances=instances, clock=clock, cut_every=cut_every)
+    plan = plan_of(flow, splits, instances=instances, clock=clock, cut_every=cut_every, check=check)
     for node in sources:
         if clock is not None:
             cutting_of(node.epochs, clock, flow.ticks)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from raystream.dataflow.checking import Checksums
 from raystream.dataflow.emission import (
     Emission,
     cut_for,
@@ -164,6 +165,7 @@ class Instance:
         self.counts = Counts()
         self.feeds = feeds_of(vertex)
         self.inlets = {e.id: Inlet(plan.groups) for e in vertex.inputs}
+        self.checksums = Checksums(plan) if plan.check else None
         self.logic: Logic | None = logic_of(vertex.spec, plan) if vertex.spec is not None else None
         self.outlets = Outlets(plan, vertex, keys)
 
@@ -174,7 +176,13 @@ class Instance:
         self.outlets.open()
 
     def receive(self, edge: int, piece: Piece) -> bool:
-        """Take a piece; whether it was new."""
+        """Take a piece; whether it was new.
+
+        Raises:
+            JobError: in checking mode, it differs from a copy that came before.
+        """
+        if self.checksums is not None:
+            self.checksums.compare(edge, piece)
         return self.inlets[edge].receive(piece)
 
     def ready(self) -> bool:
@@ -255,6 +263,8 @@ class Instance:
     def commit(self, epoch: int) -> None:
         """Nothing up to `epoch` will come again."""
         self.outlets.trim(epoch)
+        if self.checksums is not None:
+            self.checksums.forget(epoch)
         if self.sink is not None:
             self._guard("commit", lambda: self.sink.commit(epoch))
 

@@ -98,7 +98,10 @@ class Clock:
 
 @dataclass(eq=False)
 class Plan:
-    """Everything that an instance needs to know of its job."""
+    """Everything that an instance needs to know of its job.
+
+    check: checking mode, in which copies of pieces are compared (see `dataflow.checking`).
+    """
 
     job: str
     groups: int
@@ -109,6 +112,7 @@ class Plan:
     splits: dict[int, list[str]]
     clock: Clock | None = None
     cut_every: int = 100
+    check: bool = False
 
     def vertex(self, name: str) -> Vertex:
         return next(v for v in self.vertices if v.name == name)
@@ -235,12 +239,14 @@ def plan_of(
     instances: Mapping[str, int] | None = None,
     clock: Clock | None = None,
     cut_every: int = 100,
+    check: bool = False,
 ) -> Plan:
     """The plan of a flow whose sources have these splits.
 
     Args:
         splits: per source the names of its splits, in order: they belong to the plan.
         instances: per vertex the number of instances; 1 unless given.
+        check: checking mode.
 
     Raises:
         GraphError: the flow is wrong. ConfigError: `instances` does not fit it.
@@ -257,6 +263,7 @@ def plan_of(
         {v.id: list(splits[v.name]) for v in vertices if v.kind == "source"},
         clock,
         cut_every,
+        check,
     )
 
 

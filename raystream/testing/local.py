@@ -19,11 +19,12 @@ from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.register import Boundary
 from raystream.dataflow.snapshot import capture, install
-from raystream.dataflow.source import Arrival, ArrivalSplit, Recorded, SplitReader, my_splits
+from raystream.dataflow.source import Arrival, ArrivalSplit, Positions, Recorded, SplitReader
 from raystream.errors import InternalError
 from raystream.schema.types import KeyRange
 from raystream.state.image import Image
 from raystream.state.partition import recut
+from raystream.testing.again import Again
 
 AHEAD = 4
 """Epochs that a producer may be ahead of the consumer that is furthest behind."""
@@ -33,7 +34,7 @@ Ends = dict[tuple[str, int], Boundary]
 
 
 class LocalSource:
-    """A source instance and what reads for it."""
+    """A source instance and what reads for it. image: a checkpoint of it, from which it goes on."""
 
     def __init__(
         self,
@@ -42,21 +43,39 @@ class LocalSource:
         keys: KeyRange,
         boundaries: Ends,
         rng: random.Random | None,
+        image: Image | None = None,
     ) -> None:
         self.machine = SourceInstance(plan, vertex, keys)
+        positions = None
+        if image is not None:
+            install(self.machine, [[image]])
+            positions = image.header.standing.splits
         self.boundaries = boundaries
         self.rng = rng
         self.recorded: Recorded | None = None
         self.arrival: Arrival | None = None
         self.readers: list[SplitReader] = []
         if plan.clock is not None:
-            self.recorded = Recorded(plan, vertex, keys)
+            taken = self.machine.position
+            self.recorded = Recorded(plan, vertex, keys, taken=taken, positions=positions)
         else:
-            self.arrival = Arrival(plan, vertex, keys)
+            self.arrival = Arrival(plan, vertex, keys, positions)
+            schema, read = self.arrival.schema, vertex.source.read
             self.readers = [
-                SplitReader(n, vertex.name, self.arrival.schema, vertex.source.read)
-                for _, n in my_splits(plan, vertex, keys)
+                SplitReader(s.name, vertex.name, schema, read, s.position)
+                for s in self.arrival.splits
             ]
+
+    def again(self, image: Image | None) -> LocalSource:
+        """Another of the same range that goes on from a checkpoint and cuts where this one did."""
+        machine = self.machine
+        return LocalSource(machine.plan, machine.vertex, machine.keys, self.boundaries, None, image)
+
+    def positions(self) -> Positions:
+        """Where the splits are, after the last epoch."""
+        reading = self.recorded or self.arrival
+        assert reading is not None
+        return reading.positions()
 
     def read_again(self, cut: int) -> None:
         """Read what was published up to a cut, as a successor that has nothing else would.
@@ -78,20 +97,21 @@ class LocalSource:
         boundaries = []
         for split, reader in zip(self.arrival.splits, self.readers, strict=True):
             for _ in range(1 if self.rng is None else self.rng.randrange(3)):
-                self._read(split, reader)
+                _read(split, reader)
             held = self.boundaries.setdefault((split.name, epoch), split.wanted())
             while not split.reaches(held) and not split.done:
-                self._read(split, reader)
+                _read(split, reader)
             boundaries.append(held)
         self.machine.publish(self.arrival.take(boundaries))
 
-    def _read(self, split: ArrivalSplit, reader: SplitReader) -> None:
-        """Read a batch."""
-        rows = None if split.done else reader.next()
-        if rows is None:
-            split.done = True
-        else:
-            split.add(reader.position, rows)
+
+def _read(split: ArrivalSplit, reader: SplitReader) -> None:
+    """Read a batch, if there is one."""
+    rows = None if split.done else reader.next()
+    if rows is None:
+        split.done = True
+    else:
+        split.add(reader.position, rows)
 
 
 @dataclass(slots=True)
@@ -152,9 +172,10 @@ class LocalJob:
             m for ms in by_vertex.values() for m in ms
         ]
         self.committed = cut
-        self._out: dict[int, list[Link]] = {id(m): [] for m in self.machines}
+        self.out: dict[int, list[Link]] = {id(m): [] for m in self.machines}
         for link in self.links:
-            self._out[id(link.producer)].append(link)
+            self.out[id(link.producer)].append(link)
+        self.again = Again(self, cut) if plan.check else None
         self._open_sinks(run, paced_from)
 
     def _open_sinks(self, run: str, paced_from: float | None) -> None:
@@ -194,21 +215,27 @@ class LocalJob:
         moved = False
         for source in self.sources:
             if not source.machine.ended:
-                source.step()
+                self._step(source)
                 self._deliver(source.machine)
                 moved = True
         for instance in self.instances:
             while instance.ready():
-                instance.step()
+                self._step(instance)
                 self._deliver(instance)
                 moved = True
         return moved
 
+    def _step(self, each: LocalSource | Instance) -> None:
+        each.step()
+        if self.again is not None:
+            self.again.applied(each)
+
     def _deliver(self, machine: SourceInstance | Instance) -> None:
-        for link in self._out[id(machine)]:
+        for link in self.out[id(machine)]:
             while link.next <= machine.position:
                 self._pass(link)
-        machine.outlets.trim(machine.position)
+        if self.again is None:
+            machine.outlets.trim(machine.position)
 
     def _pass(self, link: Link) -> None:
         link.consumer.receive(
@@ -231,15 +258,15 @@ class LocalJob:
         elif isinstance(move, Instance):
             possible = self._within(move) and move.ready()
             if possible:
-                move.step()
+                self._step(move)
         else:
             possible = not move.machine.ended and self._within(move.machine)
             if possible:
-                move.step()
+                self._step(move)
         return possible
 
     def _within(self, machine: SourceInstance | Instance) -> bool:
-        return all(link.next + AHEAD > machine.position for link in self._out[id(machine)])
+        return all(link.next + AHEAD > machine.position for link in self.out[id(machine)])
 
     def _commit(self) -> None:
         """Commit the newest cut that every instance has applied."""
@@ -249,6 +276,8 @@ class LocalJob:
             self._commit_to(cut)
 
     def _commit_to(self, epoch: int) -> None:
+        if self.again is not None:
+            self.again.compare(epoch)
         self.committed = epoch
         for instance in self.instances:
             if instance.sink is not None:
@@ -272,6 +301,7 @@ def run_local(
     ranges: Mapping[str, list[KeyRange]] | None = None,
     seed: int | None = None,
     cut_every: int | None = None,
+    check: bool = False,
 ) -> tuple[OperatorReport, ...]:
     """Run a flow in this process, to the end of its input.
 
@@ -279,10 +309,15 @@ def run_local(
         instances: instances per operator; `ranges` instead sets their key ranges by hand.
         seed: step and deliver in a random order, replayed by the seed.
         cut_every: epochs between cuts.
+        check: at every cut, make all instances again from the cut before and compare what they
+            emit.
 
     Returns the totals per operator.
+
+    Raises:
+        JobError: with `check`, an operator or a source emits something else the second time.
     """
-    plan = make_plan(flow, instances=instances, cut_every=cut_every)
+    plan = make_plan(flow, instances=instances, cut_every=cut_every, check=check)
     for name, own in (ranges or {}).items():
         plan.ranges[plan.vertex(name).id] = list(own)
     job = LocalJob(plan, rng=None if seed is None else random.Random(seed))

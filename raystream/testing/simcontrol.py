@@ -160,8 +160,8 @@ class Job:
     def new_controller(self) -> None:
         """A controller that goes on from the journal, where there is one."""
         self.controllers += 1
-        found = [(k.journal.order, k.journal.entry) for k in self.keepers.values() if k.alive]
-        entry = newest(found)
+        claims = [k.journal.claim(self.controllers) for k in self.keepers.values() if k.alive]
+        entry = newest((order, entry) for _, order, entry in claims)
         if entry is None and self.entry.seats:
             self.end(JobError("the journal is lost"))
             return
@@ -312,7 +312,7 @@ class Controller(Box):
     def __init__(self, job: Job, number: int, entry: Entry | None) -> None:
         super().__init__(f"controller {number}")
         self.job, self.world = job, job.world
-        self.machine = Machine(job.plan, job.options, entry)
+        self.machine = Machine(job.plan, job.options, entry, number)
         self._todo: deque[Command] = deque()
         self._writing: set[str] | None = None
         self._heard: dict[str, float] = {}
@@ -372,6 +372,8 @@ class Controller(Box):
                 self._write(entry, at)
             case do.Hire(process, _):
                 world.after(HIRING, self, self._hired, process)
+            case do.Adopt(process):
+                world.after(LINK, self, self._adopted, process)
             case do.Keep(process, node):
                 job.keepers[process] = Keeper(process, node)
             case do.Become(process, place, floor, holders):
@@ -501,9 +503,19 @@ class Controller(Box):
         self.job.blanks[process] = blank
         self.hear(do.Hired(process, blank.node, 0))
 
+    def _adopted(self, process: str) -> None:
+        blank = self.job.blanks.get(process)
+        if blank is not None and blank.alive:
+            self.hear(do.Hired(process, blank.node, 0))
+        else:
+            self.hear(do.Gone(process, "it has a place that nobody knows"))
+
     def _fetch(self, process: str, place: Place, floor: int, holders: tuple[str, ...]) -> None:
         """Get the images of a range from whoever has them."""
-        blank = self.job.blanks[process]
+        blank = self.job.blanks.get(process)
+        if blank is None:
+            self.hear(do.Gone(process, "another controller gave it a place"))
+            return
         if blank.alive and self._trouble(place):
             self.world.tell(process, "dies while it takes a place")
             blank.alive = False

@@ -143,10 +143,16 @@ class Shells:
 
 @contextmanager
 def shells_of(
-    flow: rs.Flow, *, cut_every: int = 10, instances: dict[str, int] | None = None, **options: Any
+    flow: rs.Flow,
+    *,
+    cut_every: int = 10,
+    instances: dict[str, int] | None = None,
+    check: bool = False,
+    **options: Any,
 ) -> Iterator[Shells]:
     """Shells that are stopped in the end; the garbage collector is as it was before."""
-    made = Shells(make_plan(flow, instances=instances, cut_every=cut_every), **options)
+    plan = make_plan(flow, instances=instances, cut_every=cut_every, check=check)
+    made = Shells(plan, **options)
     try:
         yield made
     finally:

@@ -22,6 +22,7 @@ from raystream.testing import run_local
 from tests.actors import parts
 from tests.actors.conftest import job_processes
 from tests.flows import Line, Order, Rows, lines, running, split
+from tests.unsound import by_chance
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
 
@@ -176,6 +177,19 @@ def test_processes_that_are_killed_are_replaced(
     mine = spill_folder_in(ray_runtime, monkeypatch)
     assert not [p for pid in killed for p in ray_runtime.glob(f"{SPILL_PREFIX}{pid}-*")]
     mine.rmdir()
+
+
+def test_checking_mode_names_who_emits_something_else_the_second_time(tmp_path: Path) -> None:
+    killed: list[int] = []
+
+    def kill(sample: Any) -> None:
+        if not killed and sample.operators["by_chance"].records_out:
+            killed.append(sample.processes["by_chance/0"])
+            os.kill(killed[0], signal.SIGKILL)
+
+    with pytest.raises(JobError) as caught:
+        parts.endless(tmp_path, by_chance).run(cluster="auto", on_progress=kill, check=True)
+    assert caught.value.message.startswith("by_chance is not deterministic: key groups [0, 256)")
 
 
 def test_a_process_that_dies_again_and_again_ends_the_job(

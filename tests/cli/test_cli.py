@@ -158,6 +158,28 @@ def test_an_operator_that_raises_is_told_with_its_line(module: Callable[[str], s
     assert not any("raystream" in line for line in below)
 
 
+def test_check_names_who_is_not_deterministic(module: Callable[[str], str]) -> None:
+    name = module("""
+        import itertools
+
+        COUNTER = itertools.count()
+
+        @rs.operator(key="word")
+        def counts(word: Word) -> Iterator[Word]:
+            yield Word(next(COUNTER), word.word)
+
+        flow = rs.Flow("unsound")
+        lines = flow.source(Lines(), epochs=rs.by_time(seconds=1))
+        lines.through(split).through(counts).to(Collect())
+    """)
+    assert command("run", "--local", f"{name}:flow").exit_code == 0
+    result = command("run", "--local", "--check", f"{name}:flow")
+    assert result.exit_code == 1
+    first, where, *_ = result.stderr.splitlines()
+    assert first.startswith("error: counts is not deterministic: key groups [0, 256)")
+    assert f"{name}.py:" in where
+
+
 BROKEN = {
     "no colon": ("flow = make()", "{m}", "does not name a flow"),
     "no module": ("", "nothing_here:flow", "there is no module 'nothing_here'"),

@@ -76,3 +76,12 @@ def test_going_on_from_images(prepared: Prepared, sequential: Any, seed: int) ->
         job = LocalJob(planned(prepared, sink, rng), resume=job.checkpoint(cut))
     job.run()
     assert written(sink) == sequential
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_checking_mode_finds_nothing(prepared: Prepared, sequential: Any, seed: int) -> None:
+    rng, sink = random.Random(seed), Collect()
+    plan = planned(prepared, sink, rng)
+    plan.check, plan.cut_every = True, 5
+    LocalJob(plan, rng=rng if seed else None).run()
+    assert written(sink) == sequential
