@@ -24,18 +24,19 @@ import numpy as np
 import ray
 from ray.exceptions import RayError
 
+from raystream.actors.claiming import Claimer
 from raystream.actors.shell import Role, Shell, ours
 from raystream.controller.recovery import Place
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.source import Boundary
-from raystream.errors import JobError, RaystreamError
+from raystream.dataflow.register import Ask, Boundaries, Held, View
+from raystream.errors import RaystreamError
 from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment
 from raystream.state.image import Image, ImageHeader, decode
 from raystream.state.keys import cover
 
-CLAIM_SECONDS = 30.0
-"""How long a source waits for the boundary register."""
+ASK_SECONDS = 1.0
+"""How long a source waits for one place of the boundary register before it asks again."""
 STORE_SECONDS = 60.0
 """How long a keeper may take to store a checkpoint."""
 RESTORE_SECONDS = 60.0
@@ -105,6 +106,7 @@ class InstanceActor:
         self._folder: Path | None = None
         self._keepers: tuple[Any, ...] = ()
         self._kept = 0
+        self._claimer = Claimer(_ask)
         self._shell: Shell | None = None
         self._has_role = threading.Event()
         self._watchers = 0
@@ -152,7 +154,7 @@ class InstanceActor:
                 Role(place.vertex, place.keys, place.name, place.index, floor, chains),
                 token=self._token,
                 host=node_address(),
-                claim=self._claim,
+                claim=self._claimer,
                 ship=self._ship if ships else None,
                 folder=self._folder,
             )
@@ -163,15 +165,6 @@ class InstanceActor:
     def _mine(self) -> Shell:
         assert self._shell is not None, "this actor has no role yet"
         return self._shell
-
-    def _claim(self, split: str, epoch: int, wanted: Boundary) -> tuple[Boundary, int]:
-        call = self._keepers[0].claim.remote(split, epoch, wanted)
-        try:
-            held: tuple[Boundary, int] = ray.get(call, timeout=CLAIM_SECONDS)
-        except RayError as error:
-            reason = str(error).partition("\n")[0]
-            raise JobError(f"the boundary register does not answer: {reason}") from None
-        return held
 
     def _ship(self, header: ImageHeader, data: bytes) -> bool:
         """Store an image with every keeper of this instance; True when all of them have it."""
@@ -234,24 +227,45 @@ class InstanceActor:
         self._mine().machine.outlets.trim(epoch)
 
     @ray.method(concurrency_group="control")
+    def follow(self, view: View[Any], content: Boundaries) -> None:
+        """These keepers are the places of the boundary register, and hold `content`."""
+        self._claimer.follow(view, content)
+
+    @ray.method(concurrency_group="control")
+    def boundaries(self, view: int) -> Boundaries | None:
+        """All that this source knows of the boundary register; it claims nothing under views
+        before this one from now on."""
+        return self._claimer.boundaries(view)
+
+    @ray.method(concurrency_group="control")
     def progress(self) -> Any:
         """What it has done so far."""
-        return replace(self._mine().progress(), kept=self._kept)
+        return replace(self._mine().progress(), kept=self._kept, view=self._claimer.view)
 
     @ray.method(concurrency_group="control")
     def commit(self, epoch: int) -> None:
         """The cut at `epoch` is the new floor."""
         self._mine().commit(epoch)
+        self._claimer.trim(epoch)
 
     @ray.method(concurrency_group="control")
     def stop(self) -> None:
         """End all threads and remove what was spilled."""
+        self._claimer.stop()
         if self._shell is not None:
             self._shell.stop()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def _ask(ask: Ask[Any], split: str, epoch: int) -> Held | None:
+    """Ask a keeper; None when it refuses, is gone, or does not answer in time."""
+    call = ask.place.claim.remote(ask.view, split, epoch, ask.wanted)
+    try:
+        held: Held | None = ray.get(call, timeout=ASK_SECONDS)
+    except RayError:
+        return None
+    return held
 def fetch(holders: list[Any], place: Place, cut: int) -> tuple[tuple[Image, ...], ...] | None:
     """The images of a range at a cut, from keepers that have them or parts of them; None: nobody
     has some part.

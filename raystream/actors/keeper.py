@@ -2,7 +2,7 @@
 
 Checkpoints come by value and the keeper puts them itself, so that it owns the objects: they survive
 the death of the instance's process and node (an object dies with its owner). Some keepers hold the
-journal of the controller as well, and the boundary register.
+journal of the controller as well, and are places of the boundary register.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import ray
 
 from raystream.controller.journal import Entry, Shelf
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.source import Boundary, Register
+from raystream.dataflow.register import Boundaries, Boundary, Held, Register
 from raystream.schema.types import KeyRange
 from raystream.state.images import ImageStore, Stored
 from raystream.state.partition import recut_encoded
@@ -35,6 +35,7 @@ class Keeper:
         self._plan = plan
         self._images: ImageStore[Any] = ImageStore()
         self._register = Register()
+        self._registering = threading.Lock()
         self._journal: Shelf[Entry] = Shelf()
         self._watchers = 0
 
@@ -62,14 +63,29 @@ class Keeper:
     def trim(self, floor: int, assigned: list[tuple[int, KeyRange]]) -> int:
         """Drop what no restore of these ranges from `floor` on needs; the bytes that are left."""
         self._images.trim(floor, set(assigned))
-        self._register.trim(floor)
+        with self._registering:
+            self._register.trim(floor)
         return self._images.nbytes
 
     # ------------------------------------------------------------ register
 
-    def claim(self, split: str, epoch: int, wanted: Boundary) -> tuple[Boundary, int]:
-        """The boundary of an arrival epoch: the first that was written."""
-        return self._register.claim(split, epoch, wanted)
+    @ray.method(concurrency_group="register")
+    def claim(self, view: int, split: str, epoch: int, wanted: Boundary) -> Held | None:
+        """See `Register.claim`. A group of its own: storing an image takes long."""
+        with self._registering:
+            return self._register.claim(view, split, epoch, wanted)
+
+    @ray.method(concurrency_group="register")
+    def hand(self, view: int) -> Boundaries | None:
+        """See `Register.hand`."""
+        with self._registering:
+            return self._register.hand(view)
+
+    @ray.method(concurrency_group="register")
+    def fill(self, view: int, content: Boundaries) -> bool:
+        """See `Register.fill`."""
+        with self._registering:
+            return self._register.fill(view, content)
 
     # ------------------------------------------------------------ journal
 

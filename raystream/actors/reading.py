@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from raystream.dataflow.plan import Plan, Vertex
+from raystream.dataflow.register import Boundary, Held
 from raystream.dataflow.source import (
     Arrival,
-    Boundary,
     Positions,
     Recorded,
     SplitReader,
@@ -25,7 +25,8 @@ WAIT_SECONDS = 0.5
 REREAD_SECONDS = 60.0
 """How long reading again may take to reach a boundary that the register holds."""
 
-Claim = Callable[[str, int, Boundary], tuple[Boundary, int]]
+Claim = Callable[[str, int, Boundary], Held]
+"""Asks the boundary register where an epoch of a split ends, and waits for the answer."""
 
 
 class SourceReader:
@@ -47,6 +48,7 @@ class SourceReader:
     ) -> None:
         self.plan = plan
         self.paced_from: float | None = None
+        self.readers: list[_ReadAhead] = []
         self.machine: Recorded | Arrival
         if plan.clock is not None:
             self.machine = Recorded(plan, vertex, keys, taken=taken, positions=positions)
@@ -82,6 +84,11 @@ class SourceReader:
         """Where the splits are, after the epoch that was taken last."""
         return self.machine.positions()
 
+    def stop(self) -> None:
+        """Read no further. A thread that waits for its source ends when that has answered."""
+        for reader in self.readers:
+            reader.stop()
+
     def _arrived(self, machine: Arrival, epoch: int, stopping: Callable[[], bool]) -> Taken | None:
         """Cut what has arrived: after `seconds`, or at once while others have closed this epoch."""
         due = max(self.last_cut + self.seconds, time.time())
@@ -115,15 +122,32 @@ class _ReadAhead:
         self._queue: queue.Queue[Any] = queue.Queue(self.BATCHES)
         self._error: BaseException | None = None
         self._ended = False
-        threading.Thread(target=self._run, name="read", daemon=True).start()
+        self._stopping = False
+        self.thread = threading.Thread(target=self._run, name="read", daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        """End the thread soon, or when its source has answered. What it has read stays."""
+        self._stopping = True
 
     def _run(self) -> None:
         try:
-            while (rows := self.reader.next()) is not None:
-                self._queue.put((self.reader.position, rows))
+            while not self._stopping:
+                if (rows := self.reader.next()) is None:
+                    self._ended = True
+                    break
+                self._put((self.reader.position, rows))
+            self.reader.close()
         except BaseException as error:
             self._error = error
-        self._ended = True
+
+    def _put(self, batch: tuple[int, Any]) -> None:
+        while not self._stopping:
+            try:
+                self._queue.put(batch, timeout=WAIT_SECONDS)
+                return
+            except queue.Full:
+                continue
 
     @property
     def full(self) -> bool:
@@ -132,7 +156,7 @@ class _ReadAhead:
     @property
     def done(self) -> bool:
         """Whether the split was read to its end and all of it was handed out."""
-        return self._ended and self._error is None and self._queue.empty()
+        return self._ended and self._queue.empty()
 
     def arrived(self, seconds: float = 0.0) -> list[Any]:
         """What was read since the last call; waits so long for something."""

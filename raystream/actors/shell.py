@@ -203,6 +203,8 @@ class Shell:
     def stop(self) -> None:
         """End all threads and the server."""
         self.stopping = True
+        if self._source is not None:
+            self._source.stop()
         self.cursors.stop()
         with self._control:
             for subscription in self._subscriptions.values():

@@ -19,9 +19,12 @@ from raystream.actors.instance import Hello, InstanceActor, Refusal, versions
 from raystream.actors.keeper import Keeper
 from raystream.actors.naming import NAMESPACE, actor, actor_name, processes_of
 from raystream.controller import commands as do
+from raystream.controller import registering
 from raystream.controller.commands import Command, Event
 from raystream.controller.journal import Entry
+from raystream.controller.registering import Fill, Hand, Recall, Tell
 from raystream.dataflow.plan import Plan
+from raystream.dataflow.register import View
 from raystream.errors import ConfigError, JobError, RaystreamError
 
 START_SECONDS = 120.0
@@ -31,6 +34,8 @@ PROGRESS_SECONDS = 10.0
 """How long an instance may take to answer a control call before it counts as dead."""
 WRITE_SECONDS = 10.0
 """How long a keeper may take to write the journal before it counts as dead."""
+REGISTER_SECONDS = 10.0
+"""How long a place of the boundary register may take to answer before it counts as dead."""
 STOP_SECONDS = 5.0
 
 
@@ -81,7 +86,7 @@ class Staff:
             concurrency_groups={"park": 2, "control": 1},
             scheduling_strategy="SPREAD",
         )(InstanceActor)
-        self._keeper = remote(**common, concurrency_groups={"park": 2})(Keeper)
+        self._keeper = remote(**common, concurrency_groups={"park": 2, "register": 1})(Keeper)
 
     # ------------------------------------------------------------ commands
 
@@ -120,10 +125,29 @@ class Staff:
                 self._tell(process, "forget", epoch)
             case do.Trim(process, floor, places):
                 self._tell(process, "trim", floor, [(p.vertex, p.keys) for p in places])
+            case Hand() | Recall() | Fill() | Tell():
+                self._register(command)
             case do.Kill(process, _):
                 self.kill([process])
             case do.End():
                 raise AssertionError("the end is the controller's own")
+
+    def _register(self, command: registering.Command) -> None:
+        seconds = REGISTER_SECONDS
+        match command:
+            case Hand(view, place):
+                handed = partial(do.Handed, view, place)
+                self._call(place, "hand over", seconds, handed, "hand", view)
+            case Recall(view, source):
+                handed = partial(do.Handed, view, source)
+                self._call(source, "say what it knows", seconds, handed, "boundaries", view)
+            case Fill(view, place, content):
+                filled = partial(_filled, view, place)
+                self._call(place, "be filled", seconds, filled, "fill", view, content)
+            case Tell(view=View(number, places), source=source, content=content):
+                keepers = self._keepers(places)
+                if len(keepers) == len(places):  # who is gone is an event, and makes a newer view
+                    self._tell(source, "follow", View(number, keepers), content)
 
     def _hire(self, process: str, spare: bool) -> None:
         self._actors[process] = self._instance.options(name=self._name(process)).remote(self._token)
@@ -298,6 +322,10 @@ class Staff:
             ray.wait(calls, num_returns=len(calls), timeout=STOP_SECONDS)
         self._calls.clear()
         self.kill({*self._actors, *processes_of(self._run)})
+
+
+def _filled(view: int, place: str, taken: bool) -> Event | None:
+    return do.Filled(view, place) if taken else None
 
 
 def _nothing(_: Any) -> None:

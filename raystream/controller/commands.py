@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from raystream.controller import registering
 from raystream.controller.journal import Entry, Seat
 from raystream.controller.recovery import Place
 from raystream.controller.report import Progress
+from raystream.dataflow.register import Boundaries
 from raystream.errors import RaystreamError
 from raystream.state.assignment import Assignment
 
@@ -136,6 +138,7 @@ Command = (
     | Write
     | Kill
     | End
+    | registering.Command
 )
 
 # ---------------------------------------------------------------- events
@@ -183,6 +186,23 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
+class Handed:
+    """What a place of the boundary register holds, or a source knows of it; None: it refused."""
+
+    view: int
+    process: str
+    content: Boundaries | None
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A place of the boundary register was filled."""
+
+    view: int
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """The work of an instance is done; or it could not go on."""
 
@@ -216,4 +236,17 @@ class Cancel:
     """Somebody wants the job to end now."""
 
 
-Event = Tick | Hired | Became | Missing | Heard | Done | Failed | Gone | Save | Cancel
+Event = (
+    Tick
+    | Hired
+    | Became
+    | Missing
+    | Heard
+    | Handed
+    | Filled
+    | Done
+    | Failed
+    | Gone
+    | Save
+    | Cancel
+)

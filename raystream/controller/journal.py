@@ -13,6 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from raystream.controller.recovery import Place
 from raystream.controller.report import Progress, Recovery
+from raystream.dataflow.register import NO_VIEW
+from raystream.dataflow.register import View as Places
 from raystream.state.assignment import Assignment
 
 E = TypeVar("E")
@@ -49,7 +51,8 @@ class Post:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What is known for sure. kept: how often keepers were chosen. started: the Unix time at which
-    the job began, or its first row is released; 0 before. over: it has come to its end."""
+    the job began, or its first row is released; 0 before. view: the number of the newest view of
+    the boundary register; told, knowing: see `registering`. over: it has come to its end."""
 
     incarnation: int = 0
     number: int = 0
@@ -60,6 +63,9 @@ class Entry:
     kept: int = 1
     started: float = 0.0
     recoveries: tuple[Recovery, ...] = ()
+    view: int = 0
+    told: Places[str] = NO_VIEW
+    knowing: frozenset[str] = frozenset()
     over: Any = None
 
     @property

@@ -34,6 +34,15 @@ from raystream.controller.recovery import (
     successors,
     widened,
 )
+from raystream.controller.registering import (
+    Registering,
+    answered,
+    change,
+    due,
+    filled,
+    first,
+    resumed,
+)
 from raystream.controller.report import Progress, Recovery
 from raystream.dataflow.plan import Plan
 from raystream.errors import JobError, RaystreamError
@@ -141,6 +150,8 @@ class Machine:
         self._unhired = 0  # processes that died before they were there, one after the other
         self._wanted: tuple[int, int] | None = None  # an extra cut: after which floor, how far on
         self._saving = -1
+        self._register: Registering | None = None
+        self._stage: tuple[int, bool, bool] | None = None
         self._drills = self._drilled = 0
         self._out: list[Command] = []
 
@@ -183,6 +194,7 @@ class Machine:
         if not self.ended:
             try:
                 self._handle(event, now)
+                self._register_boundaries(again=isinstance(event, do.Tick))
             except JobError as error:
                 self._end(error)
         return self._flush()
@@ -214,6 +226,12 @@ class Machine:
                 self._missing(process, again=again)
             case do.Heard(process, progress):
                 self._heard(process, progress, now)
+            case do.Handed(view, process, content):
+                if self._register is not None:
+                    self._register = answered(self._register, view, process, content)
+            case do.Filled(view, process):
+                if self._register is not None:
+                    self._register = filled(self._register, view, process)
             case do.Done(process, error):
                 self._done(process, error, now)
             case do.Failed(process, error):
@@ -556,12 +574,6 @@ class Machine:
         """Its node gets another one, if that is alive."""
         entry = self.journal
         post = next(p for p in entry.posts if p.process == process)
-        if self.plan.clock is None and post == min(entry.posts, key=lambda p: p.node):
-            raise JobError(
-                "the keeper that held the only copy of the boundary register died: where epochs end"
-                " is not known any more",
-                hint="Sources that are cut by time do not need it.",
-            )
         self.journal = replace(entry, posts=tuple(p for p in entry.posts if p is not post))
         if post.node in self._nodes and post.node not in self._reposted:
             self._reposted.add(post.node)
@@ -586,6 +598,38 @@ class Machine:
         told = [m.seat for m in short if not m.dead]
         self._out += [do.KeptBy(s.process, s.keepers, s.kept) for s in told]
         self._want_cut()
+
+    # ------------------------------------------------------------ the boundary register
+
+    def _register_boundaries(self, *, again: bool) -> None:
+        """Have the boundary register in as many places as it should be, and the sources told.
+
+        Args:
+            again: whether to say again what was not answered.
+        """
+        if self.plan.clock is not None or not self.members or self.ended:
+            return
+        entry, committed = self.journal, self.journal.committed
+        places = entry.places(self.options.copies)
+        living = [p.process for p in entry.posts]
+        told = {m.seat.process: m.progress.view if m.progress else 0
+                for m in self._sources() if not m.dead}  # fmt: skip
+        state = self._register
+        if state is None and entry.view:
+            state = resumed(entry.view, entry.told, entry.knowing)
+        elif state is None:
+            state = first(places, told)
+        if due(state, places, living, told):
+            ended = [(m, m.progress) for m in self._sources() if m.progress and m.progress.ended]
+            over = [m.seat.process for m, p in ended if p.position <= committed]
+            vacant = [m.seat.process for m in self._sources() if m.dead]
+            state = change(state, places, living, told, vacant, over)
+        if (state.begun.number, state.told) != (entry.view, entry.told):
+            self._write(view=state.begun.number, told=state.told, knowing=state.knowing)
+        stage = (state.begun.number, state.content is None, state.settled)
+        if again or stage != self._stage:
+            self._out += state.commands(told)
+        self._register, self._stage = state, stage
 
     # ------------------------------------------------------------ cuts out of turn
 

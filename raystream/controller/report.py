@@ -25,8 +25,8 @@ class Progress:
     since: so are all cuts from this one on.
     cpu: seconds of CPU that its process used since the start. ended_at: the Unix time at which it
     had applied its last epoch. version, floor: of the newest assignment and commit that it was
-    told; kept: of its keepers. closed: nothing is left to do after its last epoch; a sink has to
-    be closed.
+    told; kept: of its keepers; view: of the boundary register. closed: nothing is left to do after
+    its last epoch; a sink has to be closed.
     """
 
     vertex: str
@@ -48,6 +48,7 @@ class Progress:
     floor: int = 0
     closed: bool = True
     kept: int = 0
+    view: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 *Recorded data* is cut by event time: the epoch of a row is the running maximum within its split of
 (t - origin) // length + 1, constants of the job. *Arrival cuts* are decided once, by the boundary
-register, and followed exactly by whoever reads the split again.
+register (`raystream.dataflow.register`), and followed exactly by whoever reads the split again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from raystream.api.batch import Batch
 from raystream.api.flow import Epochs
 from raystream.dataflow.plan import Clock, Plan, Vertex, split_group
+from raystream.dataflow.register import Boundary
 from raystream.errors import ConfigError, InputError, OperatorError, RaystreamError, user_frame
 from raystream.schema.columns import Columns, concat, empty
 from raystream.schema.records import RecordSchema
@@ -107,6 +108,12 @@ class SplitReader:
                 )
             if len(columns):
                 return columns
+
+    def close(self) -> None:
+        """Let the source give back what it holds; nothing is read any more."""
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
 
 
 class RecordedSplit:
@@ -245,37 +252,6 @@ class Recorded:
             else (empty(self.schema), np.zeros(len(self.keys) + 1, np.int64))
         )
         return Taken(columns, offsets, NEVER if ended else self.cutting.watermark(epoch), ended)
-
-
-class Boundary(NamedTuple):
-    """Where an arrival epoch of a split ends: position after it, watermark, end flag."""
-
-    position: int
-    watermark: int
-    ended: bool
-
-
-class Register:
-    """The boundary register: a first-writer-wins table of (split, epoch). One copy, in memory."""
-
-    def __init__(self) -> None:
-        self.boundaries: dict[tuple[str, int], Boundary] = {}
-        self.newest = 0
-
-    def claim(self, split: str, epoch: int, wanted: Boundary) -> tuple[Boundary, int]:
-        """The boundary that holds, which is `wanted` if none was written before; and the newest
-        epoch that any source has closed."""
-        held = self.boundaries.setdefault((split, epoch), wanted)
-        self.newest = max(self.newest, epoch)
-        return held, self.newest
-
-    def known(self, split: str, epoch: int) -> Boundary | None:
-        """The boundary of an epoch that was closed before."""
-        return self.boundaries.get((split, epoch))
-
-    def trim(self, floor: int) -> None:
-        """Forget the epochs before `floor`."""
-        self.boundaries = {k: b for k, b in self.boundaries.items() if k[1] >= floor}
 
 
 class ArrivalSplit:

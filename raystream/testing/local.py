@@ -17,15 +17,9 @@ from raystream.controller.planning import make_plan
 from raystream.controller.report import OperatorReport, Progress, progress_of, sink_context, totals
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.plan import Plan, Vertex
+from raystream.dataflow.register import Boundary
 from raystream.dataflow.snapshot import capture, install
-from raystream.dataflow.source import (
-    Arrival,
-    ArrivalSplit,
-    Positions,
-    Recorded,
-    Register,
-    SplitReader,
-)
+from raystream.dataflow.source import Arrival, ArrivalSplit, Positions, Recorded, SplitReader
 from raystream.errors import InternalError
 from raystream.schema.types import KeyRange
 from raystream.state.image import Image
@@ -34,6 +28,9 @@ from raystream.testing.again import Again
 
 AHEAD = 4
 """Epochs that a producer may be ahead of the consumer that is furthest behind."""
+
+Ends = dict[tuple[str, int], Boundary]
+"""By split and epoch where it ends, for sources that are cut by arrival."""
 
 
 class LocalSource:
@@ -44,7 +41,7 @@ class LocalSource:
         plan: Plan,
         vertex: Vertex,
         keys: KeyRange,
-        register: Register,
+        boundaries: Ends,
         rng: random.Random | None,
         image: Image | None = None,
     ) -> None:
@@ -53,7 +50,7 @@ class LocalSource:
         if image is not None:
             install(self.machine, [[image]])
             positions = image.header.standing.splits
-        self.register = register
+        self.boundaries = boundaries
         self.rng = rng
         self.recorded: Recorded | None = None
         self.arrival: Arrival | None = None
@@ -72,7 +69,7 @@ class LocalSource:
     def again(self, image: Image | None) -> LocalSource:
         """Another of the same range that goes on from a checkpoint and cuts where this one did."""
         machine = self.machine
-        return LocalSource(machine.plan, machine.vertex, machine.keys, self.register, None, image)
+        return LocalSource(machine.plan, machine.vertex, machine.keys, self.boundaries, None, image)
 
     def positions(self) -> Positions:
         """Where the splits are, after the last epoch."""
@@ -101,7 +98,7 @@ class LocalSource:
         for split, reader in zip(self.arrival.splits, self.readers, strict=True):
             for _ in range(1 if self.rng is None else self.rng.randrange(3)):
                 _read(split, reader)
-            held, _ = self.register.claim(split.name, epoch, split.wanted())
+            held = self.boundaries.setdefault((split.name, epoch), split.wanted())
             while not split.reaches(held) and not split.done:
                 _read(split, reader)
             boundaries.append(held)
@@ -138,20 +135,22 @@ class LocalJob:
         run: str = "local",
         paced_from: float | None = None,
         resume: Mapping[str, Sequence[Sequence[Image]]] | None = None,
+        boundaries: Ends | None = None,
     ) -> None:
         """resume: what `checkpoint` of another job of this flow returned, whatever its ranges; or
-        the same as chains of images."""
+        the same as chains of images. boundaries: where epochs end that were cut by arrival before;
+        those of this job are added."""
         self.plan = plan
         self.rng = rng
         resume = resume or {}
         cut = max((c[-1].header.cut for chains in resume.values() for c in chains), default=0)
-        register = Register()
+        self.boundaries: Ends = {} if boundaries is None else boundaries
         self.sources: list[LocalSource] = []
         self.instances: list[Instance] = []
         by_vertex: dict[int, list[Any]] = {v.id: [] for v in plan.vertices}
         for vertex, keys in plan.instances():
             if vertex.kind == "source":
-                source = LocalSource(plan, vertex, keys, register, rng)
+                source = LocalSource(plan, vertex, keys, self.boundaries, rng)
                 source.read_again(cut)
                 self.sources.append(source)
                 by_vertex[vertex.id].append(source.machine)

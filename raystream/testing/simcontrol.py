@@ -7,15 +7,19 @@ late, sometimes twice or not at all, while processes die, the controller's too.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from raystream.controller import commands as do
+from raystream.controller import registering
 from raystream.controller.commands import Command, Event
 from raystream.controller.journal import Entry, Seat, newest
 from raystream.controller.machine import Machine, Options
 from raystream.controller.recovery import Place
+from raystream.controller.registering import Fill, Hand, Recall, Tell
 from raystream.dataflow.plan import Plan
+from raystream.dataflow.register import Boundaries, View
 from raystream.errors import JobError, RaystreamError
 from raystream.schema.types import KeyRange
 from raystream.state.assignment import Serving
@@ -23,6 +27,7 @@ from raystream.state.image import Image, decode
 from raystream.state.keys import common, cover
 from raystream.state.partition import recut
 from raystream.testing.simprocess import LINK, Instances, Keeper, Reading
+from raystream.testing.simregister import Ledger
 from raystream.testing.simworld import Box, World, Wrong
 
 POLL = 0.15
@@ -79,6 +84,26 @@ class Checked:
                 raise Wrong(f"{self.place.name} was told to commit {epoch} before {part}")
 
 
+class Deferred:
+    """A sink whose parts can be judged at the end only: notes all calls, for a `Checked`."""
+
+    def __init__(self, place: Place, calls: list[tuple[Place, str, tuple[Any, ...]]]) -> None:
+        self.place = place
+        self.calls = calls
+
+    def write(self, epoch: int, keys: KeyRange, batch: Any) -> None:
+        self.calls.append((self.place, "write", (epoch, keys, batch)))
+
+    def prepare(self, epoch: int) -> None:
+        self.calls.append((self.place, "prepare", (epoch,)))
+
+    def commit(self, epoch: int) -> None:
+        self.calls.append((self.place, "commit", (epoch,)))
+
+    def close(self) -> None:
+        self.calls.append((self.place, "close", ()))
+
+
 class Blank(Box):
     """A process without a place."""
 
@@ -94,14 +119,15 @@ class Job:
     again: how often a new connection asks for what came already. fragile: how often processes die
     while they take a place. at: every instance ever, by address; blanks, takers: processes without
     a place, and instances, by process. entry: the newest that was written. over: the job has ended;
-    error: why, if it failed. decisions: how many entries were written.
+    error: why, if it failed. decisions: how many entries were written. ledger: where epochs ended
+    that were cut by arrival; their sinks are judged at the end.
     """
 
     def __init__(
         self,
         world: World,
         plan: Plan,
-        reference: Reference,
+        reference: Reference | None,
         *,
         options: Options,
         nodes: int,
@@ -109,7 +135,10 @@ class Job:
         again: float,
         fragile: float,
     ) -> None:
-        self.world, self.plan, self.reference, self.options = world, plan, reference, options
+        self.world, self.plan, self.options = world, plan, options
+        self.reference: Reference = reference or {}
+        self.ledger = Ledger()
+        self.deferred: list[tuple[Place, str, tuple[Any, ...]]] = []
         self.ahead, self.again, self.fragile = ahead, again, fragile
         self.ships = options.recovery == "state"
         self.nodes = tuple(f"node-{i}" for i in range(nodes))
@@ -148,7 +177,10 @@ class Job:
         return (entry is None or entry.order < self.entry.order) and any(k.alive for k in held)
 
     def end(self, error: RaystreamError | None) -> None:
-        """The job has ended."""
+        """The job has ended. The boundary register may be called lost when its places are gone."""
+        posts = {p.process for p in self.entry.posts}
+        if error and "register is lost" in error.message and posts & set(self.entry.told.places):
+            raise Wrong(f"it is not lost: {error}")
         self.over, self.error = True, error
 
     # ------------------------------------------------------------ what instances see
@@ -159,10 +191,18 @@ class Job:
         self.at[address] = process
         return address
 
-    def sink_of(self, place: Place) -> Checked | None:
+    def sink_of(self, place: Place) -> Checked | Deferred | None:
         """A new copy of the sink of a place, if it is one."""
+        if self.plan.clock is None and self.plan.vertices[place.vertex].kind == "sink":
+            return Deferred(place, self.deferred)
         expected = self.reference.get(place.vertex)
         return None if expected is None else Checked(place, expected, self.written)
+
+    def judge(self, reference: Reference) -> None:
+        """What each sink is to be given is known now."""
+        self.reference = reference
+        for place, method, args in self.deferred:
+            getattr(Checked(place, reference[place.vertex], self.written), method)(*args)
 
     def say_done(self, process: Instances, error: RaystreamError | None) -> None:
         """The work of an instance is done, or it failed. One that was replaced may well."""
@@ -361,10 +401,50 @@ class Controller(Box):
             case do.Trim(process, floor, places):
                 keeper = job.keepers[process]
                 world.send(LINK, keeper, keeper.trim, floor, places)
+            case Hand() | Recall() | Fill() | Tell():
+                self._register(command)
             case do.Kill(process, _):
                 self._kill(process)
             case do.End(error):
                 job.end(error)
+
+    # ------------------------------------------------------------ the boundary register
+
+    def _register(self, command: registering.Command) -> None:
+        job = self.job
+        match command:
+            case Hand(view, place):
+                keeper = job.keepers[place]
+                self._request(keeper, lambda: do.Handed(view, place, keeper.boundaries.hand(view)))
+            case Fill(view, place, content):
+                keeper = job.keepers[place]
+                self._request(keeper, lambda: self._fill(keeper, view, content))
+            case Recall(view, source):
+                taker = job.takers[source]
+                self._request(taker, lambda: self._recall(taker, view))
+            case Tell(view=View(number, places), source=source, content=content):
+                chosen = View(number, tuple(job.keepers[p] for p in places))
+                taker = job.takers[source]
+                if taker.claimer is not None:
+                    self.world.send(LINK, taker, taker.claimer.claims.follow, chosen, content)
+
+    def _request(self, box: Box, serve: Callable[[], Event | None]) -> None:
+        """Ask for something that is an event when it is answered."""
+
+        def served() -> None:
+            event = serve()
+            if event is not None:
+                self.world.send(LINK, self, self.hear, event)
+
+        self.world.send(LINK, box, served)
+
+    def _fill(self, keeper: Keeper, view: int, content: Boundaries) -> Event | None:
+        taken = keeper.boundaries.fill(view, content)
+        return do.Filled(view, keeper.process) if taken else None
+
+    def _recall(self, taker: Instances, view: int) -> Event | None:
+        assert taker.claimer is not None
+        return do.Handed(view, taker.process, taker.claimer.claims.boundaries(view))
 
     def _tell(self, process: str, order: str, *args: Any) -> None:
         taker = self.job.takers[process]

@@ -167,14 +167,15 @@ class Rows:
 
     record: type
     parts: tuple[tuple[Any, ...], ...]
+    batch: int = 5
 
     def splits(self) -> Sequence[rs.Split]:
         return [rs.Split(f"split-{i}") for i in range(len(self.parts))]
 
     def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Any]]]:
         rows = self.parts[int(split.name.split("-")[1])]
-        for at in range(position, len(rows), 5):
-            part = rows[at : at + 5]
+        for at in range(position, len(rows), self.batch):
+            part = rows[at : at + self.batch]
             names: tuple[str, ...] = self.record._fields  # type: ignore[attr-defined]
             columns = dict(zip(names, zip(*part, strict=True), strict=True))
             yield at + len(part), rs.Batch(self.record, columns)
@@ -185,16 +186,19 @@ def _times(rng: random.Random, rows: int, until: int) -> list[int]:
 
 
 def _lines(flow: rs.Flow) -> rs.Stream[Word]:
+    epochs = rs.by_time(seconds=EPOCH_SECONDS)
+    return flow.source(Rows(Line, _texts()), epochs=epochs, name="lines").through(split)
+
+
+def _texts() -> tuple[tuple[Line, ...], ...]:
     rng = random.Random(1)
-    parts = tuple(
+    return tuple(
         tuple(
             Line(t, " ".join(rng.choices("abcdefgh", k=rng.randrange(4))))
             for t in _times(rng, 14, until)
         )
         for until in (SECONDS, SECONDS, SECONDS // 2)  # one split ends long before the others
     )
-    epochs = rs.by_time(seconds=EPOCH_SECONDS)
-    return flow.source(Rows(Line, parts), epochs=epochs, name="lines").through(split)
 
 
 def _events(flow: rs.Flow, record: type[Any], name: str, seed: int) -> rs.Stream[Any]:
@@ -239,6 +243,14 @@ def join(sink: Collect) -> rs.Flow:
     return flow
 
 
+def arriving(sink: Collect) -> rs.Flow:
+    """Cut by arrival: otherwise in every schedule."""
+    flow = rs.Flow("arriving", key_groups=GROUPS)
+    lines = flow.source(Rows(Line, _texts(), batch=1), epochs=rs.by_arrival(), name="lines")
+    lines.through(split).through(count).through(short).through(chain).to(sink)
+    return flow
+
+
 FLOWS: dict[str, Callable[[Collect], rs.Flow]] = {
-    f.__name__: f for f in (words, windows, sessions, timers, join)
+    f.__name__: f for f in (words, windows, sessions, timers, join, arriving)
 }

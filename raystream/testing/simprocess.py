@@ -7,7 +7,7 @@ all from an epoch on; pieces come in order within a stream, in any order between
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from raystream.controller.journal import Entry, Seat, Shelf
@@ -18,20 +18,21 @@ from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge, Vertex
 from raystream.dataflow.routing import Served, readers, reads
 from raystream.dataflow.snapshot import Captured, capture, install, settled
-from raystream.dataflow.source import Recorded
+from raystream.dataflow.source import Positions, Recorded, Taken
 from raystream.errors import JobError, RaystreamError
 from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment
 from raystream.state.chain import Chain
 from raystream.state.image import Image, ImageHeader
 from raystream.state.images import ImageStore, Stored
+from raystream.testing.simchecks import check_bounded
+from raystream.testing.simregister import Claimer, RegisterPlace
+from raystream.testing.simsources import ArrivalReading, RecordedReading
 from raystream.testing.simworld import Box, World
 
 if TYPE_CHECKING:
     from raystream.testing.simcontrol import Job
 
-PACE = 0.12
-"""Time between two epochs of a source."""
 COMPUTE = 0.02
 LINK = 0.03
 RETRY = 0.15
@@ -41,8 +42,11 @@ WINDOW = 3
 """Pieces of a stream that may be under way."""
 
 
-class Keeper(Box):
-    """Holds images and the journal. ever: every (vertex, range, cut) that it has held."""
+class Keeper(RegisterPlace):
+    """Holds images and the journal, and may be a place of the boundary register.
+
+    ever: every (vertex, range, cut) that it has held.
+    """
 
     def __init__(self, process: str, node: str) -> None:
         super().__init__(f"keeper {process} of {node}")
@@ -65,6 +69,7 @@ class Keeper(Box):
     def trim(self, floor: int, places: tuple[Place, ...]) -> None:
         """Drop what no restore from `floor` on needs."""
         self.images.trim(floor, {(p.vertex, p.keys) for p in places})
+        self.boundaries.trim(floor)
 
 
 @dataclass(eq=False)
@@ -116,7 +121,7 @@ class Instances(Box):
         self.kept = 0
         self.begun = self.floor = floor
         self.vertex: Vertex = job.plan.vertices[place.vertex]
-        self.recorded: Recorded | None = None
+        self.source: RecordedReading | ArrivalReading | None = None
         self.machine: Instance | SourceInstance
         if self.vertex.kind == "source":
             self.machine = SourceInstance(job.plan, self.vertex, place.keys)
@@ -126,8 +131,7 @@ class Instances(Box):
             log.next = floor + 1
         standing = install(self.machine, images) if images else None
         if self.vertex.kind == "source":
-            at = standing.splits if standing else None
-            self.recorded = Recorded(job.plan, self.vertex, place.keys, taken=floor, positions=at)
+            self.source = self._reading(floor, standing.splits if standing else None)
         self.machine.open()
         self.served = Served()
         self.chain = Chain(floor)
@@ -140,6 +144,17 @@ class Instances(Box):
         self._ships: deque[Captured] = deque()
         self._ship = 0
         self._unanswered: set[Keeper] = set()
+
+    def _reading(self, taken: int, positions: Positions | None) -> RecordedReading | ArrivalReading:
+        plan, vertex, keys = self.job.plan, self.vertex, self.place.keys
+        if plan.clock is None:
+            return ArrivalReading(self.world, self, plan, vertex, keys, self.job.ledger, positions)
+        return RecordedReading(Recorded(plan, vertex, keys, taken=taken, positions=positions))
+
+    @property
+    def claimer(self) -> Claimer | None:
+        """The claims of a source that is cut by arrival."""
+        return self.source.claimer if isinstance(self.source, ArrivalReading) else None
 
     # ------------------------------------------------------------ control
 
@@ -184,6 +199,8 @@ class Instances(Box):
         try:
             if epoch > self.floor:
                 self.floor = epoch
+                if self.claimer is not None:
+                    self.claimer.claims.trim(epoch)
                 settled(self.machine, epoch)
                 if isinstance(self.machine, SourceInstance):
                     self.machine.outlets.trim(epoch)
@@ -217,7 +234,8 @@ class Instances(Box):
 
     def progress(self) -> Progress:
         """What it says of itself."""
-        return progress_of(
+        view = 0 if self.claimer is None else self.claimer.claims.told.number
+        progress = progress_of(
             self.machine,
             self.place.index,
             name=self.name,
@@ -227,6 +245,7 @@ class Instances(Box):
             closed=self.over or self.vertex.kind != "sink",
             kept=self.kept,
         )
+        return replace(progress, view=view)
 
     def die(self) -> None:
         """Its process is gone; of what it sent last some still comes."""
@@ -366,7 +385,9 @@ class Instances(Box):
     def _go_on(self) -> None:
         if not self._busy and self._started and self._may():
             self._busy = True
-            self.world.after(COMPUTE if self.recorded is None else PACE, self, self._compute)
+            due = self.machine.position + 1
+            pause = COMPUTE if self.source is None else self.source.pause(due)
+            self.world.after(pause, self, self._compute)
 
     def _may(self) -> bool:
         machine = self.machine
@@ -377,14 +398,21 @@ class Instances(Box):
         return isinstance(machine, SourceInstance) or machine.ready()
 
     def _compute(self) -> None:
-        self._busy = False
         if not self._may():
-            return
+            self._busy = False
+        elif self.source is not None:
+            self.source.take(self.machine.position + 1, self._step)
+        else:
+            self._step(None)
+
+    def _step(self, taken: Taken | None) -> None:
+        """Apply the next epoch; of a source it was taken."""
+        self._busy = False
         machine = self.machine
         try:
             if isinstance(machine, SourceInstance):
-                assert self.recorded is not None
-                header = machine.publish(self.recorded.take(machine.position + 1))
+                assert taken is not None
+                header = machine.publish(taken)
             else:
                 header = machine.step()
             self.world.tell(self.name, "applied", header.epoch)
@@ -400,6 +428,7 @@ class Instances(Box):
             self._drain(reading)
         for who in list(self._feedings):
             self.feed(who)
+        check_bounded(self.name, self.machine, self.floor, self.job.ahead, WINDOW)
         self._close()
         self._go_on()
 
@@ -409,7 +438,7 @@ class Instances(Box):
         self._put(self._captured(self.chain.base))
 
     def _captured(self, since: int) -> Captured:
-        splits = None if self.recorded is None else self.recorded.positions()
+        splits = None if self.source is None else self.source.positions()
         return capture(self.machine, since, splits=splits)
 
     def _put(self, captured: Captured) -> None:

@@ -29,7 +29,7 @@ from raystream.controller.recovery import Mode
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, JobError, RaystreamError
 from raystream.testing.collect import Collect
-from raystream.testing.local import LocalJob
+from raystream.testing.local import Ends, LocalJob
 from raystream.testing.same import difference
 from raystream.testing.simcontrol import Job, Reference
 from raystream.testing.simfaults import Faults
@@ -90,8 +90,9 @@ class Outcome:
 
 
 @lru_cache(maxsize=256)
-def planned(flow: str, instances: tuple[int, ...]) -> tuple[Plan, Reference]:
+def planned(flow: str, instances: tuple[int, ...]) -> tuple[Plan, Reference | None]:
     """The plan of a flow, and what its sinks are to be given; the same bits as with one instance.
+    None for a flow that is cut by arrival: that depends on the cuts.
 
     Args:
         instances: of each vertex in turn, over again.
@@ -99,11 +100,25 @@ def planned(flow: str, instances: tuple[int, ...]) -> tuple[Plan, Reference]:
     build = _flow(flow)
     sequential = _ran(build, (1,))[1]
     plan, sink = _ran(build, instances)
+    if plan.clock is None:
+        return plan, None
     if wrong := difference(sink.by_epoch(), sequential.by_epoch()):
         raise Wrong(f"{flow} with {instances} instances: {wrong}")
+    return plan, _given(plan, sink)
+
+
+def _given(plan: Plan, sink: Collect) -> Reference:
     expected = {part: list(batch.records()) for part, batch in sink.parts.items()}
     sinks = [v.id for v in plan.vertices if v.kind == "sink"]
-    return plan, dict.fromkeys(sinks, expected)
+    return dict.fromkeys(sinks, expected)
+
+
+def _again(plan: Plan, boundaries: Ends) -> Reference:
+    """What the sinks of a flow are to be given whose epochs were cut there."""
+    sink = Collect()
+    vertices = [replace(v, sink=sink) if v.kind == "sink" else v for v in plan.vertices]
+    LocalJob(replace(plan, vertices=vertices), boundaries=dict(boundaries)).run()
+    return _given(plan, sink)
 
 
 def _ran(build: Callable[[Collect], Flow], instances: tuple[int, ...]) -> tuple[Plan, Collect]:
@@ -166,6 +181,8 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
             job, _times(rng, (s.faults or 0) - late, len(plan.instances())), late, s.kinds
         )
         _run(world, job, faults)
+        if reference is None:
+            job.judge(_again(plan, job.ledger.published))
         kind, why = _judged(job)
     except (Exception, Wrong) as error:
         kind, why = "wrong", _said(error)

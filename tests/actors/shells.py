@@ -14,7 +14,7 @@ from raystream.actors.shell import Role, Shell
 from raystream.controller.decide import Commit, Stop, View, decide
 from raystream.controller.planning import make_plan
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.source import Boundary, Register
+from raystream.dataflow.register import Boundaries, Boundary, Held, Register
 from raystream.errors import RaystreamError
 from raystream.state.assignment import Assignment, Serving
 from raystream.state.image import ImageHeader, decode
@@ -30,11 +30,14 @@ class Claims:
 
     def __init__(self) -> None:
         self.register = Register()
+        self.register.fill(1, Boundaries())
         self.lock = threading.Lock()
 
-    def __call__(self, split: str, epoch: int, wanted: Boundary) -> tuple[Boundary, int]:
+    def __call__(self, split: str, epoch: int, wanted: Boundary) -> Held:
         with self.lock:
-            return self.register.claim(split, epoch, wanted)
+            held = self.register.claim(1, split, epoch, wanted)
+        assert held is not None
+        return held
 
 
 class Shells:

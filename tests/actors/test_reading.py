@@ -13,7 +13,7 @@ import raystream as rs
 from raystream.actors import reading
 from raystream.actors.reading import SourceReader
 from raystream.controller.planning import make_plan
-from raystream.dataflow.source import Boundary
+from raystream.dataflow.register import Boundary, Held
 from raystream.testing import Collect
 from tests.flows import Line
 
@@ -70,8 +70,8 @@ def reader(newest: dict[str, int]) -> Iterator[SourceReader]:
     flow.source(source, epochs=rs.by_arrival(seconds=SECONDS)).to(Collect())
     plan = make_plan(flow)
 
-    def claim(split: str, epoch: int, wanted: Boundary) -> tuple[Boundary, int]:
-        return wanted, max(newest["epoch"], epoch)
+    def claim(split: str, epoch: int, wanted: Boundary) -> Held:
+        return Held(wanted, max(newest["epoch"], epoch))
 
     yield SourceReader(plan, plan.vertices[0], rs.KeyRange(0, 256), claim)
     source.gate.set()
@@ -103,3 +103,39 @@ def test_a_source_that_has_caught_up_waits_no_longer_than_any_other(
     assert clock.now == begun
     take(reader, 501)
     assert clock.now - begun == pytest.approx(SECONDS)
+
+
+@dataclass
+class Endless:
+    """A source that always has more. closed: when its reading was given up."""
+
+    closed: threading.Event = field(default_factory=threading.Event)
+    record: type = Line
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("a")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        try:
+            while True:
+                position += 1
+                yield position, rs.Batch(Line, {"time": [position], "text": ["to be"]})
+        finally:
+            self.closed.set()
+
+
+def test_reading_ends_with_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "WAIT_SECONDS", 0.01)
+    source = Endless()
+    flow = rs.Flow("endless")
+    flow.source(source, epochs=rs.by_arrival(seconds=0.001)).to(Collect())
+    plan = make_plan(flow)
+    source.closed.clear()  # planning had a look at the first rows
+    reader = SourceReader(plan, plan.vertices[0], rs.KeyRange(0, 256), lambda s, e, w: Held(w, e))
+    take(reader, 1)
+    reader.stop()
+    for ahead in reader.readers:
+        ahead.thread.join(30.0)
+        assert not ahead.thread.is_alive()
+        assert not ahead.done
+    assert source.closed.is_set()

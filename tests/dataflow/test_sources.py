@@ -15,11 +15,10 @@ import raystream as rs
 from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import SourceInstance
 from raystream.dataflow.plan import Plan
+from raystream.dataflow.register import Boundary
 from raystream.dataflow.source import (
     Arrival,
-    Boundary,
     Recorded,
-    Register,
     SplitReader,
     Taken,
     my_splits,
@@ -29,7 +28,7 @@ from raystream.errors import ConfigError, InputError, OperatorError
 from raystream.schema.types import NEVER, KeyRange
 from raystream.state.keys import even_ranges
 from raystream.testing import Collect, run_local
-from raystream.testing.local import LocalJob
+from raystream.testing.local import Ends, LocalJob
 from tests.examples import examples
 from tests.flows import Rows, running, split
 
@@ -139,8 +138,8 @@ class Recorder:
         machine.publish = noting  # type: ignore[method-assign]
 
 
-def again(plan: Plan, keys: KeyRange, register: Register, rng: random.Random) -> list[Taken]:
-    """What a successor publishes that reads from the beginning and follows the register."""
+def again(plan: Plan, keys: KeyRange, ends: Ends, rng: random.Random) -> list[Taken]:
+    """What a successor publishes that reads from the beginning and cuts where others did."""
     vertex = plan.vertex("ticks")
     arrival = Arrival(plan, vertex, keys)
     readers = [
@@ -151,15 +150,14 @@ def again(plan: Plan, keys: KeyRange, register: Register, rng: random.Random) ->
     while not out or not out[-1].ended:
         boundaries = []
         for each, reader in zip(arrival.splits, readers, strict=True):
-            held = register.known(each.name, len(out) + 1) or Boundary(each.position, NEVER, True)
+            held = ends.get((each.name, len(out) + 1), Boundary(each.position, NEVER, True))
             while reader.position < held.position or rng.random() < 0.3:
                 rows = reader.next()
                 if rows is None:
                     each.done = True
                     break
                 each.add(reader.position, rows)
-            wanted = each.wanted()
-            boundaries.append(register.claim(each.name, len(out) + 1, wanted)[0])
+            boundaries.append(ends.setdefault((each.name, len(out) + 1), each.wanted()))
         out.append(arrival.take(boundaries))
     return out
 
@@ -170,7 +168,7 @@ def shown(taken: list[Taken]) -> list[Any]:
 
 @examples(30)
 @given(splits, st.integers(0, 2**16), st.integers(1, 8))
-def test_a_successor_cuts_where_the_register_says(
+def test_a_successor_cuts_where_others_did(
     parts: list[list[int]], seed: int, instances: int
 ) -> None:
     rng = random.Random(seed)
@@ -180,27 +178,30 @@ def test_a_successor_cuts_where_the_register_says(
     job = LocalJob(plan, rng=rng)
     recorder = Recorder.of(job)
     job.run()
-    register = job.sources[0].register
     for keys, taken in recorder.published.items():
         if my_splits(plan, plan.vertex("ticks"), keys):
-            assert shown(again(plan, keys, register, rng)) == shown(taken)
+            assert shown(again(plan, keys, job.boundaries, rng)) == shown(taken)
     by_split = {name: i for i, name in enumerate(plan.splits[0])}
     for name, at in by_split.items():
-        ends = [b for (s, _), b in sorted(register.boundaries.items()) if s == name]
+        ends = [b for (s, _), b in sorted(job.boundaries.items()) if s == name]
         assert [b.watermark for b in ends] == sorted(b.watermark for b in ends)
         assert ends[-1] == Boundary(len(parts[at]), NEVER, True)
 
 
-def test_two_that_claim_at_once_agree() -> None:
-    register = Register()
-    one, two = Boundary(3, 10, False), Boundary(5, 12, False)
-    assert register.claim("a", 1, one) == (one, 1)
-    assert register.claim("a", 1, two) == (one, 1)
-    assert register.claim("b", 4, two) == (two, 4)
-    assert register.claim("a", 2, two) == (two, 4)
-    register.trim(2)
-    assert register.known("a", 1) is None
-    assert register.known("a", 2) == two
+@examples(20)
+@given(splits, st.integers(0, 2**16))
+def test_a_job_is_run_again_over_its_boundaries(parts: list[list[int]], seed: int) -> None:
+    plan = plan_of(numbered(parts), rs.by_arrival(disorder=1))
+    one = LocalJob(plan, rng=random.Random(seed))
+    first = Recorder.of(one)
+    one.run()
+    two = LocalJob(plan, boundaries=dict(one.boundaries))
+    second = Recorder.of(two)
+    two.run()
+    assert two.boundaries == one.boundaries
+    assert {k: shown(t) for k, t in second.published.items()} == {
+        k: shown(t) for k, t in first.published.items()
+    }
 
 
 def test_a_source_that_reads_otherwise_is_refused() -> None:

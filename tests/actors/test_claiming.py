@@ -1,0 +1,108 @@
+"""A source instance asks the boundary register, while its places change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from raystream.actors import claiming
+from raystream.actors.claiming import Claimer
+from raystream.dataflow.register import Ask, Boundaries, Boundary, Held, Register, View
+from raystream.errors import JobError
+
+X, Y = Boundary(3, 10, False), Boundary(5, 12, False)
+LIMIT_SECONDS = 30.0
+
+
+class Places:
+    """Places by name, some of which do not answer. asked: set when one of those was asked."""
+
+    def __init__(self, *names: str) -> None:
+        self.registers = {name: Register() for name in names}
+        self.silent: set[str] = set()
+        self.asked = threading.Event()
+
+    def fill(self, view: int, *names: str) -> View[str]:
+        for name in names:
+            assert self.registers[name].fill(view, Boundaries())
+        return View(view, names)
+
+    def __call__(self, ask: Ask[str], split: str, epoch: int) -> Held | None:
+        if ask.place in self.silent:
+            self.asked.set()
+            return None
+        return self.registers[ask.place].claim(ask.view, split, epoch, ask.wanted)
+
+
+def meanwhile(claimer: Claimer, do: Callable[[], None]) -> Held:
+    """What is held, where it is claimed on another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        claimed = pool.submit(claimer, "a", 1, X)
+        do()
+        return claimed.result(LIMIT_SECONDS)
+
+
+def test_all_places_hold_what_was_claimed() -> None:
+    places = Places("p", "q")
+    claimer = Claimer(places)
+    claimer.follow(places.fill(1, "p", "q"), Boundaries())
+    assert claimer("a", 1, X) == Held(X, 1)
+    for register in places.registers.values():
+        assert register.hand(1) == Boundaries(0, {("a", 1): X})
+    assert claimer.boundaries(2) == Boundaries(0, {("a", 1): X})
+
+
+def test_what_is_known_is_not_asked_for() -> None:
+    places = Places("p")
+    places.silent.add("p")
+    claimer = Claimer(places)
+    claimer.follow(places.fill(3, "p"), Boundaries(0, {("a", 1): Y, ("b", 4): X}))
+    assert claimer("a", 1, X) == Held(Y, 4)
+    assert not places.asked.is_set()
+    assert claimer.view == 3
+
+
+def test_it_waits_for_its_first_view() -> None:
+    places = Places("p")
+    claimer = Claimer(places)
+    assert meanwhile(claimer, lambda: claimer.follow(places.fill(1, "p"), Boundaries())).newest == 1
+
+
+def test_it_goes_on_under_a_newer_view_when_a_place_is_gone() -> None:
+    places = Places("p", "q", "r")
+    claimer = Claimer(places)
+    claimer.follow(places.fill(1, "p", "q"), Boundaries())
+    places.silent.add("q")
+
+    def change() -> None:
+        assert places.asked.wait(LIMIT_SECONDS)
+        held = places.registers["p"].hand(2)
+        assert held == Boundaries(0, {("a", 1): X})
+        assert places.registers["p"].fill(2, held) and places.registers["r"].fill(2, held)
+        claimer.follow(View(2, ("p", "r")), held)
+
+    assert meanwhile(claimer, change).boundary == X
+    assert places.registers["r"].claim(2, "a", 1, Y) == Held(X, 1)
+
+
+def test_the_wait_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming, "CLAIM_SECONDS", 0.0)
+    claimer = Claimer(Places("p"))
+    with pytest.raises(JobError, match="did not say within 0 s where epoch 1 of a ends"):
+        claimer("a", 1, X)
+
+
+def test_who_waits_is_let_go_when_all_ends() -> None:
+    claimer = Claimer(Places("p"))
+    with pytest.raises(JobError, match="was stopped"):
+        meanwhile(claimer, claimer.stop)
+
+
+def test_epochs_up_to_the_floor_are_forgotten() -> None:
+    claimer = Claimer(Places())
+    claimer.follow(View(1, ()), Boundaries(0, {("a", 1): X, ("a", 2): Y}))
+    claimer.trim(1)
+    assert claimer.boundaries(2) == Boundaries(1, {("a", 2): Y})
