@@ -104,9 +104,10 @@ class LocalJob:
         run: str = "local",
         paced_from: float | None = None,
         resume: Mapping[str, Sequence[Sequence[Image]]] | None = None,
+        resumed: str = "",
     ) -> None:
         """resume: what `checkpoint` of another job of this flow returned, whatever its ranges; or
-        the same as chains of images."""
+        the same as chains of images. resumed: the run of that job, if its sinks have to know."""
         self.plan = plan
         self.rng = rng
         resume = resume or {}
@@ -142,13 +143,9 @@ class LocalJob:
         self._out: dict[int, list[Link]] = {id(m): [] for m in self.machines}
         for link in self.links:
             self._out[id(link.producer)].append(link)
-        self._open_sinks(run, paced_from)
-
-    def _open_sinks(self, run: str, paced_from: float | None) -> None:
         for instance in self.instances:
-            instance.open_sink(
-                sink_context(self.plan, instance.vertex, instance.keys, run, paced_from)
-            )
+            context = sink_context(plan, instance.vertex, instance.keys, run, paced_from, cut)
+            instance.open_sink(context._replace(resumed=resumed))
 
     @property
     def ended(self) -> bool:
