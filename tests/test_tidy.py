@@ -16,8 +16,18 @@ FUNCTION_LINES_MAX = 70
 SHELLS = ("actors", "run", "cli")
 """The parts of `raystream` that may know of Ray, Flight, threads and clocks."""
 
-IMPURE = {"ray", "asyncio", "threading", "multiprocessing", "socket", "time", "random", "secrets",
-          "uuid", "pyarrow.flight"}
+IMPURE = {
+    "ray",
+    "asyncio",
+    "threading",
+    "multiprocessing",
+    "socket",
+    "time",
+    "random",
+    "secrets",
+    "uuid",
+    "pyarrow.flight",
+}
 """`pyarrow.flight` is why this is not left to the import linter alone: it sees packages only."""
 
 SKIPPED = {".git", ".venv", "data", "answers", "report", "node_modules"}
@@ -25,9 +35,16 @@ TEXT = {".py", ".md", ".toml", ".txt", ".html", ".j2", ".sh", ".cfg", ".yaml", "
 
 
 def _files(suffixes: set[str]) -> list[Path]:
-    return sorted(p for p in ROOT.rglob("*") if p.suffix in suffixes and p.is_file()
-                  and not any(part in SKIPPED or part.endswith("cache") or part.startswith(".h")
-                              for part in p.relative_to(ROOT).parts))
+    return sorted(
+        p
+        for p in ROOT.rglob("*")
+        if p.suffix in suffixes
+        and p.is_file()
+        and not any(
+            part in SKIPPED or part.endswith("cache") or part.startswith(".h")
+            for part in p.relative_to(ROOT).parts
+        )
+    )
 
 
 CODE = _files({".py"})
@@ -45,17 +62,22 @@ def test_a_module_is_one_idea(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CODE, ids=_name)
 def test_functions_are_short(path: Path) -> None:
-    long = [f"{_name(path)}:{node.lineno} {node.name} has {length} lines"
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            and (length := _body_lines(node)) > FUNCTION_LINES_MAX]
+    long = [
+        f"{_name(path)}:{node.lineno} {node.name} has {length} lines"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (length := _body_lines(node)) > FUNCTION_LINES_MAX
+    ]
     assert not long, "\n".join(long)
 
 
 def _body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Lines of a function without its docstring and without functions defined inside it."""
-    inside = [n for n in ast.walk(node)
-              if n is not node and isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inside = [
+        n
+        for n in ast.walk(node)
+        if n is not node and isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     skipped = {line for n in inside for line in range(n.lineno, (n.end_lineno or n.lineno) + 1)}
     first = node.body[0]
     if ast.get_docstring(node) is not None:
@@ -72,8 +94,11 @@ def _part(path: Path) -> str | None:
 @pytest.mark.parametrize("path", [p for p in CODE if _part(p) not in (None, *SHELLS)], ids=_name)
 def test_pure_code_knows_no_clock_thread_or_network(path: Path) -> None:
     allowed = {"random"} if _part(path) == "testing" else set()  # seeded, for interleavings
-    found = [f"{_name(path)}:{line} imports {name}" for line, name in _imports(path)
-             if any(name == bad or name.startswith(f"{bad}.") for bad in IMPURE - allowed)]
+    found = [
+        f"{_name(path)}:{line} imports {name}"
+        for line, name in _imports(path)
+        if any(name == bad or name.startswith(f"{bad}.") for bad in IMPURE - allowed)
+    ]
     assert not found, "\n".join(found)
 
 
@@ -95,11 +120,17 @@ def test_imports_are_seen_wherever_they_hide(tmp_path: Path) -> None:
 
 
 # What belongs to one machine and not to the project. Written in pieces, so as not to find itself.
-PRIVATE = re.compile("|".join([
-    r"(?<![\w.])/" + r"(work|farm)/",
-    r"(?<!\w)/tmp/" + r"(rs-venv|brief)",
-    "pypi" + r"\.org", "pythonhosted" + r"\.org", "registry" + r"\.npmjs",
-]))
+PRIVATE = re.compile(
+    "|".join(
+        [
+            r"(?<![\w.])/" + r"(work|farm)/",
+            r"(?<!\w)/tmp/" + r"(rs-venv|brief)",
+            "pypi" + r"\.org",
+            "pythonhosted" + r"\.org",
+            "registry" + r"\.npmjs",
+        ]
+    )
+)
 SLICES = re.compile(r"\bshared/|\"shared\"|'shared'")
 
 

@@ -266,6 +266,8 @@ def _ask(ask: Ask[Any], split: str, epoch: int) -> Held | None:
     except RayError:
         return None
     return held
+
+
 def fetch(holders: list[Any], place: Place, cut: int) -> tuple[tuple[Image, ...], ...] | None:
     """The images of a range at a cut, from keepers that have them or parts of them; None: nobody
     has some part.

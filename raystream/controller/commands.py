@@ -237,16 +237,5 @@ class Cancel:
 
 
 Event = (
-    Tick
-    | Hired
-    | Became
-    | Missing
-    | Heard
-    | Handed
-    | Filled
-    | Done
-    | Failed
-    | Gone
-    | Save
-    | Cancel
+    Tick | Hired | Became | Missing | Heard | Handed | Filled | Done | Failed | Gone | Save | Cancel
 )

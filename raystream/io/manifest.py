@@ -7,6 +7,10 @@
 A part is listed once it is whole; what no manifest lists is not output. The epochs of a part are
 those after `after` up to `upto`. Readers that look at the folder alone (Spark, Arrow) leave names
 that begin with `_` or `.` aside.
+
+A run that goes on from a saved cut of another takes the parts up to that cut over: each is listed
+by the range into which its first key group falls, under the name it has. Until all ranges have done
+so the older run's manifests are what counts; from then on they do not, and are removed.
 """
 
 from __future__ import annotations
@@ -15,16 +19,17 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raystream.errors import InputError, JobError
+from raystream.errors import InputError, InternalError, JobError, OutputError
 from raystream.schema.types import KeyRange
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Part(NamedTuple):
@@ -43,22 +48,35 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one instance has committed: all of the key groups `keys` up to the epoch `committed`."""
+    """What one instance has committed: all of the key groups `keys` up to the epoch `committed`.
+
+    older: the runs that it replaces, and for each the epoch up to which this lists what that wrote.
+    """
 
     run: str
     keys: KeyRange
     committed: int = 0
     ended: bool = False
     parts: tuple[Part, ...] = ()
+    older: Mapping[str, int] = field(default_factory=dict)
 
     def add(self, committed: int, parts: Iterable[Part]) -> Manifest:
         """The manifest after one more commit."""
         return replace(self, committed=committed, parts=(*self.parts, *parts))
 
+    def upto(self, run: str) -> int:
+        """The epoch up to which it lists all that a run wrote of its key groups, and that alone."""
+        return self.committed if run == self.run else self.older.get(run, 0)
+
+
+def span(keys: KeyRange) -> str:
+    """A range as a part of names."""
+    return f"{keys.lo:05d}-{keys.hi:05d}"
+
 
 def manifest_path(folder: Path, manifest: Manifest) -> Path:
     """Where the manifest of a range is."""
-    return folder / f"_manifest-{manifest.run}-{manifest.keys.lo:05d}-{manifest.keys.hi:05d}.json"
+    return folder / f"_manifest-{manifest.run}-{span(manifest.keys)}.json"
 
 
 def part_path(folder: Path, run: str, part: Part, suffix: str) -> Path:
@@ -66,10 +84,7 @@ def part_path(folder: Path, run: str, part: Part, suffix: str) -> Path:
     return (
         folder
         / part.record
-        / (
-            f"{run}-{part.after:09d}-{part.upto:09d}-{part.keys.lo:05d}-"
-            f"{part.keys.hi:05d}-{part.number:03d}{suffix}"
-        )
+        / (f"{run}-{part.after:09d}-{part.upto:09d}-{span(part.keys)}-{part.number:03d}{suffix}")
     )
 
 
@@ -82,6 +97,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
             "keys": list(manifest.keys),
             "committed": manifest.committed,
             "ended": manifest.ended,
+            "older": manifest.older,
             "parts": [
                 [
                     str(p.path.relative_to(folder)),
@@ -127,12 +143,95 @@ def _parse(folder: Path, path: Path) -> Manifest | None:
             for name, record, after, upto, lo, hi, number, rows in found["parts"]
         )
         return Manifest(
-            found["run"], KeyRange(*found["keys"]), found["committed"], found["ended"], parts
+            found["run"],
+            KeyRange(*found["keys"]),
+            found["committed"],
+            found["ended"],
+            parts,
+            dict(found["older"]),
         )
     except FileNotFoundError:
         return None  # discarded meanwhile, for a later run
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+
+
+def take_over(
+    folder: Path, manifests: Sequence[Manifest], run: str, keys: KeyRange, before: str, cut: int
+) -> Manifest:
+    """What a range of a new run begins with that goes on from a cut of the run `before`.
+
+    Args:
+        manifests: those of the folder. Where those of `before` were replaced by a run that went on
+            from this cut or a later one, that holds what is needed.
+
+    Raises:
+        OutputError: not all output of these key groups up to the cut is there.
+    """
+    holders = [m for m in manifests if m.run != run and before and m.upto(before) >= cut]
+    for missing in _gaps([m.keys for m in holders], keys):
+        raise lacks(folder, missing, cut)
+    parts = {
+        p.path: p
+        for m in holders
+        for p in m.parts
+        if p.after < cut and keys.lo <= p.keys.lo < keys.hi
+    }
+    for part in parts.values():
+        if part.upto > cut:
+            raise InternalError(f"{part.path} goes beyond {cut}, which was said to be a cut")
+        if not part.path.is_file():
+            raise lacks(folder, part.keys, cut)
+    older = {
+        name: max((min(m.upto(name), cut) for m in holders), default=0)
+        for other in manifests
+        for name in (*other.older, other.run)
+        if name != run
+    }
+    return Manifest(run, keys, cut, parts=tuple(sorted(parts.values(), key=_order)), older=older)
+
+
+def lacks(folder: Path, keys: KeyRange, cut: int) -> OutputError:
+    """What is raised when a sink cannot go on from a cut."""
+    return OutputError(
+        f"{folder} lacks output of the key groups {keys} up to epoch {cut}, from"
+        " which the job goes on.",
+        hint="Go on with the folder that was written before, or begin anew.",
+    )
+
+
+def superseded(manifests: Sequence[Manifest], run: str) -> list[Manifest]:
+    """The manifests of other runs, once those of this run cover all their key groups."""
+    mine = [m.keys for m in manifests if m.run == run]
+    others = [m for m in manifests if m.run != run]
+    return [] if any(_gaps(mine, m.keys) for m in others) else others
+
+
+def _gaps(ranges: Iterable[KeyRange], within: KeyRange) -> list[KeyRange]:
+    """The key groups of `within` that are in none of the ranges."""
+    gaps, at = [], within.lo
+    for keys in sorted(ranges):
+        if at < min(keys.lo, within.hi):
+            gaps.append(KeyRange(at, min(keys.lo, within.hi)))
+        at = max(at, keys.hi)
+    return [*gaps, KeyRange(at, within.hi)] if at < within.hi else gaps
+
+
+def _order(part: Part) -> Any:
+    return part.after, part.upto, part.keys, part.number, part.record
+
+
+def _current(manifests: Sequence[Manifest], key_groups: int) -> list[Manifest]:
+    """Without runs that were taken over, and without those that have not taken all over yet."""
+    by_run: dict[str, list[Manifest]] = defaultdict(list)
+    for manifest in manifests:
+        by_run[manifest.run].append(manifest)
+    older = {run: {name for m in ms for name in m.older} for run, ms in by_run.items()}
+    everything = KeyRange(0, key_groups)
+    whole = {run for run, ms in by_run.items() if not _gaps([m.keys for m in ms], everything)}
+    over = {name for run in whole for name in older[run]}
+    early = {run for run in by_run if run not in whole and older[run] & set(by_run)}
+    return [m for m in manifests if m.run not in over | early]
 
 
 def merge(
@@ -150,6 +249,7 @@ def merge(
     """
     if not manifests:
         raise InputError(f"{folder} holds no output of a sink: no _manifest-*.json is in it.")
+    manifests = _current(manifests, key_groups)
     runs = sorted({m.run for m in manifests})
     if len(runs) > 1:
         raise InputError(
@@ -165,10 +265,7 @@ def merge(
             hint="Wait for it, or ask for what there is: partial=True.",
         )
     _check_tiling(folder, [m.keys for m in manifests], key_groups)
-    return sorted(
-        (p for p in parts if p.upto <= committed),
-        key=lambda p: (p.after, p.upto, p.keys, p.number, p.record),
-    )
+    return sorted((p for p in parts if p.upto <= committed), key=_order)
 
 
 def _whole_upto(epoch: int, parts: Sequence[Part]) -> int:

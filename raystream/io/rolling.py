@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,9 +25,13 @@ from raystream.io.files import reason
 from raystream.io.manifest import (
     Manifest,
     Part,
+    lacks,
     manifest_path,
     part_path,
     read_manifests,
+    span,
+    superseded,
+    take_over,
     write_manifest,
 )
 from raystream.schema.types import KeyRange, SinkContext
@@ -49,7 +54,8 @@ class Parts:
     """A sink of files; each instance writes the parts and the manifest of its key groups.
 
     The folder belongs to the sink: output that an earlier run left there is removed when a run
-    begins. A folder is for one job at a time.
+    begins, but for what came up to the saved cut from which the run goes on. A folder is for one
+    job at a time.
     """
 
     folder: Path
@@ -58,14 +64,15 @@ class Parts:
     _range: _Range | None = field(default=None, init=False, repr=False, compare=False)
 
     def open(self, context: SinkContext) -> None:
-        """Make the folder, go on from what this run has committed, discard what is not its.
+        """Make the folder, go on from what was committed, discard what came later.
 
         Raises:
             ConfigError: the folder cannot be made or written.
+            OutputError: what was committed is not there.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._range = _Range(self.folder, self.form, _resume(self.folder, context))
+            self._range = _Range(self.folder, self.form, _begin(self.folder, context))
         except OSError as error:
             raise ConfigError(
                 f"The sink {context.operator} cannot write to {self.folder}: {reason(error)}.",
@@ -97,27 +104,56 @@ class Parts:
         return self._range
 
 
-def _resume(folder: Path, context: SinkContext) -> Manifest:
+def _begin(folder: Path, context: SinkContext) -> Manifest:
     """The manifest to go on from; leftovers of earlier runs and lives are removed."""
-    mine = Manifest(context.run, context.keys)
-    for found in read_manifests(folder):
-        overlap = found.keys.lo < mine.keys.hi and mine.keys.lo < found.keys.hi
-        # Who goes on from a cut may find its own output closed: nobody had heard of it yet.
-        again = found.ended and overlap and not context.committed
-        if found.run != mine.run or again:
-            for part in found.parts:
-                part.path.unlink(missing_ok=True)
-            manifest_path(folder, found).unlink(missing_ok=True)
-        elif found.keys == mine.keys:
-            mine = found
-    listed = {part.path for part in mine.parts}
-    span = f"{mine.keys.lo:05d}-{mine.keys.hi:05d}-"
-    for path in folder.glob("*/*"):
-        unlisted = path.name.startswith(f"{mine.run}-") and f"-{span}" in path.name
-        if path.name.startswith(f".{span}") or (unlisted and path not in listed):
-            path.unlink(missing_ok=True)
+    run, keys, cut = context.run, context.keys, context.committed
+    found = read_manifests(folder)
+    mine = next((m for m in found if (m.run, m.keys) == (run, keys)), None)
+    if cut:
+        mine = mine or take_over(folder, found, run, keys, context.resumed, cut)
+        if mine.committed < cut:
+            raise lacks(folder, keys, cut)
+    elif mine is None or mine.ended:
+        mine = Manifest(run, keys)
     write_manifest(folder, mine)
+    if cut:
+        gone = superseded(read_manifests(folder), run)
+    else:  # what has ended under the same name was another run
+        gone = [m for m in found if m.run != run or (m.ended and _meet(m.keys, keys))]
+    _clear(folder, mine, gone)
     return mine
+
+
+def _meet(one: KeyRange, two: KeyRange) -> bool:
+    return one.lo < two.hi and two.lo < one.hi
+
+
+_PART = re.compile(r"(.+)-\d{9,}-\d{9,}-(\d{5}-\d{5})-\d{3,}\.\w+")
+_TEMPORARY = re.compile(r"\.(\d{5}-\d{5})-.*\.tmp")
+
+
+def _clear(folder: Path, mine: Manifest, gone: Sequence[Manifest]) -> None:
+    """Remove what manifests that no longer count have listed, and then these; and what was made of
+    their ranges and of this one and is not listed.
+
+    Parts go first: a manifest that is still there says whose leftovers to look for.
+    """
+    there = list(folder.glob("*/*"))  # before the manifests: what others have made is listed in one
+    now = [m for m in read_manifests(folder) if m not in gone]
+    listed = {part.path for m in now for part in m.parts}
+    unlisted = {part.path for m in gone for part in m.parts} - listed
+    runs = {m.run for m in gone} - {mine.run}
+    spans = {span(m.keys) for m in gone} - {span(m.keys) for m in now} | {span(mine.keys)}
+    for path in there:
+        if part := _PART.fullmatch(path.name):
+            if part[1] in runs or (part[1], part[2]) == (mine.run, span(mine.keys)):
+                unlisted.add(path)
+        elif (temporary := _TEMPORARY.fullmatch(path.name)) and temporary[1] in spans:
+            unlisted.add(path)
+    for path in unlisted - listed:
+        path.unlink(missing_ok=True)
+    for path in {manifest_path(folder, m) for m in gone} - {manifest_path(folder, mine)}:
+        path.unlink(missing_ok=True)
 
 
 class _Range:
@@ -180,7 +216,7 @@ class _Pending:
     def __init__(self, folder: Path, form: Form, keys: KeyRange) -> None:
         self.folder = folder
         self.form = form
-        self.prefix = f".{keys.lo:05d}-{keys.hi:05d}-"
+        self.prefix = f".{span(keys)}-"
         self.chunks: list[_Chunk] = []
         self.tables: dict[int, Any] = {}
         self.rows = 0

@@ -90,6 +90,9 @@ class SinkContext(NamedTuple):
     unpaced run.
     `committed` is the epoch from which this instance goes on: 0 at the beginning, else what came up
     to it was committed and stays, and what came later will come again.
+    `resumed` is the run that saved the cut from which this run goes on; "" in a run that began at
+    the beginning. That run may have had other ranges and may have written more than came up to the
+    cut, which has to be discarded.
     """
 
     run: str
@@ -99,3 +102,4 @@ class SinkContext(NamedTuple):
     origin: float
     speed: float | None
     committed: int = 0
+    resumed: str = ""

@@ -136,10 +136,11 @@ class LocalJob:
         paced_from: float | None = None,
         resume: Mapping[str, Sequence[Sequence[Image]]] | None = None,
         boundaries: Ends | None = None,
+        resumed: str = "",
     ) -> None:
         """resume: what `checkpoint` of another job of this flow returned, whatever its ranges; or
         the same as chains of images. boundaries: where epochs end that were cut by arrival before;
-        those of this job are added."""
+        those of this job are added. resumed: the run of that job, if its sinks have to know."""
         self.plan = plan
         self.rng = rng
         resume = resume or {}
@@ -176,13 +177,9 @@ class LocalJob:
         for link in self.links:
             self.out[id(link.producer)].append(link)
         self.again = Again(self, cut) if plan.check else None
-        self._open_sinks(run, paced_from)
-
-    def _open_sinks(self, run: str, paced_from: float | None) -> None:
         for instance in self.instances:
-            instance.open_sink(
-                sink_context(self.plan, instance.vertex, instance.keys, run, paced_from)
-            )
+            context = sink_context(plan, instance.vertex, instance.keys, run, paced_from, cut)
+            instance.open_sink(context._replace(resumed=resumed))
 
     @property
     def ended(self) -> bool:

@@ -64,13 +64,31 @@ FLOAT = st.floats(allow_nan=False)
 POINT = st.builds(Point, ints(16), st.none() | TEXT)
 
 PLAIN: Any = st.builds(
-    Plain, ints(64), ints(8), ints(64), st.none() | ints(16), FLOAT, st.booleans(),
-    st.none() | st.booleans(), st.sampled_from(Lane), TEXT, st.none() | TEXT)
+    Plain,
+    ints(64),
+    ints(8),
+    ints(64),
+    st.none() | ints(16),
+    FLOAT,
+    st.booleans(),
+    st.none() | st.booleans(),
+    st.sampled_from(Lane),
+    TEXT,
+    st.none() | TEXT,
+)
 RICH: Any = st.builds(
-    Rich, ints(64), st.binary(max_size=6), st.none() | st.binary(max_size=6),
-    st.lists(ints(64), max_size=3), st.dictionaries(TEXT, ints(32), max_size=3),
-    st.tuples(ints(64), TEXT), st.lists(FLOAT, max_size=3).map(tuple), POINT,
-    st.lists(POINT, max_size=2), st.none() | POINT)
+    Rich,
+    ints(64),
+    st.binary(max_size=6),
+    st.none() | st.binary(max_size=6),
+    st.lists(ints(64), max_size=3),
+    st.dictionaries(TEXT, ints(32), max_size=3),
+    st.tuples(ints(64), TEXT),
+    st.lists(FLOAT, max_size=3).map(tuple),
+    POINT,
+    st.lists(POINT, max_size=2),
+    st.none() | POINT,
+)
 
 
 def batch(record: type, rows: list[Any]) -> rs.Batch[Any]:

@@ -49,16 +49,19 @@ def fails(source: Any, *words: str) -> None:
 CSV = [
     ("a row too short", b"time,n\n1,2\n3\n", ["line 3", "Expected 2 columns, got 1"]),
     ("a row too long", b"time,n\n1,2\n\n3,4,5\n", ["line 4", "got 3"]),
-    ("no number", b"time,n\n1,2\n\"3\",x\n", ["line 3", "'n' is 'x'", "int8"]),
+    ("no number", b'time,n\n1,2\n"3",x\n', ["line 3", "'n' is 'x'", "int8"]),
     ("too large", b"time,n\n1,300\n", ["line 2", "'n' is '300'", "int8"]),
     ("no value", b"time,n\n1,2\n\n,3\n", ["line 4", "'time' is missing", "| None"]),
     ("no column", b"time,m\n1,2\n", ["no column 'n'", "It has time, m"]),
     ("a column twice", b"time,n,n\n1,2,3\n", ["line 1", "'n' is there twice"]),
-    ("an open quote", b"time,n\n1,2\n3,\"4\n5,6\n", ["line 3"]),
-    ("an open quote in what is not read", b"time,n,x\n1,2,a\n3,4,\"b\n", ["line 3", "quote"]),
+    ("an open quote", b'time,n\n1,2\n3,"4\n5,6\n', ["line 3"]),
+    ("an open quote in what is not read", b'time,n,x\n1,2,a\n3,4,"b\n', ["line 3", "quote"]),
     ("empty", b"", ["is empty"]),
-    ("after values with line breaks", b"time,n,x\n1,2,\"a\nb\nc\"\n\n3,x,y\n",
-     ["line 6", "'n' is 'x'"]),
+    (
+        "after values with line breaks",
+        b'time,n,x\n1,2,"a\nb\nc"\n\n3,x,y\n',
+        ["line 6", "'n' is 'x'"],
+    ),
 ]
 
 
@@ -120,20 +123,26 @@ PARQUET: list[tuple[str, type, Any, list[str]]] = [
     ("number for text", Named, table(name=[1, 2, 3]), ["'name' holds int64", "str"]),
     ("no member", Laned, table(lane=[1, 4, 7]), ["row 2", "'lane' is 7"]),
     ("not a list", Listed, table(items=[1, 2, 3]), ["'items' holds int64"]),
-    ("bytes that are no text", Named, table(
-        name=pa.array([b"a", b"\xff", b"c"]).view(pa.string())), ["row 1", r"b'\xff'"]),
+    (
+        "bytes that are no text",
+        Named,
+        table(name=pa.array([b"a", b"\xff", b"c"]).view(pa.string())),
+        ["row 1", r"b'\xff'"],
+    ),
 ]
 
 
-@pytest.mark.parametrize(("record", "rows", "words"), [c[1:] for c in PARQUET],
-                         ids=[c[0] for c in PARQUET])
+@pytest.mark.parametrize(
+    ("record", "rows", "words"), [c[1:] for c in PARQUET], ids=[c[0] for c in PARQUET]
+)
 def test_parquet(record: type, rows: Any, words: list[str], tmp_path: Path) -> None:
     pq.write_table(rows, tmp_path / "rows.parquet")
     fails(rs.io.parquet(tmp_path, record), "rows.parquet", *words)
 
 
-def test_a_row_is_counted_from_the_begin_of_the_file(tmp_path: Path,
-                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_is_counted_from_the_begin_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("raystream.io.columnar.BATCH_ROWS", 10)
     values = [0] * 95 + [1000]
     rows = pa.table({"time": values, "n": values})
@@ -153,8 +162,7 @@ def test_parquet_that_is_not(tmp_path: Path) -> None:
         fails(rs.io.parquet(tmp_path / f"{name}.parquet", Small), name)
 
 
-KINDS: list[Any] = [
-    lambda p: rs.io.parquet(p, Small), lambda p: rs.io.csv(p, Small), rs.io.text]
+KINDS: list[Any] = [lambda p: rs.io.parquet(p, Small), lambda p: rs.io.csv(p, Small), rs.io.text]
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -194,8 +202,12 @@ def test_text_lines_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path.write_bytes(b"1 1\n" * 50 + b"\xff\n")
     fails(rs.io.text(path), "line 51", "UTF-8")
     path.write_text("1 1\n" * 50 + "2 two\n")
-    fails(rs.io.text(path, Counted, lambda s: Counted(*map(int, s.split()))),
-          "line 51", "ValueError", "'2 two'")
+    fails(
+        rs.io.text(path, Counted, lambda s: Counted(*map(int, s.split()))),
+        "line 51",
+        "ValueError",
+        "'2 two'",
+    )
     fails(rs.io.text(path, Counted, lambda s: Small(1, 1)), "line 1", "a Small, not a Counted")  # type: ignore[arg-type, return-value]
     fails(rs.io.text(path, Small, lambda s: Small(1, len(s) * 30)), "line 51", "150 does not fit")
 

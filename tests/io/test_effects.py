@@ -34,8 +34,12 @@ def test_the_console_says_what_it_left_out(capsys: pytest.CaptureFixture[str]) -
         instance.write(3, KEYS, batch(Counted, ROWS[4:]))
         instance.commit(3)
         assert capsys.readouterr().out.splitlines() == [
-            "Counted(key=0, n=0)", "Counted(key=1, n=1)", "Counted(key=0, n=0)",
-            "... and 4 more Counted up to epoch 2", "Counted(key=4, n=16)"]
+            "Counted(key=0, n=0)",
+            "Counted(key=1, n=1)",
+            "Counted(key=0, n=0)",
+            "... and 4 more Counted up to epoch 2",
+            "Counted(key=4, n=16)",
+        ]
 
 
 def test_the_console_may_be_a_file() -> None:

@@ -44,8 +44,12 @@ def test_files_to_files(kind: str, instances: int, tmp_path: Path) -> None:
         lines = "".join(f"{e.time},{e.key}\n" for e in events[i::3])
         (tmp_path / f"{i}.csv").write_text(f"time,key\n{lines}")
     out = tmp_path / "out"
-    run_local(flow(rs.io.csv(tmp_path / "*.csv", Event), getattr(rs.io, kind)(out)), seed=7,
-              instances={"events": instances, "count": instances, "out": instances}, cut_every=3)
+    run_local(
+        flow(rs.io.csv(tmp_path / "*.csv", Event), getattr(rs.io, kind)(out)),
+        seed=7,
+        instances={"events": instances, "count": instances, "out": instances},
+        cut_every=3,
+    )
     found = [r for b in rs.io.read_parts(out, Counted) for r in b.records()]
     assert sorted(found) == sorted((k, n) for k in range(5) for n in range(1, 21))
     for key in range(5):
@@ -61,6 +65,10 @@ def test_bad_input_ends_the_job_by_name(tmp_path: Path) -> None:
 
 def test_a_list_to_a_function() -> None:
     seen: list[Counted] = []
-    run_local(flow(rs.io.iterable([Event(t, 0) for t in range(9)], Event, splits=2),
-                   rs.io.callable(seen.append, each=True)))
+    run_local(
+        flow(
+            rs.io.iterable([Event(t, 0) for t in range(9)], Event, splits=2),
+            rs.io.callable(seen.append, each=True),
+        )
+    )
     assert seen == [Counted(0, n) for n in range(1, 10)]

@@ -98,7 +98,9 @@ def test_parts_roll_with_the_cut_and_are_named_by_it(sink: Any, tmp_path: Path) 
     one.close()
     found = rs.io.parts(tmp_path)
     assert [(p.record, p.after, p.upto, p.keys, p.rows) for p in found] == [
-        ("Counted", 0, 20, ALL, 60), ("Counted", 20, 40, ALL, 60)]
+        ("Counted", 0, 20, ALL, 60),
+        ("Counted", 20, 40, ALL, 60),
+    ]
     names = [f"Counted/run-{a:09d}-{b:09d}-00000-00256-000" for a, b in ((0, 20), (20, 40))]
     assert [str(p.path.relative_to(tmp_path).with_suffix("")) for p in found] == names
     there = sorted((tmp_path / "Counted").iterdir())
@@ -139,16 +141,19 @@ def test_only_what_all_have_committed_is_whole(sink: Any, tmp_path: Path) -> Non
     high.commit(3)
     three = sorted(r for e in (1, 2, 3) for keys in HALVES for r in rows(e, keys))
     assert sorted(visible(tmp_path)) == three
-    high.commit(6)      # (3, 6] goes beyond what `low` has
+    high.commit(6)  # (3, 6] goes beyond what `low` has
     assert sorted(visible(tmp_path)) == three
 
 
-@pytest.mark.parametrize(("ranges", "words"), [
-    ([HALVES[0]], r"lacks the output of the key groups \[128, 256\)"),
-    ([HALVES[1]], r"lacks the output of the key groups \[0, 128\)"),
-    ([ALL, HALVES[1]], r"the key groups \[128, 256\) twice"),
-    ([rs.KeyRange(0, 200), rs.KeyRange(100, 256)], r"the key groups \[100, 200\) twice"),
-])
+@pytest.mark.parametrize(
+    ("ranges", "words"),
+    [
+        ([HALVES[0]], r"lacks the output of the key groups \[128, 256\)"),
+        ([HALVES[1]], r"lacks the output of the key groups \[0, 128\)"),
+        ([ALL, HALVES[1]], r"the key groups \[128, 256\) twice"),
+        ([rs.KeyRange(0, 200), rs.KeyRange(100, 256)], r"the key groups \[100, 200\) twice"),
+    ],
+)
 def test_ranges_must_tile(ranges: list[rs.KeyRange], words: str, sink: Any, tmp_path: Path) -> None:
     for keys in ranges:
         opened(sink, keys)
@@ -261,8 +266,13 @@ def test_other_readers_see_the_parts_alone(tmp_path: Path) -> None:
     one.commit(1)
     write(one, 2)
     assert pq.read_table(tmp_path).num_rows == 3
-    assert [r for b in rs.io.parquet(tmp_path, Counted).read(
-        rs.io.parquet(tmp_path, Counted).splits()[0], 0) for r in b[1].records()] == rows(1)
+    assert [
+        r
+        for b in rs.io.parquet(tmp_path, Counted).read(
+            rs.io.parquet(tmp_path, Counted).splits()[0], 0
+        )
+        for r in b[1].records()
+    ] == rows(1)
 
 
 def test_sinks_say_of_which_kind_they_are(tmp_path: Path) -> None:

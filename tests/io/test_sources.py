@@ -37,8 +37,9 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def numbers(rows: int) -> Any:
-    return pa.table({"n": pa.array(range(rows), pa.int32()), "key": range(rows),
-                     "more": ["x"] * rows})
+    return pa.table(
+        {"n": pa.array(range(rows), pa.int32()), "key": range(rows), "more": ["x"] * rows}
+    )
 
 
 def parquet_file(folder: Path, rows: int) -> Any:
@@ -73,8 +74,8 @@ def test_from_every_batch_end_the_rest_is_the_same(make: Any, rows: int, tmp_pat
     assert len(found) > (rows > 7)
     for i, end in enumerate(found):
         rest = records(source, end)
-        assert rest == expected[len(expected) - len(rest):]
-        assert ends(source, end) == found[i + 1:]
+        assert rest == expected[len(expected) - len(rest) :]
+        assert ends(source, end) == found[i + 1 :]
 
 
 @pytest.mark.parametrize("make", [parquet_file, csv_file, collection])
@@ -108,8 +109,9 @@ def test_a_name_that_reads_like_a_pattern_is_a_name(tmp_path: Path) -> None:
     assert records(rs.io.text(tmp_path / "a[1].txt")) == [rs.io.Line(0, "one")]
 
 
-def test_paths_mean_the_same_in_every_process(tmp_path: Path,
-                                              monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_mean_the_same_in_every_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     source = parquet_file(Path(), 3)
     monkeypatch.chdir(os.sep)
@@ -151,7 +153,7 @@ def test_csv_may_be_packed_and_without_header(tmp_path: Path) -> None:
 
 
 def test_csv_finds_columns_by_name(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_bytes(b"\xef\xbb\xbfn,x,key\r\n1,\"a\nb\",2\r\n\r\n3,,4\r\n")
+    (tmp_path / "rows.csv").write_bytes(b'\xef\xbb\xbfn,x,key\r\n1,"a\nb",2\r\n\r\n3,,4\r\n')
     assert records(rs.io.csv(tmp_path, Counted)) == [Counted(2, 1), Counted(4, 3)]
 
 
@@ -161,15 +163,17 @@ def test_a_header_alone_is_no_rows(tmp_path: Path) -> None:
 
 
 def test_an_empty_cell_is_empty_text_where_none_is_not_declared(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("time,word\n1,\n2,\"\"\n")
+    (tmp_path / "rows.csv").write_text('time,word\n1,\n2,""\n')
     assert records(rs.io.csv(tmp_path, Word)) == [Word(1, ""), Word(2, "")]
 
 
 def test_parquet_reads_text_in_every_encoding_of_arrow(tmp_path: Path) -> None:
     kinds = [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
     for i, kind in enumerate(kinds):
-        pq.write_table(pa.table({"time": [1, 2], "word": pa.array(["a", "b"], kind)}),
-                       tmp_path / f"{i}.parquet")
+        pq.write_table(
+            pa.table({"time": [1, 2], "word": pa.array(["a", "b"], kind)}),
+            tmp_path / f"{i}.parquet",
+        )
         assert records(rs.io.parquet(tmp_path, Word), split=i) == [Word(1, "a"), Word(2, "b")]
 
 

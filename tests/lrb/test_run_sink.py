@@ -39,6 +39,14 @@ def opened(folder: Path, keys: rs.KeyRange, *, paced: bool = False) -> AnswerPar
     return sink
 
 
+def resumed(folder: Path, keys: rs.KeyRange, cut: int) -> AnswerParts:
+    """The same in a run that goes on from a saved cut of the run above."""
+    sink = copy.copy(AnswerParts(folder))
+    context = rs.SinkContext("next", "answers", keys, None, ORIGIN, None, cut, resumed="run")
+    sink.open(context)
+    return sink
+
+
 def ended(sink: AnswerParts) -> None:
     """What the engine does when the last epoch is committed."""
     sink.commit(2)
@@ -49,6 +57,21 @@ def tolls(*vids: int, time: int = 70) -> rs.Batch[Toll]:
     n = len(vids)
     columns: dict[str, Any] = {"time": [time] * n, "vid": vids, "lav": [30] * n, "toll": [200] * n}
     return rs.Batch(Toll, {**columns, "starts": [True] * n})
+
+
+def test_answers_of_a_run_that_was_lost_are_kept_up_to_the_cut(tmp_path: Path) -> None:
+    for keys, vid in ((LEFT, 5), (RIGHT, 6)):
+        sink = opened(tmp_path, keys)
+        sink.write(1, keys, tolls(vid))
+        sink.prepare(1)
+        sink.write(2, keys, tolls(vid, time=71))
+        sink.prepare(2)
+    sink = resumed(tmp_path, rs.KeyRange(0, 256), 1)
+    sink.write(2, rs.KeyRange(0, 256), tolls(5, 6, time=72))
+    ended(sink)
+    table = collect(tmp_path, groups=256, expected=NONE | {TOLL: 4})[TOLL]
+    found = zip(table["vid"].to_pylist(), table["time"].to_pylist(), strict=True)
+    assert sorted(found) == [(5, 70), (5, 72), (6, 70), (6, 72)]
 
 
 def test_answers_of_all_kinds_and_ranges_are_collected_in_order_of_time(tmp_path: Path) -> None:

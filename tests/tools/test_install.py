@@ -18,10 +18,12 @@ def install(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_pips_settings_reach_uv(install: ModuleType) -> None:
-    listed = ("global.index-url='https://mirror.example/simple'\n"
-              "global.find-links='/a /b'\n"
-              "global.disable-pip-version-check='1'\n"
-              "install.trusted-host='mirror.example'\n")
+    listed = (
+        "global.index-url='https://mirror.example/simple'\n"
+        "global.find-links='/a /b'\n"
+        "global.disable-pip-version-check='1'\n"
+        "install.trusted-host='mirror.example'\n"
+    )
     assert install.uv_of_pip(listed, {}) == {
         "UV_DEFAULT_INDEX": "https://mirror.example/simple",
         "UV_FIND_LINKS": "/a,/b",
@@ -47,8 +49,9 @@ def test_several_indexes_are_compared_as_pip_does(install: ModuleType) -> None:
     }
 
 
-def test_java_is_installed_where_it_is_missing(install: ModuleType, tmp_path: Path,
-                                               monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_is_installed_where_it_is_missing(
+    install: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An `apt-get` that knows only one of the packages, and puts a Java on the path."""
     system = importlib.import_module("system")
     java = tmp_path / "jre" / "bin" / "java"
@@ -57,22 +60,35 @@ def test_java_is_installed_where_it_is_missing(install: ModuleType, tmp_path: Pa
     apt.write_text(
         '#!/bin/sh\necho "$@" >>' + f"{tmp_path}/calls\n"
         'case "$*" in *update*) exit 0;; *openjdk-21*) ;; *) exit 100;; esac\n'
-        f"printf '#!/bin/sh\\necho openjdk version \\\"21.0.1\\\"\\n' >{java}; chmod +x {java}\n")
+        f"printf '#!/bin/sh\\necho openjdk version \\\"21.0.1\\\"\\n' >{java}; chmod +x {java}\n"
+    )
     apt.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{java.parent}:/bin")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr("spark_ingest.java._USUAL_PLACES", ())
-    monkeypatch.setattr("shutil.which", lambda name: str(java) if name == "java" and java.exists()
-                        else str(apt) if name == "apt-get" else None)
+    monkeypatch.setattr(
+        "shutil.which",
+        lambda name: (
+            str(java)
+            if name == "java" and java.exists()
+            else str(apt)
+            if name == "apt-get"
+            else None
+        ),
+    )
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert system.need_java() == java.parent.parent
     calls = (tmp_path / "calls").read_text().splitlines()
     assert [call.split()[-1] for call in calls] == [
-        "-q", "openjdk-17-jre-headless", "openjdk-21-jre-headless"]
+        "-q",
+        "openjdk-17-jre-headless",
+        "openjdk-21-jre-headless",
+    ]
 
 
-def test_without_a_way_to_install_it_says_what_to_do(install: ModuleType,
-                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_way_to_install_it_says_what_to_do(
+    install: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     system = importlib.import_module("system")
     monkeypatch.setattr("spark_ingest.java._candidates", lambda: iter(()))
     monkeypatch.setattr("shutil.which", lambda name: None)

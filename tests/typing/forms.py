@@ -202,9 +202,16 @@ def split_batch(lines: rs.Batch[Line]) -> rs.Batch[Word]:
     words = [str(text).split() for text in lines["text"].to_pylist()]
     origin = np.repeat(np.arange(len(words)), [len(w) for w in words])
     flat = [w for line in words for w in line]
-    return rs.Batch(Word, {
-        "time": lines["time"].take(origin), "word": flat, "maybe": [None] * len(flat),
-        "kind": np.zeros(len(flat), np.int64)}, origin=origin)
+    return rs.Batch(
+        Word,
+        {
+            "time": lines["time"].take(origin),
+            "word": flat,
+            "maybe": [None] * len(flat),
+            "kind": np.zeros(len(flat), np.int64),
+        },
+        origin=origin,
+    )
 
 
 @rs.operator()
@@ -228,9 +235,15 @@ class Reference:
 
     def process(self, queries: rs.Batch[Query], prices: dict[int, int]) -> rs.Batch[Balance]:
         groups = rs.key_groups(queries["vid"])
-        return rs.Batch(Balance, {
-            "time": queries["time"], "qid": queries["qid"], "moved": queries["time"],
-            "balance": np.array([prices[int(g)] for g in groups], np.int64)})
+        return rs.Batch(
+            Balance,
+            {
+                "time": queries["time"],
+                "qid": queries["qid"],
+                "moved": queries["time"],
+                "balance": np.array([prices[int(g)] for g in groups], np.int64),
+            },
+        )
 
 
 # ---------------------------------------------------------------- sources and sinks

@@ -21,31 +21,45 @@ _MARK = re.compile(r"#\s*no(?::\s*(?P<checker>\w+))?$")
 
 
 def run(*command: str | Path) -> str:
-    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True,
-                          text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return done.stdout
 
 
 def mypy() -> dict[Place, str]:
     """Errors by place. Only those of these files: the engine itself is checked elsewhere."""
-    out = run("mypy", "--strict", "--explicit-package-bases", "--no-error-summary",
-              "--no-color-output", *FILES)
+    out = run(
+        "mypy",
+        "--strict",
+        "--explicit-package-bases",
+        "--no-error-summary",
+        "--no-color-output",
+        *FILES,
+    )
     found = re.findall(r"^(\S+?):(\d+): error: (.*)$", out, re.MULTILINE)
-    return {(Path(file).name, int(line)): text for file, line, text in found
-            if (ROOT / file) in FILES}
+    return {
+        (Path(file).name, int(line)): text for file, line, text in found if (ROOT / file) in FILES
+    }
 
 
 def pyright() -> dict[Place, str]:
     out = json.loads(run("pyright", "--outputjson", "--pythonpath", sys.executable, *FILES))
-    return {(Path(d["file"]).name, d["range"]["start"]["line"] + 1): d["message"]
-            for d in out["generalDiagnostics"] if d["severity"] != "information"}
+    return {
+        (Path(d["file"]).name, d["range"]["start"]["line"] + 1): d["message"]
+        for d in out["generalDiagnostics"]
+        if d["severity"] != "information"
+    }
 
 
 def marked(checker: str) -> set[Place]:
-    return {(file.name, n) for file in FILES
-            for n, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
-            if (mark := _MARK.search(line)) and mark["checker"] in (None, checker)}
+    return {
+        (file.name, n)
+        for file in FILES
+        for n, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if (mark := _MARK.search(line)) and mark["checker"] in (None, checker)
+    }
 
 
 def rejected(checker: str) -> dict[Place, str]:

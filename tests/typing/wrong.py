@@ -154,8 +154,14 @@ class NoSink:
     def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Counted]) -> None: ...
 
 
-def wire(flow: rs.Flow, lines: rs.Stream[Line], words: rs.Stream[Word], tolls: rs.Stream[Toll],
-         mixed: rs.Stream[Toll | Query], counts: rs.Stream[Counted]) -> None:
+def wire(
+    flow: rs.Flow,
+    lines: rs.Stream[Line],
+    words: rs.Stream[Word],
+    tolls: rs.Stream[Toll],
+    mixed: rs.Stream[Toll | Query],
+    counts: rs.Stream[Counted],
+) -> None:
     words.through(split)  # no
     lines.through(running)  # no
     lines.through(running_batch)  # no

@@ -1,0 +1,230 @@
+"""Saving the committed cuts of a job in a store, and finding them again.
+
+    saves = Saves(open_store(url), "counts")
+    number = saves.claim(run)                              once, when a run begins
+    chain = saves.put_chain(number, vertex, keys, images)  by whoever holds the images of a range
+    saves.commit(saved)                                    by one process, when all are there
+    saves.drop(number)                                     by the same, before the next cut is put
+
+After the loss of everything:
+
+    found = saves.newest()
+    saves.images(found.saved, vertex, keys)                for any ranges
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
+
+from raystream.errors import OutputError, StateError
+from raystream.io.store import Data, Store
+from raystream.schema.types import KeyRange
+from raystream.state.image import Image
+from raystream.state.image import decode as decode_image
+from raystream.state.partition import partition
+from raystream.state.saved import (
+    Saved,
+    SavedChain,
+    SavedImage,
+    absent,
+    claim_name,
+    decode,
+    droppable,
+    encode,
+    folder_of,
+    manifest_name,
+    newest_first,
+    newest_run,
+    overlaps,
+    saved_image,
+)
+
+CLAIMS_MAX = 100
+"""So many runs may begin at the same moment."""
+KEPT = 2
+"""So many whole cuts stay in a store."""
+
+
+class Encoded(NamedTuple):
+    """An image in its stored form (`Image.encode`). base: 0 for a full one. crc32: of the data, for
+    who puts a chain at every cut and knows it already."""
+
+    base: int
+    cut: int
+    data: Data
+    crc32: int | None = None
+
+
+class Found(NamedTuple):
+    """The newest whole cut, None if there is none; and why newer ones were refused."""
+
+    saved: Saved | None
+    refused: tuple[str, ...]
+
+
+class Saves:
+    """The saved cuts of one job in a store. Errors of the store: see `Store`."""
+
+    def __init__(self, store: Store, job: str) -> None:
+        self.store = store
+        self.job = job
+
+    def __str__(self) -> str:
+        return f"{self.store.url}/{folder_of(self.job)}"
+
+    # ------------------------------------------------------------ saving
+
+    def claim(self, run: str) -> int:
+        """The number of a new run: no other has it, and it is greater than all before.
+
+        What earlier runs were in the middle of writing is removed, so they cannot finish it.
+        """
+        number = newest_run(self.job, self._there()) + 1
+        for candidate in range(number, number + CLAIMS_MAX):
+            if self.store.claim(claim_name(self.job, candidate), run.encode()):
+                self.store.sweep(folder_of(self.job))
+                return candidate
+        raise OutputError(
+            f"{self}: no number for run {run}, from {number} on others took {CLAIMS_MAX}.",
+            hint="Give each job its own name or store.",
+        )
+
+    def put_chain(
+        self, number: int, vertex: str, keys: KeyRange, images: Sequence[Encoded]
+    ) -> SavedChain:
+        """Store the images of a range that are not there yet: a full one, then deltas."""
+        named = [saved_image(self.job, number, vertex, keys, *image) for image in images]
+        data = {saved.name: image.data for saved, image in zip(named, images, strict=True)}
+        there = self.store.sizes(named[0].name.rpartition("/")[0])
+        for image in absent(named, there):
+            self.store.put(image.name, data[image.name])
+        return SavedChain(keys, tuple(named))
+
+    def commit(self, saved: Saved) -> None:
+        """Save a cut whose images are all there: from now on it counts.
+
+        Raises:
+            OutputError: an image is not there after all, or a later run of this job has begun.
+        """
+        there = self._there()
+        if (later := newest_run(self.job, there)) > saved.number:
+            raise OutputError(
+                f"{self}: run {later} has begun, so run {saved.number} saves no more.",
+                hint="A job runs once at a time. Give each job its own name or store.",
+            )
+        for image in absent(saved.images, there):
+            raise OutputError(
+                f"{self.store.url}/{image.name} was stored and is not there.",
+                hint="The cut before is whole.",
+            )
+        self.store.put(manifest_name(self.job, saved.number, saved.cut), encode(saved))
+
+    def drop(self, number: int, keep: Collection[str] = ()) -> list[str]:
+        """Delete what the newest two whole cuts do not need, as run `number`; what was deleted.
+
+        Args:
+            keep: names of images that `put_chain` returned for a cut that is not committed yet.
+        """
+        there = self._there()
+        refused: list[str] = []
+        whole = list(islice(self._whole(there, refused), KEPT))
+        names = droppable(self.job, there, whole, number, keep)
+        self.store.delete(names)
+        return names
+
+    # ------------------------------------------------------------ going on
+
+    def newest(self, *, checksums: bool = True) -> Found:
+        """The newest cut whose manifest and images are there and whole.
+
+        Args:
+            checksums: read all images of it; otherwise a damaged one is noticed when it is used.
+        """
+        refused: list[str] = []
+        for saved in self._whole(self._there(), refused):
+            try:
+                if checksums:
+                    self._check(saved)
+            except StateError as error:
+                refused.append(str(error))
+                continue
+            return Found(saved, tuple(refused))
+        return Found(None, tuple(refused))
+
+    def _check(self, saved: Saved) -> None:
+        for vertex, chains in saved.chains.items():
+            for chain in chains:
+                for _ in self._at_cut(saved, vertex, chain):
+                    pass
+
+    def images(self, saved: Saved, vertex: str, keys: KeyRange) -> list[list[Image]]:
+        """What a saved cut knows of a range: chains for parts that follow each other and make it
+        up. Each is a full image and deltas on it; the last is at the saved cut.
+
+        Raises:
+            StateError: an image is gone, damaged, or of something else.
+        """
+        return [
+            [
+                image if part == chain.keys else partition(image, [part])[0]
+                for image in self._at_cut(saved, vertex, chain)
+            ]
+            for chain, part in overlaps(saved, vertex, keys)
+        ]
+
+    def _at_cut(self, saved: Saved, vertex: str, chain: SavedChain) -> Iterator[Image]:
+        """The images of a chain. Who has ended is at every later cut as it was at its end."""
+        for at in chain.images:
+            image = self._image(saved, vertex, chain.keys, at)
+            if at == chain.images[-1] and at.cut != saved.cut:
+                if not image.header.standing.ended:
+                    raise StateError(f"{self.store.url}/{at.name} is older than {saved}")
+                image = replace(image, header=replace(image.header, cut=saved.cut))
+            yield image
+
+    def _image(self, saved: Saved, vertex: str, keys: KeyRange, at: SavedImage) -> Image:
+        place = f"{self.store.url}/{at.name}"
+        data = self.store.get(at.name)
+        if saved_image(self.job, 0, vertex, keys, at.base, at.cut, data)[1:] != at[1:]:
+            raise StateError(
+                f"{place} is damaged: its size or checksum is another than {saved} says.",
+                hint="An older cut may be whole.",
+            )
+        image = decode_image(data)
+        header = image.header
+        expected = (vertex, saved.layout.shapes[vertex], saved.layout.groups, keys, at.base, at.cut)
+        if (
+            header.operator,
+            header.shape,
+            header.groups,
+            header.keys,
+            header.base,
+            header.cut,
+        ) != expected:
+            raise StateError(f"{place} is not what {saved} says: it is the {header}")
+        return image
+
+    # ------------------------------------------------------------ what is there
+
+    def _there(self) -> dict[str, int]:
+        return self.store.sizes(folder_of(self.job))
+
+    def _whole(self, there: dict[str, int], refused: list[str]) -> Iterator[Saved]:
+        """The whole cuts among what is there, the newest first; adds why others are not."""
+        for name in newest_first(self.job, there):
+            try:
+                saved = decode(self.job, name, self.store.get(name))
+            except StateError as error:
+                refused.append(str(error))
+                continue
+            lost = absent(saved.images, there)
+            if lost:
+                refused.append(
+                    f"{name} refers to {len(lost)} images that are not there or have"
+                    f" another size, as {lost[0].name}"
+                )
+            else:
+                yield saved
