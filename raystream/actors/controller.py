@@ -159,7 +159,7 @@ class Controller:
         polled = 0.0
         while True:
             self._do(todo)
-            if self._machine.ended:
+            if self._machine.ended and not todo:
                 break
             now = time.monotonic()
             if now - polled >= POLL_SECONDS:
@@ -169,7 +169,7 @@ class Controller:
                 self._sample()
                 todo += self._hear(do.Tick(self._alive()))
             wait = max(0.0, polled + POLL_SECONDS - time.monotonic())
-            for event in self._staff.events(0.0 if todo else wait):
+            for event in self._staff.events(wait):
                 todo += self._hear(event)
             while not self._requests.empty():
                 todo += self._hear(self._requests.get())
@@ -179,20 +179,31 @@ class Controller:
         return self._machine.handle(event, time.time())
 
     def _do(self, todo: deque[Command]) -> None:
-        """Do commands in order; what comes of one at once goes before the others.
+        """Do commands in order, as long as the journal can be written.
 
         Raises:
             RaystreamError: the job has failed.
         """
         while todo:
+            if isinstance(todo[0], do.Write):
+                do.catch_up(todo)
             command = todo.popleft()
             if isinstance(command, do.End):
                 if command.error is not None:
                     raise command.error
                 return
-            self._staff.do(command)
-            for event in reversed(self._staff.at_once()):
-                todo.extendleft(reversed(self._hear(event)))
+            if isinstance(command, do.Write):
+                if not self._staff.write(command):
+                    todo.appendleft(command)
+                    self._heard_at_once(todo)
+                    return
+            else:
+                self._staff.perform(command)
+            self._heard_at_once(todo)
+
+    def _heard_at_once(self, todo: deque[Command]) -> None:
+        for event in self._staff.at_once():
+            todo += self._hear(event)
 
     def _alive(self) -> tuple[str, ...]:
         asked, nodes = self._nodes

@@ -21,7 +21,6 @@ from raystream.actors.naming import NAMESPACE, actor, actor_name, processes_of
 from raystream.controller import commands as do
 from raystream.controller import registering
 from raystream.controller.commands import Command, Event
-from raystream.controller.journal import Entry
 from raystream.controller.registering import Fill, Hand, Recall, Tell
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import View
@@ -32,8 +31,8 @@ START_SECONDS = 120.0
 functions, references, its state."""
 PROGRESS_SECONDS = 10.0
 """How long an instance may take to answer a control call before it counts as dead."""
-WRITE_SECONDS = 10.0
-"""How long a keeper may take to write the journal before it counts as dead."""
+WRITE_SECONDS = 30.0
+"""How long a keeper, which may be starting, may take to write the journal; then it is dead."""
 REGISTER_SECONDS = 10.0
 """How long a place of the boundary register may take to answer before it counts as dead."""
 STOP_SECONDS = 5.0
@@ -90,15 +89,13 @@ class Staff:
 
     # ------------------------------------------------------------ commands
 
-    def do(self, command: Command) -> None:
+    def perform(self, command: Command) -> None:
         """Do a command; what comes of it is an event later.
 
         Raises:
             Fenced: another controller has taken over.
         """
         match command:
-            case do.Write(entry, at):
-                self._write(entry, at)
             case do.Hire(process, spare):
                 self._hire(process, spare)
             case do.Adopt(process):
@@ -129,8 +126,8 @@ class Staff:
                 self._register(command)
             case do.Kill(process, _):
                 self.kill([process])
-            case do.End():
-                raise AssertionError("the end is the controller's own")
+            case do.Write() | do.End():
+                raise AssertionError(f"{command} is the controller's own")
 
     def _register(self, command: registering.Command) -> None:
         seconds = REGISTER_SECONDS
@@ -192,17 +189,25 @@ class Staff:
             return do.Gone(process, "another controller gave it a place")
         return do.Became(process, answer) if isinstance(answer, str) else do.Missing(process)
 
-    def _write(self, entry: Entry, at: Iterable[str]) -> None:
-        """Write the journal. Who does not take it counts as dead."""
-        calls = {a.write.remote(entry): p for p in at if (a := self._actor(p)) is not None}
+    def write(self, command: do.Write) -> bool:
+        """Write the journal; whether anybody has it now. Who does not take it counts as dead.
+
+        Raises:
+            Fenced: another controller has taken over.
+        """
+        actors = {p: a for p in command.at if (a := self._actor(p)) is not None}
+        calls = {a.write.remote(command.entry): p for p, a in actors.items()}
         if calls:
             ray.wait(list(calls), num_returns=len(calls), timeout=WRITE_SECONDS)
+        written = False
         for call, process in calls.items():
             try:
                 if not ray.get(call, timeout=0):
                     raise Fenced
+                written = True
             except RayError as error:
                 self._here.append(do.Gone(process, f"it did not write: {first_line(error)}"))
+        return written
 
     def ask(self, processes: Iterable[str]) -> None:
         """Ask instances for their progress, unless they still owe an answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from raystream.controller import registering
@@ -103,7 +104,8 @@ class Trim:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write the journal at these keepers. What is commanded later is done when it is written."""
+    """Write the journal at these keepers. What is commanded later is done when all of them that
+    live have it, and not before one has: see `catch_up`."""
 
     entry: Entry
     at: tuple[str, ...]
@@ -239,3 +241,14 @@ class Cancel:
 Event = (
     Tick | Hired | Became | Missing | Heard | Handed | Filled | Done | Failed | Gone | Save | Cancel
 )
+
+
+def catch_up(todo: deque[Command]) -> None:
+    """Before a `Write` that comes first: the newest one goes instead, since it holds all that the
+    others do. Keepers that are to hold it are started before."""
+    writes = [c for c in todo if isinstance(c, Write)]
+    if len(writes) > 1:
+        keeps = [c for c in todo if isinstance(c, Keep)]
+        others = [c for c in todo if not isinstance(c, Keep | Write)]
+        todo.clear()
+        todo.extend([*keeps, writes[-1], *others])

@@ -190,14 +190,26 @@ class Machine:
         return self._flush()
 
     def handle(self, event: Event, now: float) -> list[Command]:
-        """What follows from an event. Nothing, once the job has ended."""
-        if not self.ended:
-            try:
-                self._handle(event, now)
-                self._register_boundaries(again=isinstance(event, do.Tick))
-            except JobError as error:
-                self._end(error)
+        """What follows from an event. Once the job has ended, that the journal can be written."""
+        if self.ended:
+            self._keep_journal(event)
+            return self._flush()
+        try:
+            self._handle(event, now)
+            self._register_boundaries(again=isinstance(event, do.Tick))
+        except JobError as error:
+            self._end(error)
         return self._flush()
+
+    def _keep_journal(self, event: Event) -> None:
+        """The end has to be written too."""
+        if isinstance(event, do.Tick):
+            self._nodes = event.nodes
+            self._post(event.nodes)
+        elif isinstance(event, do.Gone):
+            posts = tuple(p for p in self.journal.posts if p.process != event.process)
+            if posts != self.journal.posts:
+                self._write(posts=posts)
 
     def _flush(self) -> list[Command]:
         out, self._out = self._out, []

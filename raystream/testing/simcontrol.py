@@ -320,7 +320,8 @@ class Controller(Box):
         self.job, self.world = job, job.world
         self.machine = Machine(job.plan, job.options, entry, number)
         self._todo: deque[Command] = deque()
-        self._writing: set[str] | None = None
+        self._writing: set[str] | None = None  # who has not answered yet
+        self._written = False  # whether somebody has
         self._heard: dict[str, float] = {}
         alive = [p for p, box in {**job.blanks, **job.takers}.items() if box.alive]
         alive += [p for p, k in job.keepers.items() if k.alive]
@@ -362,10 +363,13 @@ class Controller(Box):
 
     def _add(self, commands: list[Command]) -> None:
         self._todo.extend(commands)
-        self._go_on()
+        if commands:
+            self._go_on()
 
     def _go_on(self) -> None:
         while self._todo and self._writing is None and self.alive:
+            if isinstance(self._todo[0], do.Write):
+                do.catch_up(self._todo)
             command = self._todo.popleft()
             if not isinstance(command, do.Trim | do.CommitTo | do.Assign):
                 self.world.tell(self.name, command if len(str(command)) < 200 else type(command))
@@ -469,15 +473,13 @@ class Controller(Box):
             self.world.tell(self.name, "commits", entry.committed)
         self.job.check_entry(entry)
         keepers = [self.job.keepers[p] for p in at]
-        self._writing = {k.process for k in keepers}
+        self._writing, self._written = {k.process for k in keepers}, False
         for keeper in keepers:
-            self._write_at(keeper, entry)
-        self._wrote("")
-
-    def _write_at(self, keeper: Keeper, entry: Entry) -> None:
-        if keeper.alive:
-            self.world.after(LINK, keeper, self._shelve, keeper, entry)
-        self.world.after(3 * LINK, self, self._look, keeper, entry)
+            if keeper.alive:
+                self.world.after(LINK, keeper, self._shelve, keeper, entry)
+            self.world.after(3 * LINK, self, self._look, keeper, entry)
+        if not keepers:
+            self.world.after(POLL, self, self._wrote, "", entry)
 
     def _look(self, keeper: Keeper, entry: Entry) -> None:
         """Whoever died will not answer."""
@@ -485,23 +487,32 @@ class Controller(Box):
             if keeper.alive:
                 self.world.after(3 * LINK, self, self._look, keeper, entry)
             else:
-                self._wrote(keeper.process)
+                self._wrote(keeper.process, entry)
 
     def _shelve(self, keeper: Keeper, entry: Entry) -> None:
         kept = keeper.journal.write(entry.order, entry)
-        self.world.after(LINK, self, self._shelved, keeper.process, kept)
+        self.world.after(LINK, self, self._shelved, keeper.process, entry, kept)
 
-    def _shelved(self, process: str, kept: bool) -> None:
+    def _shelved(self, process: str, entry: Entry, kept: bool) -> None:
         if not kept:
             self.world.tell(self.name, "is not the controller any more")
             self.alive = False
-        self._wrote(process)
+        self._written = True
+        self._wrote(process, entry)
 
-    def _wrote(self, process: str) -> None:
-        if self._writing is not None:
-            self._writing.discard(process)
-            if not self._writing:
-                self._writing = None
+    def _wrote(self, process: str, entry: Entry) -> None:
+        """One place has it, or is dead. When none has it, it is tried again, or a newer one is."""
+        if self._writing is None:
+            return
+        self._writing.discard(process)
+        if self._writing:
+            return
+        self._writing = None
+        if self._written:
+            self._go_on()
+        else:
+            self._todo.appendleft(do.Write(entry, entry.places(self.job.options.copies)))
+            if any(isinstance(c, do.Write) for c in [*self._todo][1:]):
                 self._go_on()
 
     # ------------------------------------------------------------ processes
