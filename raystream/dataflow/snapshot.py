@@ -37,6 +37,7 @@ from raystream.state.checkpoint import (
 from raystream.state.image import Ended, Image, ImageHeader, Standing
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import follows, together
+from raystream.state.upgrade import upgraded
 
 Machine = Instance | SourceInstance
 
@@ -112,8 +113,8 @@ def install(machine: Machine, chains: Sequence[Sequence[Image]]) -> Standing:
             may be of its end. The instance stands at the newest.
 
     Raises:
-        StateError: an image is of something else, or does not apply to the one before; or the
-            chains leave a hole, overlap or are not of one cut.
+        StateError: an image is of something else, or does not apply to the one before; the chains
+            leave a hole, overlap or are not of one cut; or the user's `upgrade` failed.
     """
     newest = _tiled(machine, chains)
     for chain in chains:
@@ -124,7 +125,7 @@ def install(machine: Machine, chains: Sequence[Sequence[Image]]) -> Standing:
             elif image.header.base:
                 raise StateError(f"the {image.header} needs its base first")
     for image in (image for chain in chains for image in chain):
-        _put(machine, image)
+        _put(machine, _as_now(machine, image))
     cut = max(h.cut for h in newest)
     standing = together([h.standing for h in newest])
     machine.position = cut
@@ -183,11 +184,21 @@ def _check(machine: Machine, image: Image) -> None:
             f"the {header} of {header.groups} key groups was put into {machine.vertex.name},"
             f" which has {plan.groups}"
         )
-    if header.shape != (mine := _shape_in_words(machine)):
-        raise StateError(
-            f"the {header} holds other state than {machine.vertex.name} keeps now",
-            hint=f"stored: {header.shape or 'none'}\n  now:    {mine or 'none'}",
+    shape, now = _shape(machine), _shape_in_words(machine)
+    if header.shape == now:
+        return
+    hint = f"stored: {header.shape or 'none'}\n  now:    {now or 'none'}"
+    if shape is not None and shape.may_take(header.shape):
+        if shape.state.upgrade is not None:
+            return
+        hint += (
+            f"\n  To go on with these rows declare in {shape.state.name}:"
+            "\n    @classmethod"
+            "\n    def upgrade(cls, old: Mapping[str, Any]) -> Self: ..."
         )
+    raise StateError(
+        f"the {header} holds other state than {machine.vertex.name} keeps now", hint=hint
+    )
 
 
 # ---------------------------------------------------------------- rows
@@ -230,6 +241,14 @@ def _take(machine: Machine, since: int) -> Finish | None:
     return take_rows(
         logic.table, shape, machine.plan.groups, since, () if keyed is None else keyed.names
     )
+
+
+def _as_now(machine: Machine, image: Image) -> Image:
+    """An image whose state class was another version, upgraded."""
+    shape = _shape(machine)
+    if shape is None or image.header.shape == shape.fingerprint:
+        return image
+    return upgraded(image, shape)
 
 
 def _put(machine: Machine, image: Image) -> None:

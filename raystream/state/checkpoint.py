@@ -19,7 +19,7 @@ import pyarrow as pa
 from raystream.errors import StateError
 from raystream.schema.fields import Field
 from raystream.schema.objects import decode_all, encode_all
-from raystream.schema.state import StateSchema
+from raystream.schema.state import State, StateSchema
 from raystream.state.image import END, KEY, START, Image
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import key_order
@@ -44,8 +44,18 @@ class Shape:
     @cached_property
     def fingerprint(self) -> str:
         """Equal for two operators whose images can be exchanged."""
+        return f"{self.state.fingerprint}{_BY}{self.by}"
+
+    @cached_property
+    def by(self) -> str:
+        """The words of the fingerprint for what a row is kept by."""
         keys = ", ".join(f"{f.name}: {_KEY_WORDS[_key_type(f)]}" for f in self.keys)
-        return f"{self.state.fingerprint} by {keys}{', ' if self.window else ''}{self.window}"
+        return f"{keys}{', ' if self.window else ''}{self.window}"
+
+    def may_take(self, stored: str) -> bool:
+        """Whether rows of the stored fingerprint are kept by the same, so that they could be
+        upgraded where they are of another state class."""
+        return stored.partition(_BY)[2] == self.by
 
     @cached_property
     def gone(self) -> Any:
@@ -61,10 +71,15 @@ class Shape:
         fields = list(self.gone)
         if self.sessions:
             fields.append(pa.field(END, pa.int64(), nullable=False))
-        fields += [pa.field(f.name, _type(f), nullable=f.optional) for f in self.state.fields]
+        for f in self.state.fields:
+            kind = OBJECT if f.kind == "object" else None
+            fields.append(pa.field(f.name, _type(f), nullable=f.optional, metadata=kind))
         return pa.schema(fields)
 
 
+OBJECT = {b"stored": b"msgpack"}
+"""What Arrow's schema says of a field that is encoded: without its class, bytes look alike."""
+_BY = " by "
 _KEY_WORDS = {pa.int64(): "int", pa.string(): "str", pa.binary(): "bytes"}
 
 
@@ -123,6 +138,18 @@ def _values(f: Field, values: list[Any], shape: Shape) -> list[Any]:
     if f.kind == "object":
         return encode_all(values, f"{shape.state.name}.{f.name}")
     return [tuple(v) for v in values] if f.kind == "array" else values
+
+
+def state_columns(shape: Shape, rows: Sequence[State], keys: list[Any]) -> list[Any]:
+    """Columns of the fields of Python rows. keys: of the rows, for errors.
+
+    Raises:
+        StateError: a value does not fit its field.
+    """
+    fields = [
+        (f, _values(f, [getattr(row, f.name) for row in rows], shape)) for f in shape.state.fields
+    ]
+    return [_column(shape, f, values, keys) for f, values in fields]
 
 
 def _key_columns(shape: Shape, keys: Sequence[Any]) -> list[Any]:
@@ -201,10 +228,10 @@ def _sorted(columns: list[Any], schema: Any, groups: int) -> Any:
 def put_objects(table: ObjectTable, shape: Shape, image: Image) -> None:
     """Put the rows of an image into a table, and take out those that it says are gone."""
     cut = image.header.cut
-    for key in _keys(shape, image.gone):
+    for key in row_keys(shape, image.gone):
         if key in table.rows:
             table.remove(key, cut)
-    keys = _keys(shape, image.rows)
+    keys = row_keys(shape, image.rows)
     fields = [(f.name, _stored(f, image.rows.column(f.name))) for f in shape.state.fields]
     for i, key in enumerate(keys):
         row = table.rows[key] = shape.state.fresh()
@@ -215,7 +242,7 @@ def put_objects(table: ObjectTable, shape: Shape, image: Image) -> None:
         table.ends.update(zip(keys, image.rows.column(END).to_pylist(), strict=True))
 
 
-def _keys(shape: Shape, batch: Any) -> list[Any]:
+def row_keys(shape: Shape, batch: Any) -> list[Any]:
     """The keys of an ObjectTable that columns stand for."""
     parts = []
     for f in shape.keys:
