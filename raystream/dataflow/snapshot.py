@@ -29,6 +29,7 @@ from raystream.schema.types import NEVER, KeyRange
 from raystream.state.checkpoint import (
     Finish,
     Shape,
+    fill_rows,
     put_objects,
     put_rows,
     take_objects,
@@ -124,8 +125,7 @@ def install(machine: Machine, chains: Sequence[Sequence[Image]]) -> Standing:
                 follows(_upto(chain[0], chain[i - 1]), image)
             elif image.header.base:
                 raise StateError(f"the {image.header} needs its base first")
-    for image in (image for chain in chains for image in chain):
-        _put(machine, _as_now(machine, image))
+    _put(machine, [[_as_now(machine, image) for image in chain] for chain in chains])
     cut = max(h.cut for h in newest)
     standing = together([h.standing for h in newest])
     machine.position = cut
@@ -251,15 +251,19 @@ def _as_now(machine: Machine, image: Image) -> Image:
     return upgraded(image, shape)
 
 
-def _put(machine: Machine, image: Image) -> None:
+def _put(machine: Machine, chains: Sequence[Sequence[Image]]) -> None:
     shape, logic = _shape(machine), getattr(machine, "logic", None)
     if shape is None or logic is None:
         return
     if isinstance(logic.table, ObjectTable):
-        put_objects(logic.table, shape, image)
-    else:
-        keyed = getattr(logic, "keyed", None)
-        put_rows(logic.table, shape, image, None if keyed is None else keyed.number)
+        for image in (image for chain in chains for image in chain):
+            put_objects(logic.table, shape, image)
+        return
+    keyed = getattr(logic, "keyed", None)
+    number = None if keyed is None else keyed.number
+    fill_rows(logic.table, shape, [chain[0] for chain in chains], number)
+    for image in (image for chain in chains for image in chain[1:]):
+        put_rows(logic.table, shape, image, number)
 
 
 # ---------------------------------------------------------------- standing

@@ -23,7 +23,7 @@ from raystream.schema.state import State, StateSchema
 from raystream.state.image import END, KEY, START, Image
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import key_order
-from raystream.state.rows import StructuredTable
+from raystream.state.rows import Part, StructuredTable
 
 Finish = Callable[[], tuple[Any, Any]]
 """The second half of a checkpoint: makes (rows, gone) of an image."""
@@ -305,36 +305,39 @@ def _structured(f: Field, values: np.ndarray) -> Any:
     return pa.array(np.ascontiguousarray(values), _type(f))
 
 
-def put_rows(
-    table: StructuredTable,
-    shape: Shape,
-    image: Image,
-    number: Callable[[int, Any], np.ndarray] | None = None,
-) -> None:
-    """Put the rows of an image into a table, and take out those that it says are gone.
+Number = Callable[[int, Any], np.ndarray]
+"""Gives numbers to the text of a key column (its place, values)."""
 
-    number: gives numbers to the text of a key column (its place, values).
-    """
-    cut = image.header.cut
+
+def fill_rows(
+    table: StructuredTable, shape: Shape, images: Sequence[Image], number: Number | None = None
+) -> None:
+    """Put the rows of full images, of ranges apart, into an empty table."""
+    table.fill([_part(shape, image, number) for image in images])
+
+
+def put_rows(
+    table: StructuredTable, shape: Shape, image: Image, number: Number | None = None
+) -> None:
+    """Put the rows of an image into a table, and take out those that it says are gone."""
     if image.gone.num_rows:
         slots = table.find(_numbered(shape, image.gone, number))
-        table.remove(slots[slots >= 0], cut)
-    rows = np.zeros(image.rows.num_rows, table.dtype)
-    for j, column in enumerate(_numbered(shape, image.rows, number)):
-        rows["_key"][:, j] = column
-    rows["_epoch"] = cut
+        table.remove(slots[slots >= 0], image.header.cut)
+    table.put(_part(shape, image, number))
+
+
+def _part(shape: Shape, image: Image, number: Number | None) -> Part:
+    fields = {}
     for f in shape.state.fields:
         column = image.rows.column(f.name)
         if f.kind == "array":
-            rows[f.name] = column.flatten().to_numpy().reshape(-1, f.size)
+            fields[f.name] = column.flatten().to_numpy().reshape(-1, f.size)
         else:
-            rows[f.name] = column.to_numpy(zero_copy_only=False)
-    table.load(rows)
+            fields[f.name] = column.to_numpy(zero_copy_only=False)
+    return Part(_numbered(shape, image.rows, number), image.header.cut, fields)
 
 
-def _numbered(
-    shape: Shape, batch: Any, number: Callable[[int, Any], np.ndarray] | None
-) -> list[np.ndarray]:
+def _numbered(shape: Shape, batch: Any, number: Number | None) -> list[np.ndarray]:
     columns = []
     for j in range(len(shape.gone)):
         column = batch.column(j)

@@ -19,7 +19,14 @@ from raystream.errors import StateError
 from raystream.schema.fields import field_of
 from raystream.schema.state import state_schema
 from raystream.schema.types import KeyRange
-from raystream.state.checkpoint import Shape, put_objects, put_rows, take_objects, take_rows
+from raystream.state.checkpoint import (
+    Shape,
+    fill_rows,
+    put_objects,
+    put_rows,
+    take_objects,
+    take_rows,
+)
 from raystream.state.image import VERSION, Ended, Image, ImageHeader, Standing, decode
 from raystream.state.keys import cover, key_group
 from raystream.state.objects import ObjectTable
@@ -163,7 +170,8 @@ def restored(shape: Shape, *images: Image) -> History:
 def structured(shape: Shape, *images: Image) -> StructuredTable:
     window = 30 if shape.window else None
     table = StructuredTable(shape.state, keys=len(shape.keys), groups=GROUPS, window=window)
-    for image in images:
+    fill_rows(table, shape, images[:1])
+    for image in images[1:]:
         put_rows(table, shape, image)
     return table
 
@@ -370,7 +378,7 @@ def test_text_keys_are_numbered_and_named(data: st.DataObject) -> None:
         return np.array([names.index(t) for t in column.to_pylist()], np.int64)
 
     table = StructuredTable(TEXT.state, keys=2, groups=GROUPS)
-    put_rows(table, TEXT, full, number)
+    fill_rows(table, TEXT, [full], number)
     rows, gone = take_rows(table, TEXT, GROUPS, 0, [names, []])()
     assert Image(full.header, rows, gone).encode() == full.encode()
 
