@@ -161,7 +161,8 @@ def restore(plan: Plan, shared: Shared) -> tuple[Took, Instance]:
     at.append(time.perf_counter())
     install(instance, images)
     at.append(time.perf_counter())
-    return Took(*np.diff(at).tolist(), time.process_time() - cpu), instance
+    spent = time.process_time() - cpu
+    return Took(at[1] - at[0], at[2] - at[1], at[3] - at[2], spent), instance
 
 
 def check(instance: Instance, form: str, rows: int) -> None:
@@ -171,7 +172,7 @@ def check(instance: Instance, form: str, rows: int) -> None:
     assert len(table) == rows
     some = np.linspace(0, rows - 1, 1000).astype(np.int64)
     keys = keys_of(form, some)
-    numbered = keys.to_numpy() if form == "numbers" else logic.keyed.number(0, keys)
+    numbered = keys.to_numpy() if form == "numbers" else logic.keyed.texts[0].number(keys)
     found = table.read(table.find([numbered]))
     assert np.array_equal(found["last"], some)
     assert np.array_equal(found["amount"], some * 0.5)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from raystream.schema.types import NEVER, KeyRange
 from raystream.state.checkpoint import (
     Finish,
     Shape,
+    Texts,
     fill_rows,
     put_objects,
     put_rows,
@@ -237,10 +239,12 @@ def _take(machine: Machine, since: int) -> Finish | None:
         return None
     if isinstance(logic.table, ObjectTable):
         return take_objects(logic.table, shape, machine.plan.groups, since)
+    return take_rows(logic.table, shape, machine.plan.groups, since, _texts(logic))
+
+
+def _texts(logic: Any) -> Texts:
     keyed = getattr(logic, "keyed", None)
-    return take_rows(
-        logic.table, shape, machine.plan.groups, since, () if keyed is None else keyed.names
-    )
+    return () if keyed is None else keyed.texts
 
 
 def _as_now(machine: Machine, image: Image) -> Image:
@@ -259,11 +263,9 @@ def _put(machine: Machine, chains: Sequence[Sequence[Image]]) -> None:
         for image in (image for chain in chains for image in chain):
             put_objects(logic.table, shape, image)
         return
-    keyed = getattr(logic, "keyed", None)
-    number = None if keyed is None else keyed.number
-    fill_rows(logic.table, shape, [chain[0] for chain in chains], number)
+    fill_rows(logic.table, shape, [chain[0] for chain in chains], _texts(logic))
     for image in (image for chain in chains for image in chain[1:]):
-        put_rows(logic.table, shape, image, number)
+        put_rows(logic.table, shape, image, _texts(logic))
 
 
 # ---------------------------------------------------------------- standing

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from raystream.state.image import END, KEY, START, Image
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import key_order
 from raystream.state.rows import Part, StructuredTable
+from raystream.state.texts import TextNumbers
 
 Finish = Callable[[], tuple[Any, Any]]
 """The second half of a checkpoint: makes (rows, gone) of an image."""
@@ -111,13 +114,11 @@ def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> F
         StateError: in the second half too: a value does not fit its field.
     """
     oldest = since or -1
-    dirty = [(key, row) for key, row in table.rows.items() if row._mark > oldest]
-    keys = [k for k, _ in dirty]
+    dirty = [row._mark > oldest for row in table.rows.values()]
+    keys, rows = list(compress(table.rows, dirty)), list(compress(table.rows.values(), dirty))
     gone = list(table.gone(since)) if since else []
     ends = [table.ends[k] for k in keys] if shape.sessions else None
-    taken = [
-        _values(f, [getattr(row, f.name) for _, row in dirty], shape) for f in shape.state.fields
-    ]
+    taken = [_values(f, rows, shape) for f in shape.state.fields]
 
     def finish() -> tuple[Any, Any]:
         columns = _key_columns(shape, keys)
@@ -133,8 +134,9 @@ def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> F
     return finish
 
 
-def _values(f: Field, values: list[Any], shape: Shape) -> list[Any]:
+def _values(f: Field, rows: Sequence[State], shape: Shape) -> list[Any]:
     """What cannot change any more of one field of all rows."""
+    values = list(map(attrgetter(f.name), rows))
     if f.kind == "object":
         return encode_all(values, f"{shape.state.name}.{f.name}")
     return [tuple(v) for v in values] if f.kind == "array" else values
@@ -146,10 +148,7 @@ def state_columns(shape: Shape, rows: Sequence[State], keys: list[Any]) -> list[
     Raises:
         StateError: a value does not fit its field.
     """
-    fields = [
-        (f, _values(f, [getattr(row, f.name) for row in rows], shape)) for f in shape.state.fields
-    ]
-    return [_column(shape, f, values, keys) for f, values in fields]
+    return [_column(shape, f, _values(f, rows, shape), keys) for f in shape.state.fields]
 
 
 def _key_columns(shape: Shape, keys: Sequence[Any]) -> list[Any]:
@@ -264,35 +263,35 @@ def _stored(f: Field, column: Any) -> list[Any]:
 
 # ---------------------------------------------------------------- structured rows
 
-Names = Sequence[Sequence[Any]]
-"""Per key field what its numbers stand for, where it is text or bytes."""
+Texts = Sequence[TextNumbers | None]
+"""Per key field what its numbers stand for, where it is text or bytes; () where none is."""
 
 
 def take_rows(
-    table: StructuredTable, shape: Shape, groups: int, since: int, names: Names = ()
+    table: StructuredTable, shape: Shape, groups: int, since: int, texts: Texts = ()
 ) -> Finish:
     """Copy what changed after the cut `since`; 0 copies all."""
     dirty = table.dirty(since or -1)
     gone = table.gone(since) if since else np.zeros((0, table.columns), np.int64)
 
     def finish() -> tuple[Any, Any]:
-        columns = _matrix_columns(shape, dirty["_key"], names)
+        columns = _matrix_columns(shape, dirty["_key"], texts)
         columns += [_structured(f, dirty[f.name]) for f in shape.state.fields]
         return (
             _sorted(columns, shape.rows, groups),
-            _sorted(_matrix_columns(shape, gone, names), shape.gone, groups),
+            _sorted(_matrix_columns(shape, gone, texts), shape.gone, groups),
         )
 
     return finish
 
 
-def _matrix_columns(shape: Shape, keys: np.ndarray, names: Names) -> list[Any]:
+def _matrix_columns(shape: Shape, keys: np.ndarray, texts: Texts) -> list[Any]:
     columns = []
     for j in range(keys.shape[1]):
         numbers = np.ascontiguousarray(keys[:, j])
-        if j < len(shape.keys) and shape.keys[j].kind != "fixed":
-            known = names[j]
-            columns.append(pa.array([known[i] for i in numbers.tolist()], _key_type(shape.keys[j])))
+        known = texts[j] if j < len(texts) else None
+        if known is not None:
+            columns.append(known.text(numbers, _key_type(shape.keys[j])))
         else:
             columns.append(pa.array(numbers))
     return columns
@@ -305,28 +304,22 @@ def _structured(f: Field, values: np.ndarray) -> Any:
     return pa.array(np.ascontiguousarray(values), _type(f))
 
 
-Number = Callable[[int, Any], np.ndarray]
-"""Gives numbers to the text of a key column (its place, values)."""
-
-
 def fill_rows(
-    table: StructuredTable, shape: Shape, images: Sequence[Image], number: Number | None = None
+    table: StructuredTable, shape: Shape, images: Sequence[Image], texts: Texts = ()
 ) -> None:
     """Put the rows of full images, of ranges apart, into an empty table."""
-    table.fill([_part(shape, image, number) for image in images])
+    table.fill([_part(shape, image, texts) for image in images])
 
 
-def put_rows(
-    table: StructuredTable, shape: Shape, image: Image, number: Number | None = None
-) -> None:
+def put_rows(table: StructuredTable, shape: Shape, image: Image, texts: Texts = ()) -> None:
     """Put the rows of an image into a table, and take out those that it says are gone."""
     if image.gone.num_rows:
-        slots = table.find(_numbered(shape, image.gone, number))
+        slots = table.find(_numbered(shape, image.gone, texts))
         table.remove(slots[slots >= 0], image.header.cut)
-    table.put(_part(shape, image, number))
+    table.put(_part(shape, image, texts))
 
 
-def _part(shape: Shape, image: Image, number: Number | None) -> Part:
+def _part(shape: Shape, image: Image, texts: Texts) -> Part:
     fields = {}
     for f in shape.state.fields:
         column = image.rows.column(f.name)
@@ -334,16 +327,13 @@ def _part(shape: Shape, image: Image, number: Number | None) -> Part:
             fields[f.name] = column.flatten().to_numpy().reshape(-1, f.size)
         else:
             fields[f.name] = column.to_numpy(zero_copy_only=False)
-    return Part(_numbered(shape, image.rows, number), image.header.cut, fields)
+    return Part(_numbered(shape, image.rows, texts), image.header.cut, fields)
 
 
-def _numbered(shape: Shape, batch: Any, number: Number | None) -> list[np.ndarray]:
+def _numbered(shape: Shape, batch: Any, texts: Texts) -> list[np.ndarray]:
     columns = []
     for j in range(len(shape.gone)):
         column = batch.column(j)
-        if pa.types.is_integer(column.type):
-            columns.append(column.to_numpy())
-        else:
-            assert number is not None
-            columns.append(number(j, column))
+        known = texts[j] if j < len(texts) else None
+        columns.append(column.to_numpy() if known is None else known.number(column))
     return columns

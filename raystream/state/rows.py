@@ -261,7 +261,9 @@ class StructuredTable:
         kernels, used = self._kernels, int(self.meta[self._kernels.USED])
         slots = np.empty(used, np.int64)
         n = kernels.scan_newer(self.rows["_epoch"], used, max(since, kernels.FREE), slots)
-        return self.rows[:used].copy() if n == used else self.rows[slots[:n]]
+        if n < used:
+            return self.rows.take(slots[:n])
+        return self.rows[:used].view(np.uint8).copy().view(self.dtype)  # field by field is slower
 
     def gone(self, since: int) -> np.ndarray:
         """int64 [n, columns]: keys that were removed after `since` and are not back."""

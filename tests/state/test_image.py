@@ -32,6 +32,7 @@ from raystream.state.keys import cover, key_group
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import fold, merge, partition, recut, recut_encoded
 from raystream.state.rows import StructuredTable
+from raystream.state.texts import TextNumbers
 from tests.dataflow.cuts import random_ranges
 from tests.examples import examples
 
@@ -370,16 +371,11 @@ def test_text_keys_are_numbered_and_named(data: st.DataObject) -> None:
     for changes in data.draw(histories("text")):
         history.apply(changes)
     full = history.image()
-    names: list[str] = ["unused"]
-
-    def number(at: int, column: Any) -> np.ndarray:
-        assert at == 0
-        names.extend(t for t in column.to_pylist() if t not in names)
-        return np.array([names.index(t) for t in column.to_pylist()], np.int64)
-
+    texts = [TextNumbers(), None]
+    texts[0].number(pa.array(["unused"]))
     table = StructuredTable(TEXT.state, keys=2, groups=GROUPS)
-    fill_rows(table, TEXT, [full], number)
-    rows, gone = take_rows(table, TEXT, GROUPS, 0, [names, []])()
+    fill_rows(table, TEXT, [full], texts)
+    rows, gone = take_rows(table, TEXT, GROUPS, 0, texts)()
     assert Image(full.header, rows, gone).encode() == full.encode()
 
 
