@@ -51,6 +51,11 @@ def number_all(
         if (at - first) % AHEAD == 0:
             for ahead in range(at, min(len(hashes), at + AHEAD)):
                 prefetch(index, np.int64(hashes[ahead] & mask))  # type: ignore[call-arg]
+            for ahead in range(at, min(len(hashes), at + AHEAD)):
+                number = np.int64(index[np.int64(hashes[ahead] & mask)])
+                if number >= 0:
+                    prefetch(own_hashes, number)  # type: ignore[call-arg]
+                    prefetch(own_offsets, number)
         begin, end = np.int64(offsets[at]), np.int64(offsets[at + 1])
         place = np.int64(hashes[at] & mask)
         number = np.int64(index[place])
