@@ -259,11 +259,11 @@ class StructuredTable:
     def dirty(self, since: int) -> np.ndarray:
         """A copy of the rows that an epoch after `since` touched, in no particular order."""
         kernels, used = self._kernels, int(self.meta[self._kernels.USED])
+        if since <= kernels.FREE and len(self) == used:
+            return self.rows[:used].view(np.uint8).copy().view(self.dtype)  # by field is slower
         slots = np.empty(used, np.int64)
         n = kernels.scan_newer(self.rows["_epoch"], used, max(since, kernels.FREE), slots)
-        if n < used:
-            return self.rows.take(slots[:n])
-        return self.rows[:used].view(np.uint8).copy().view(self.dtype)  # field by field is slower
+        return self.rows.take(slots[:n])
 
     def gone(self, since: int) -> np.ndarray:
         """int64 [n, columns]: keys that were removed after `since` and are not back."""
