@@ -15,9 +15,9 @@ from raystream.state.row_kernels import AHEAD, prefetch
 
 
 @njit(nogil=True, cache=True)
-def rebuild(hashes: Any, index: Any, used: Any) -> None:
-    """Fill an empty index with the first `used` hashes, which are of distinct texts."""
-    mask = np.uint64(len(index) - 1)
+def rebuild(hashes: Any, index: Any, used: Any) -> Any:
+    """Fill an empty index with the first `used` hashes; how many were met again."""
+    mask, again = np.uint64(len(index) - 1), 0
     for first in range(0, used, AHEAD):
         last = min(used, first + AHEAD)
         for number in range(first, last):
@@ -25,8 +25,10 @@ def rebuild(hashes: Any, index: Any, used: Any) -> None:
         for number in range(first, last):
             at = np.int64(hashes[number] & mask)
             while index[at] >= 0:
+                again += hashes[index[at]] == hashes[number]
                 at = (at + 1) & np.int64(mask)
             index[at] = number
+    return again
 
 
 @njit(nogil=True)

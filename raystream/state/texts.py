@@ -42,8 +42,8 @@ class TextNumbers:
 
         hashes = hash_columns([column])
         offsets, data = string_buffers(column)
-        if not self._used and len(column):
-            self._reserve(len(column), int(offsets[-1] - offsets[0]))
+        if not self._used and self._begun(offsets, data, hashes):
+            return np.arange(len(column))
         out, at = np.empty(len(column), np.int64), 0
         while True:
             at, self._used = self._kernels.number_all(
@@ -54,6 +54,16 @@ class TextNumbers:
                 return out
             room = int(offsets[at + 1] - offsets[at])
             self._reserve(2 * len(self._hashes), 2 * len(self._data) + room)
+
+    def _begun(self, offsets: np.ndarray, data: np.ndarray, hashes: np.ndarray) -> bool:
+        """Begin with a whole column, as after a restore; False if its texts are not distinct."""
+        index = np.full(2 * _size_for(len(hashes)), -1, np.int32)
+        if self._kernels.rebuild(hashes, index, len(hashes)):
+            return False
+        self._index, self._hashes, self._used = index, hashes, len(hashes)
+        self._offsets = offsets.astype(np.int64) - offsets[0]
+        self._data = data[offsets[0] : offsets[-1]].copy()
+        return True
 
     def text(self, numbers: np.ndarray, kind: Any) -> Any:
         """The Arrow column, of this type, that numbers stand for.
@@ -76,7 +86,7 @@ class TextNumbers:
 
     def _reserve(self, texts: int, nbytes: int) -> None:
         """Make room for so many texts of so many bytes together."""
-        size = 1 << (texts - 1).bit_length()
+        size = _size_for(texts)
         if size > len(self._hashes):
             self._hashes = _grown(self._hashes, size, self._used)
             self._offsets = _grown(self._offsets, size + 1, self._used + 1)
@@ -84,6 +94,10 @@ class TextNumbers:
             self._kernels.rebuild(self._hashes, self._index, self._used)
         if nbytes > len(self._data):
             self._data = _grown(self._data, nbytes, int(self._offsets[self._used]))
+
+
+def _size_for(texts: int) -> int:
+    return max(LEAST_CAPACITY, 1 << (texts - 1).bit_length())
 
 
 def _grown(array: np.ndarray, size: int, used: int) -> np.ndarray:
