@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,8 @@ from raystream.schema.types import NEVER, KeyRange
 from raystream.state.checkpoint import (
     Finish,
     Shape,
+    Texts,
+    fill_rows,
     put_objects,
     put_rows,
     take_objects,
@@ -37,6 +40,7 @@ from raystream.state.checkpoint import (
 from raystream.state.image import Ended, Image, ImageHeader, Standing
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import follows, together
+from raystream.state.upgrade import upgraded
 
 Machine = Instance | SourceInstance
 
@@ -112,8 +116,8 @@ def install(machine: Machine, chains: Sequence[Sequence[Image]]) -> Standing:
             may be of its end. The instance stands at the newest.
 
     Raises:
-        StateError: an image is of something else, or does not apply to the one before; or the
-            chains leave a hole, overlap or are not of one cut.
+        StateError: an image is of something else, or does not apply to the one before; the chains
+            leave a hole, overlap or are not of one cut; or the user's `upgrade` failed.
     """
     newest = _tiled(machine, chains)
     for chain in chains:
@@ -123,8 +127,7 @@ def install(machine: Machine, chains: Sequence[Sequence[Image]]) -> Standing:
                 follows(_upto(chain[0], chain[i - 1]), image)
             elif image.header.base:
                 raise StateError(f"the {image.header} needs its base first")
-    for image in (image for chain in chains for image in chain):
-        _put(machine, image)
+    _put(machine, [[_as_now(machine, image) for image in chain] for chain in chains])
     cut = max(h.cut for h in newest)
     standing = together([h.standing for h in newest])
     machine.position = cut
@@ -183,11 +186,21 @@ def _check(machine: Machine, image: Image) -> None:
             f"the {header} of {header.groups} key groups was put into {machine.vertex.name},"
             f" which has {plan.groups}"
         )
-    if header.shape != (mine := _shape_in_words(machine)):
-        raise StateError(
-            f"the {header} holds other state than {machine.vertex.name} keeps now",
-            hint=f"stored: {header.shape or 'none'}\n  now:    {mine or 'none'}",
+    shape, now = _shape(machine), _shape_in_words(machine)
+    if header.shape == now:
+        return
+    hint = f"stored: {header.shape or 'none'}\n  now:    {now or 'none'}"
+    if shape is not None and shape.may_take(header.shape):
+        if shape.state.upgrade is not None:
+            return
+        hint += (
+            f"\n  To go on with these rows declare in {shape.state.name}:"
+            "\n    @classmethod"
+            "\n    def upgrade(cls, old: Mapping[str, Any]) -> Self: ..."
         )
+    raise StateError(
+        f"the {header} holds other state than {machine.vertex.name} keeps now", hint=hint
+    )
 
 
 # ---------------------------------------------------------------- rows
@@ -226,21 +239,33 @@ def _take(machine: Machine, since: int) -> Finish | None:
         return None
     if isinstance(logic.table, ObjectTable):
         return take_objects(logic.table, shape, machine.plan.groups, since)
+    return take_rows(logic.table, shape, machine.plan.groups, since, _texts(logic))
+
+
+def _texts(logic: Any) -> Texts:
     keyed = getattr(logic, "keyed", None)
-    return take_rows(
-        logic.table, shape, machine.plan.groups, since, () if keyed is None else keyed.names
-    )
+    return () if keyed is None else keyed.texts
 
 
-def _put(machine: Machine, image: Image) -> None:
+def _as_now(machine: Machine, image: Image) -> Image:
+    """An image whose state class was another version, upgraded."""
+    shape = _shape(machine)
+    if shape is None or image.header.shape == shape.fingerprint:
+        return image
+    return upgraded(image, shape)
+
+
+def _put(machine: Machine, chains: Sequence[Sequence[Image]]) -> None:
     shape, logic = _shape(machine), getattr(machine, "logic", None)
     if shape is None or logic is None:
         return
     if isinstance(logic.table, ObjectTable):
-        put_objects(logic.table, shape, image)
-    else:
-        keyed = getattr(logic, "keyed", None)
-        put_rows(logic.table, shape, image, None if keyed is None else keyed.number)
+        for image in (image for chain in chains for image in chain):
+            put_objects(logic.table, shape, image)
+        return
+    fill_rows(logic.table, shape, [chain[0] for chain in chains], _texts(logic))
+    for image in (image for chain in chains for image in chain[1:]):
+        put_rows(logic.table, shape, image, _texts(logic))
 
 
 # ---------------------------------------------------------------- standing

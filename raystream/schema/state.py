@@ -7,9 +7,10 @@ structured NumPy storage; others are Python objects that are stored as msgpack.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 
@@ -85,6 +86,21 @@ class State(metaclass=StateMeta):
         if fields:
             raise TypeError(f"{type(self).__name__} has no field {sorted(fields)[0]!r}")
 
+    @classmethod
+    def upgrade(cls, old: Mapping[str, Any], /) -> Self:
+        """A row made of one that an older version of this class left in a checkpoint.
+
+        Declare it in a class that has changed, to go on from checkpoints of what it was:
+
+            @classmethod
+            def upgrade(cls, old: Mapping[str, Any]) -> Self:
+                return cls(cents=100 * old["euros"])
+
+        old: the stored fields; tuples come as lists, and an IntEnum as its number. It is called for
+        every row of such a checkpoint, in no particular order, and must depend on nothing else.
+        """
+        raise NotImplementedError(f"{cls.__name__} declares no upgrade")
+
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and all(
             getattr(self, n) == getattr(other, n) for n in self._names
@@ -115,6 +131,7 @@ class StateSchema:
                 where=where_is(cls),
             )
         self.timer: str | None = timers[0] if timers else None
+        self.upgrade = _upgrade_of(cls)
 
     @property
     def name(self) -> str:
@@ -169,6 +186,20 @@ class StateSchema:
 
     def __reduce__(self) -> tuple[object, ...]:
         return (state_schema, (self.cls,))
+
+
+def _upgrade_of(cls: type[State]) -> Callable[[Mapping[str, Any]], State] | None:
+    """What makes a row of an older one, if the class declares it."""
+    declared = inspect.getattr_static(cls, "upgrade")
+    if declared is inspect.getattr_static(State, "upgrade") or "upgrade" in cls._names:
+        return None
+    if not isinstance(declared, classmethod):
+        raise GraphError(
+            f"{cls.__name__}.upgrade is called before there is a row",
+            where=where_is(cls),
+            hint="Make it a class method: @classmethod def upgrade(cls, old) -> Self.",
+        )
+    return cls.upgrade
 
 
 _SCHEMAS: dict[type, StateSchema] = {}

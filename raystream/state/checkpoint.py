@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,12 @@ import pyarrow as pa
 from raystream.errors import StateError
 from raystream.schema.fields import Field
 from raystream.schema.objects import decode_all, encode_all
-from raystream.schema.state import StateSchema
+from raystream.schema.state import State, StateSchema
 from raystream.state.image import END, KEY, START, Image
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import key_order
-from raystream.state.rows import StructuredTable
+from raystream.state.rows import Part, StructuredTable
+from raystream.state.texts import TextNumbers
 
 Finish = Callable[[], tuple[Any, Any]]
 """The second half of a checkpoint: makes (rows, gone) of an image."""
@@ -44,8 +47,18 @@ class Shape:
     @cached_property
     def fingerprint(self) -> str:
         """Equal for two operators whose images can be exchanged."""
+        return f"{self.state.fingerprint}{_BY}{self.by}"
+
+    @cached_property
+    def by(self) -> str:
+        """The words of the fingerprint for what a row is kept by."""
         keys = ", ".join(f"{f.name}: {_KEY_WORDS[_key_type(f)]}" for f in self.keys)
-        return f"{self.state.fingerprint} by {keys}{', ' if self.window else ''}{self.window}"
+        return f"{keys}{', ' if self.window else ''}{self.window}"
+
+    def may_take(self, stored: str) -> bool:
+        """Whether rows of the stored fingerprint are kept by the same, so that they could be
+        upgraded where they are of another state class."""
+        return stored.partition(_BY)[2] == self.by
 
     @cached_property
     def gone(self) -> Any:
@@ -61,10 +74,15 @@ class Shape:
         fields = list(self.gone)
         if self.sessions:
             fields.append(pa.field(END, pa.int64(), nullable=False))
-        fields += [pa.field(f.name, _type(f), nullable=f.optional) for f in self.state.fields]
+        for f in self.state.fields:
+            kind = OBJECT if f.kind == "object" else None
+            fields.append(pa.field(f.name, _type(f), nullable=f.optional, metadata=kind))
         return pa.schema(fields)
 
 
+OBJECT = {b"stored": b"msgpack"}
+"""What Arrow's schema says of a field that is encoded: without its class, bytes look alike."""
+_BY = " by "
 _KEY_WORDS = {pa.int64(): "int", pa.string(): "str", pa.binary(): "bytes"}
 
 
@@ -96,13 +114,11 @@ def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> F
         StateError: in the second half too: a value does not fit its field.
     """
     oldest = since or -1
-    dirty = [(key, row) for key, row in table.rows.items() if row._mark > oldest]
-    keys = [k for k, _ in dirty]
+    dirty = [row._mark > oldest for row in table.rows.values()]
+    keys, rows = list(compress(table.rows, dirty)), list(compress(table.rows.values(), dirty))
     gone = list(table.gone(since)) if since else []
     ends = [table.ends[k] for k in keys] if shape.sessions else None
-    taken = [
-        _values(f, [getattr(row, f.name) for _, row in dirty], shape) for f in shape.state.fields
-    ]
+    taken = [_values(f, rows, shape) for f in shape.state.fields]
 
     def finish() -> tuple[Any, Any]:
         columns = _key_columns(shape, keys)
@@ -118,11 +134,21 @@ def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> F
     return finish
 
 
-def _values(f: Field, values: list[Any], shape: Shape) -> list[Any]:
+def _values(f: Field, rows: Sequence[State], shape: Shape) -> list[Any]:
     """What cannot change any more of one field of all rows."""
+    values = list(map(attrgetter(f.name), rows))
     if f.kind == "object":
         return encode_all(values, f"{shape.state.name}.{f.name}")
     return [tuple(v) for v in values] if f.kind == "array" else values
+
+
+def state_columns(shape: Shape, rows: Sequence[State], keys: list[Any]) -> list[Any]:
+    """Columns of the fields of Python rows. keys: of the rows, for errors.
+
+    Raises:
+        StateError: a value does not fit its field.
+    """
+    return [_column(shape, f, _values(f, rows, shape), keys) for f in shape.state.fields]
 
 
 def _key_columns(shape: Shape, keys: Sequence[Any]) -> list[Any]:
@@ -201,10 +227,10 @@ def _sorted(columns: list[Any], schema: Any, groups: int) -> Any:
 def put_objects(table: ObjectTable, shape: Shape, image: Image) -> None:
     """Put the rows of an image into a table, and take out those that it says are gone."""
     cut = image.header.cut
-    for key in _keys(shape, image.gone):
+    for key in row_keys(shape, image.gone):
         if key in table.rows:
             table.remove(key, cut)
-    keys = _keys(shape, image.rows)
+    keys = row_keys(shape, image.rows)
     fields = [(f.name, _stored(f, image.rows.column(f.name))) for f in shape.state.fields]
     for i, key in enumerate(keys):
         row = table.rows[key] = shape.state.fresh()
@@ -215,7 +241,7 @@ def put_objects(table: ObjectTable, shape: Shape, image: Image) -> None:
         table.ends.update(zip(keys, image.rows.column(END).to_pylist(), strict=True))
 
 
-def _keys(shape: Shape, batch: Any) -> list[Any]:
+def row_keys(shape: Shape, batch: Any) -> list[Any]:
     """The keys of an ObjectTable that columns stand for."""
     parts = []
     for f in shape.keys:
@@ -237,35 +263,35 @@ def _stored(f: Field, column: Any) -> list[Any]:
 
 # ---------------------------------------------------------------- structured rows
 
-Names = Sequence[Sequence[Any]]
-"""Per key field what its numbers stand for, where it is text or bytes."""
+Texts = Sequence[TextNumbers | None]
+"""Per key field what its numbers stand for, where it is text or bytes; () where none is."""
 
 
 def take_rows(
-    table: StructuredTable, shape: Shape, groups: int, since: int, names: Names = ()
+    table: StructuredTable, shape: Shape, groups: int, since: int, texts: Texts = ()
 ) -> Finish:
     """Copy what changed after the cut `since`; 0 copies all."""
     dirty = table.dirty(since or -1)
     gone = table.gone(since) if since else np.zeros((0, table.columns), np.int64)
 
     def finish() -> tuple[Any, Any]:
-        columns = _matrix_columns(shape, dirty["_key"], names)
+        columns = _matrix_columns(shape, dirty["_key"], texts)
         columns += [_structured(f, dirty[f.name]) for f in shape.state.fields]
         return (
             _sorted(columns, shape.rows, groups),
-            _sorted(_matrix_columns(shape, gone, names), shape.gone, groups),
+            _sorted(_matrix_columns(shape, gone, texts), shape.gone, groups),
         )
 
     return finish
 
 
-def _matrix_columns(shape: Shape, keys: np.ndarray, names: Names) -> list[Any]:
+def _matrix_columns(shape: Shape, keys: np.ndarray, texts: Texts) -> list[Any]:
     columns = []
     for j in range(keys.shape[1]):
         numbers = np.ascontiguousarray(keys[:, j])
-        if j < len(shape.keys) and shape.keys[j].kind != "fixed":
-            known = names[j]
-            columns.append(pa.array([known[i] for i in numbers.tolist()], _key_type(shape.keys[j])))
+        known = texts[j] if j < len(texts) else None
+        if known is not None:
+            columns.append(known.text(numbers, _key_type(shape.keys[j])))
         else:
             columns.append(pa.array(numbers))
     return columns
@@ -278,42 +304,36 @@ def _structured(f: Field, values: np.ndarray) -> Any:
     return pa.array(np.ascontiguousarray(values), _type(f))
 
 
-def put_rows(
-    table: StructuredTable,
-    shape: Shape,
-    image: Image,
-    number: Callable[[int, Any], np.ndarray] | None = None,
+def fill_rows(
+    table: StructuredTable, shape: Shape, images: Sequence[Image], texts: Texts = ()
 ) -> None:
-    """Put the rows of an image into a table, and take out those that it says are gone.
+    """Put the rows of full images, of ranges apart, into an empty table."""
+    table.fill([_part(shape, image, texts) for image in images])
 
-    number: gives numbers to the text of a key column (its place, values).
-    """
-    cut = image.header.cut
+
+def put_rows(table: StructuredTable, shape: Shape, image: Image, texts: Texts = ()) -> None:
+    """Put the rows of an image into a table, and take out those that it says are gone."""
     if image.gone.num_rows:
-        slots = table.find(_numbered(shape, image.gone, number))
-        table.remove(slots[slots >= 0], cut)
-    rows = np.zeros(image.rows.num_rows, table.dtype)
-    for j, column in enumerate(_numbered(shape, image.rows, number)):
-        rows["_key"][:, j] = column
-    rows["_epoch"] = cut
+        slots = table.find(_numbered(shape, image.gone, texts))
+        table.remove(slots[slots >= 0], image.header.cut)
+    table.put(_part(shape, image, texts))
+
+
+def _part(shape: Shape, image: Image, texts: Texts) -> Part:
+    fields = {}
     for f in shape.state.fields:
         column = image.rows.column(f.name)
         if f.kind == "array":
-            rows[f.name] = column.flatten().to_numpy().reshape(-1, f.size)
+            fields[f.name] = column.flatten().to_numpy().reshape(-1, f.size)
         else:
-            rows[f.name] = column.to_numpy(zero_copy_only=False)
-    table.load(rows)
+            fields[f.name] = column.to_numpy(zero_copy_only=False)
+    return Part(_numbered(shape, image.rows, texts), image.header.cut, fields)
 
 
-def _numbered(
-    shape: Shape, batch: Any, number: Callable[[int, Any], np.ndarray] | None
-) -> list[np.ndarray]:
+def _numbered(shape: Shape, batch: Any, texts: Texts) -> list[np.ndarray]:
     columns = []
     for j in range(len(shape.gone)):
         column = batch.column(j)
-        if pa.types.is_integer(column.type):
-            columns.append(column.to_numpy())
-        else:
-            assert number is not None
-            columns.append(number(j, column))
+        known = texts[j] if j < len(texts) else None
+        columns.append(column.to_numpy() if known is None else known.number(column))
     return columns

@@ -34,10 +34,17 @@ def groups_of(batch: Any, groups: int) -> np.ndarray:
 
 def key_order(batch: Any, groups: int) -> np.ndarray:
     """int64: the positions of rows by key group, key and window start; stable."""
+    from raystream.state.kernels import sort_by_group
+
     columns = [c if isinstance(c, np.ndarray) else _ranks(c) for c in keys_of(batch)]
     if START in batch.schema.names:
         columns.append(batch.column(START).to_numpy())
-    return np.lexsort((*columns[::-1], groups_of(batch, groups)))
+    order, offsets = sort_by_group(groups_of(batch, groups), groups)
+    columns = [column[order] for column in columns]
+    for lo, hi in pairwise(offsets.tolist()):  # many small sorts: each stays in the cache
+        if hi - lo > 1:
+            order[lo:hi] = order[lo:hi][np.lexsort([c[lo:hi] for c in columns[::-1]])]
+    return order
 
 
 def _ranks(column: Any) -> np.ndarray:

@@ -27,6 +27,9 @@ LIVE, USED, CHAIN, NEXT, GONE, FIELDS = 0, 1, 2, 3, 4, 5
 those (-1: none), linked through their first key column; lower bound of the next due time; removals
 remembered."""
 
+AHEAD = 64
+"""So many entries of the index are fetched ahead of their use."""
+
 FREE = -1
 """`_epoch` of a slot without a row. A free slot holds the defaults."""
 
@@ -154,12 +157,18 @@ def remove_noted(
 def rebuild(rows: Any, index: Any, used: Any) -> None:
     """Fill an empty index with the rows among the first `used` slots."""
     mask = len(index) - 1
-    for slot in range(used):
-        if rows[slot]._epoch != FREE:
-            at = home_of(rows[slot]._key, mask)
-            while index[at] >= 0:
-                at = (at + 1) & mask
-            index[at] = slot
+    homes = np.empty(AHEAD, np.int64)
+    for first in range(0, used, AHEAD):
+        many = min(AHEAD, used - first)
+        for i in range(many):  # a miss of the cache each, so all of them at once
+            homes[i] = home_of(rows[first + i]._key, mask)
+            prefetch(index, homes[i])  # type: ignore[call-arg]
+        for i in range(many):
+            if rows[first + i]._epoch != FREE:
+                at = homes[i]
+                while index[at] >= 0:
+                    at = (at + 1) & mask
+                index[at] = first + i
 
 
 @njit(nogil=True, cache=True)
@@ -179,6 +188,16 @@ def find_all(rows: Any, index: Any, keys: Any, slots: Any) -> None:
     """The slot of each key, or -1."""
     for i in range(len(keys)):
         slots[i] = find(rows, index, keys[i])
+
+
+@njit(nogil=True, cache=True)
+def scan_newer(epochs: Any, used: Any, since: Any, out: Any) -> Any:
+    """The slots among the first `used` whose epoch is after `since`, into `out`; how many."""
+    n = 0
+    for slot in range(used):
+        out[n] = slot
+        n += epochs[slot] > since
+    return n
 
 
 @njit(nogil=True, cache=True)

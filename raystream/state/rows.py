@@ -11,17 +11,19 @@ them go.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from raystream.errors import InternalError, StateError
 from raystream.schema.state import StateSchema
-from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
+from raystream.schema.types import BEFORE_ALL, NEVER
 
 LEAST_CAPACITY = 16
 HIDDEN = ("_key", "_epoch")
+BLOCK = 1 << 14
+"""Rows that are filled field by field at a time: they stay in the cache meanwhile."""
 
 
 def row_dtype(schema: StateSchema, columns: int) -> np.dtype[Any]:
@@ -31,6 +33,10 @@ def row_dtype(schema: StateSchema, columns: int) -> np.dtype[Any]:
         shaped = schema.dtype[name].subdtype
         fields.append((name, schema.dtype[name]) if shaped is None else (name, *shaped))
     return np.dtype([("_key", "i8", (columns,)), ("_epoch", "i8"), *fields], align=True)
+
+
+def _size_for(capacity: int) -> int:
+    return max(LEAST_CAPACITY, 1 << (int(capacity) - 1).bit_length())
 
 
 def key_matrix(columns: Sequence[np.ndarray]) -> np.ndarray:
@@ -44,6 +50,14 @@ def key_matrix(columns: Sequence[np.ndarray]) -> np.ndarray:
 def in_key_order(rows: np.ndarray) -> np.ndarray:
     """Structured rows, sorted by key (numeric, column by column)."""
     return rows[np.lexsort(rows["_key"].T[::-1])]
+
+
+class Part(NamedTuple):
+    """Whole rows as columns. keys: int64 each. epoch: the last that touched them."""
+
+    keys: Sequence[np.ndarray]
+    epoch: int
+    fields: Mapping[str, np.ndarray]
 
 
 class StructuredTable:
@@ -103,15 +117,19 @@ class StructuredTable:
 
     def reserve(self, capacity: int) -> None:
         """Make room for so many rows, and touch the memory: a first touch costs far more later."""
-        size = max(LEAST_CAPACITY, 1 << (int(capacity) - 1).bit_length())
+        size = _size_for(capacity)
         used = int(self.meta[self._kernels.USED])
         if size <= len(self.rows):
             return
         rows = np.empty(size, self.dtype)
         rows[:used] = self.rows[:used]
+        self._move_to(rows, used)
+
+    def _move_to(self, rows: np.ndarray, used: int) -> None:
+        """Take other storage, of which so many slots are filled."""
         rows[used:] = self.defaults[0]
         self.rows = rows
-        self.index = np.full(2 * size, -1, np.int32)
+        self.index = np.full(2 * len(rows), -1, np.int32)
         self._kernels.rebuild(self.rows, self.index, used)
 
     def grow(self) -> None:
@@ -238,18 +256,14 @@ class StructuredTable:
 
     # ------------------------------------------------------------ checkpoints
 
-    def groups_of(self, rows: np.ndarray) -> np.ndarray:
-        """uint16: the key group of each row."""
-        from raystream.state.kernels import key_groups
-
-        return key_groups(
-            [np.ascontiguousarray(rows["_key"][:, j]) for j in range(self.keys)], self.groups
-        )
-
     def dirty(self, since: int) -> np.ndarray:
         """A copy of the rows that an epoch after `since` touched, in no particular order."""
-        rows = self.rows[: int(self.meta[self._kernels.USED])]
-        return rows[rows["_epoch"] > max(since, self._kernels.FREE)]
+        kernels, used = self._kernels, int(self.meta[self._kernels.USED])
+        if since <= kernels.FREE and len(self) == used:
+            return self.rows[:used].view(np.uint8).copy().view(self.dtype)  # by field is slower
+        slots = np.empty(used, np.int64)
+        n = kernels.scan_newer(self.rows["_epoch"], used, max(since, kernels.FREE), slots)
+        return self.rows.take(slots[:n])
 
     def gone(self, since: int) -> np.ndarray:
         """int64 [n, columns]: keys that were removed after `since` and are not back."""
@@ -266,31 +280,34 @@ class StructuredTable:
         self.removals[: len(kept)] = kept
         self.meta[self._kernels.GONE] = len(kept)
 
-    def load(self, rows: np.ndarray) -> None:
-        """Put whole rows in, as `dirty`, `select` and `ordered` return them, with their epoch."""
-        if rows.dtype != self.dtype:
-            raise StateError(
-                f"rows of {self.schema.name} have the fields {rows.dtype.names} of other"
-                f" types than {self.schema.fingerprint}"
-            )
-        if len(rows) and rows["_epoch"].min() < 0:
-            raise InternalError(f"rows of {self.schema.name} without an epoch")
-        self.reserve(len(self) + len(rows))
-        slots = self._insert(rows["_key"].copy(), 0)
-        self.rows[slots] = rows
-        self._arm(rows)
+    def fill(self, parts: Sequence[Part]) -> None:
+        """Put the rows of an empty table in. Their keys are distinct, so none is looked for."""
+        if self.meta[self._kernels.USED]:
+            raise InternalError(f"a table of {self.schema.name} that is filled has rows already")
+        total = sum(len(p.keys[0]) for p in parts)
+        rows = np.empty(max(_size_for(total), len(self.rows)), self.dtype)
+        at = 0
+        for part in parts:
+            for first in range(0, len(part.keys[0]), BLOCK):
+                block = slice(first, first + BLOCK)
+                here = rows[at : at + len(part.keys[0][block])]
+                for j, column in enumerate(part.keys):
+                    here["_key"][:, j] = column[block]
+                here["_epoch"] = part.epoch
+                for name, values in part.fields.items():
+                    here[name] = values[block]
+                at += len(here)
+        self.meta[[self._kernels.USED, self._kernels.LIVE]] = total
+        self._move_to(rows, total)
+        self._arm(rows[:total])
 
-    def discard(self, keys: np.ndarray) -> None:
-        """Take out keys (int64 [n, columns]) that a delta says are gone; nothing is remembered."""
-        for slot in np.unique(self.find(list(keys.T))).tolist():
-            if slot >= 0:
-                self._kernels.remove(self.rows, self.index, self.meta, self.defaults, slot)
-
-    def select(self, keys: KeyRange) -> np.ndarray:
-        """A copy of the rows of some key groups, in no particular order."""
-        rows = self.dirty(BEFORE_ALL)
-        group = self.groups_of(rows)
-        return rows[(group >= keys.lo) & (group < keys.hi)]
+    def put(self, part: Part) -> None:
+        """Put rows in, in place of those of the same keys."""
+        slots = self._insert(key_matrix(part.keys), part.epoch)
+        for name, values in part.fields.items():
+            self.rows[name][slots] = values
+        self.rows["_epoch"][slots] = part.epoch
+        self._arm(self.rows[slots])
 
     def ordered(self) -> np.ndarray:
         """A copy of all rows in key order."""

@@ -87,3 +87,17 @@ def test_rows_do_not_inherit() -> None:
 
         class More(Row):
             extra: int = 0
+
+
+def test_an_upgrade_is_a_class_method() -> None:
+    class Plain(rs.State):
+        def upgrade(self, old: Any) -> Any:
+            return self
+
+    class Named(rs.State):
+        upgrade: int = 0
+
+    with pytest.raises(GraphError, match="Make it a class method"):
+        state_schema(Plain)
+    assert state_schema(Named).upgrade is None
+    assert state_schema(Row).upgrade is None

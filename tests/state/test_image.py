@@ -19,12 +19,20 @@ from raystream.errors import StateError
 from raystream.schema.fields import field_of
 from raystream.schema.state import state_schema
 from raystream.schema.types import KeyRange
-from raystream.state.checkpoint import Shape, put_objects, put_rows, take_objects, take_rows
+from raystream.state.checkpoint import (
+    Shape,
+    fill_rows,
+    put_objects,
+    put_rows,
+    take_objects,
+    take_rows,
+)
 from raystream.state.image import VERSION, Ended, Image, ImageHeader, Standing, decode
 from raystream.state.keys import cover, key_group
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import fold, merge, partition, recut, recut_encoded
 from raystream.state.rows import StructuredTable
+from raystream.state.texts import TextNumbers
 from tests.dataflow.cuts import random_ranges
 from tests.examples import examples
 
@@ -163,7 +171,8 @@ def restored(shape: Shape, *images: Image) -> History:
 def structured(shape: Shape, *images: Image) -> StructuredTable:
     window = 30 if shape.window else None
     table = StructuredTable(shape.state, keys=len(shape.keys), groups=GROUPS, window=window)
-    for image in images:
+    fill_rows(table, shape, images[:1])
+    for image in images[1:]:
         put_rows(table, shape, image)
     return table
 
@@ -362,16 +371,11 @@ def test_text_keys_are_numbered_and_named(data: st.DataObject) -> None:
     for changes in data.draw(histories("text")):
         history.apply(changes)
     full = history.image()
-    names: list[str] = ["unused"]
-
-    def number(at: int, column: Any) -> np.ndarray:
-        assert at == 0
-        names.extend(t for t in column.to_pylist() if t not in names)
-        return np.array([names.index(t) for t in column.to_pylist()], np.int64)
-
+    texts = [TextNumbers(), None]
+    texts[0].number(pa.array(["unused"]))
     table = StructuredTable(TEXT.state, keys=2, groups=GROUPS)
-    put_rows(table, TEXT, full, number)
-    rows, gone = take_rows(table, TEXT, GROUPS, 0, [names, []])()
+    fill_rows(table, TEXT, [full], texts)
+    rows, gone = take_rows(table, TEXT, GROUPS, 0, texts)()
     assert Image(full.header, rows, gone).encode() == full.encode()
 
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raystream as rs
-from raystream.errors import StateError
+from raystream.errors import InternalError
 from raystream.schema.state import state_schema
-from raystream.state.keys import even_ranges, key_group
-from raystream.state.rows import StructuredTable, in_key_order
+from raystream.state.keys import key_group
+from raystream.state.rows import BLOCK, Part, StructuredTable, in_key_order
 
 GROUPS = 16
 
@@ -121,22 +121,41 @@ def test_a_delta_on_its_base_is_the_table(plan: list[Any], base_at: int, settled
     }
     assert content(dirty) == {k: r for k, r in model.rows.items() if r[2] > since}
     image = StructuredTable(SCHEMA, keys=2, groups=GROUPS)
-    image.load(base)
-    image.discard(gone)
-    image.load(dirty)
+    image.fill(parts_of(base))
+    slots = image.find(list(gone.T))
+    image.remove(slots[slots >= 0], 99)
+    for part in parts_of(dirty):
+        image.put(part)
     assert np.array_equal(image.ordered(), model.table.ordered())
+    assert image.next_due <= min((r[1] for r in model.rows.values()), default=rs.NEVER)
 
 
-@settings(max_examples=80, deadline=None)
-@given(steps, st.integers(1, GROUPS))
-def test_partition_then_merge_is_the_identity(plan: list[Any], parts: int) -> None:
-    table = grown(plan).table
-    merged = StructuredTable(SCHEMA, keys=2, groups=GROUPS)
-    for keys in even_ranges(GROUPS, parts):
-        part = table.select(keys)
-        assert all(keys.lo <= key_group(tuple(k), GROUPS) < keys.hi for k in part["_key"].tolist())
-        merged.load(part)
-    assert np.array_equal(merged.ordered(), table.ordered())
+def parts_of(rows: np.ndarray) -> list[Part]:
+    """Rows as columns, per epoch."""
+    return [
+        Part(list(mine["_key"].T), epoch, {n: mine[n] for n in ("n", "due", "cars")})
+        for epoch in np.unique(rows["_epoch"]).tolist()
+        for mine in [rows[rows["_epoch"] == epoch]]
+    ]
+
+
+@pytest.mark.parametrize("rows", [0, 1, BLOCK, 3 * BLOCK + 1])
+def test_filling_a_table_is_inserting_into_it(rows: int) -> None:
+    keys = np.random.default_rng(rows).permutation(2 * rows + 1)[:rows] - rows
+    parts = [Part([k], epoch, {"n": k * 3}) for epoch, k in enumerate((keys[::2], keys[1::2]), 1)]
+    filled, inserted = (
+        StructuredTable(state_schema(Tally), keys=1, groups=GROUPS) for _ in range(2)
+    )
+    filled.fill(parts)
+    for part in parts:
+        inserted.put(part)
+    assert np.array_equal(filled.ordered(), inserted.ordered())
+    assert np.array_equal(filled.rows["_key"][filled.find([keys]), 0], keys)
+    more = np.array([5 * rows + 5])
+    slots, _ = filled.slots_of([more], 9)
+    assert filled.read(slots)["n"].tolist() == [0]
+    with pytest.raises(InternalError, match="has rows already"):
+        filled.fill(parts)
 
 
 @settings(max_examples=150, deadline=None)
@@ -193,12 +212,6 @@ def test_reserve_keeps_the_rows() -> None:
     assert len(table.rows) == 131_072
     assert np.array_equal(table.ordered(), before)
     assert (table.find([keys]) >= 0).all()
-
-
-def test_rows_of_another_class_are_refused() -> None:
-    table = StructuredTable(state_schema(Tally), keys=1, groups=GROUPS)
-    with pytest.raises(StateError, match="other types than Tally"):
-        table.load(StructuredTable(SCHEMA, keys=1, groups=GROUPS).dirty(-1))
 
 
 def test_key_order_is_numeric() -> None:

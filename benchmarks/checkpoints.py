@@ -1,0 +1,285 @@
+"""python -m benchmarks.checkpoints sizes | throughput: what checkpoints cost an operator.
+
+`sizes`: for 100 to 10 million keys, in compiled and in Python rows, full and with a tenth of the
+rows changed: rows, bytes, the milliseconds of CPU that the copy takes of the thread that computes,
+and those that encoding takes in the background.
+
+`throughput`: compiled sums over a million keys, of which a tenth changes between two cuts;
+intervals that begin with a cut and such that do not, in turns. Cuts are shipped by the thread that
+ships them in a job; keepers are a store in this process. On a machine that does other work as well
+the ratio by the clock is noisy; that by the CPU time of the computing thread is less so.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import raystream as rs
+from benchmarks.restore import CUT, WIDTH, Nothing, Trade, accounts, state
+from raystream.actors.shipping import Shipper
+from raystream.api.flow import OperatorNode
+from raystream.controller.planning import make_plan
+from raystream.dataflow.instance import Instance, SourceInstance
+from raystream.dataflow.pieces import Piece
+from raystream.dataflow.plan import Plan
+from raystream.dataflow.snapshot import capture, install, settled
+from raystream.dataflow.source import Taken
+from raystream.schema.columns import Columns
+from raystream.schema.types import KeyRange
+from raystream.state.image import ImageHeader
+from raystream.state.images import ImageStore, Stored
+
+CHANGED = 10
+"""One row in so many changes between two cuts."""
+BATCHES = 8
+"""Different epochs of input between two cuts; they come again and again."""
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+
+
+def planned(*, compiled: bool) -> Plan:
+    flow = rs.Flow("checkpoints")
+    source = rs.io.iterable([], Trade)
+    flow.source(source).through(accounts, name="work").to(Nothing())
+    for node in flow.nodes:
+        if isinstance(node, OperatorNode):
+            node.spec = replace(node.spec, compiled=compiled)
+    return make_plan(flow)
+
+
+def restored(plan: Plan, keys: int) -> Instance:
+    """An instance with state of so many keys, as it was at the cut."""
+    instance = Instance(plan, plan.vertex("work"), KeyRange(0, plan.groups))
+    install(instance, [[state(plan, "numbers", keys)]])
+    instance.open()
+    return instance
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def change(instance: Instance, epoch: int) -> None:
+    """Touch one row in ten, here and there, as an epoch would."""
+    logic: Any = instance.logic
+    if isinstance(getattr(logic.table, "rows", None), dict):
+        for i, row in enumerate(logic.table.rows.values()):
+            if i % CHANGED == 0:
+                row._mark = epoch
+    else:
+        slots = np.random.default_rng(1).permutation(len(logic.table))[::CHANGED]
+        logic.table.write(slots, logic.table.read(slots), epoch)
+    instance.position = epoch
+
+
+@contextmanager
+def as_in_a_shell() -> Iterator[None]:
+    """The cyclic garbage collector leaves the thread that computes alone."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def sizes_of(keys: int, *, compiled: bool, repeat: int) -> list[dict[str, Any]]:
+    """What a full checkpoint and a delta take."""
+    instance = restored(planned(compiled=compiled), keys)
+    change(instance, CUT + 1)
+    out = []
+    for since in (0, CUT):
+        taking, encoding, data, rows = [], [], b"", 0
+        for _ in range(repeat):
+            began = time.thread_time()
+            captured = capture(instance, since)
+            taken = time.thread_time()
+            image = captured.image()
+            data, rows = image.encode(), len(image)
+            taking.append(taken - began)
+            encoding.append(time.thread_time() - taken)
+        out.append(
+            {
+                "keys": keys,
+                "rows": "compiled" if compiled else "Python",
+                "kind": "delta" if since else "full",
+                "stored": rows,
+                "bytes": len(data),
+                "copy": statistics.median(taking),
+                "encode": statistics.median(encoding),
+            }
+        )
+    return out
+
+
+@app.command()
+def sizes(
+    largest: Annotated[int, typer.Option(help="Keys of the largest state.")] = 10_000_000,
+    repeat: Annotated[int, typer.Option(min=1, help="Checkpoints; the median is shown.")] = 3,
+) -> None:
+    """What a checkpoint takes, by the size of the state."""
+    table = Table("keys", "state", "kind", "rows", "MB", "copy ms", "background ms")
+    keys = 100
+    while keys <= largest:
+        for compiled in (True, False):
+            with as_in_a_shell():
+                measured = sizes_of(keys, compiled=compiled, repeat=repeat)
+            for r in measured:
+                table.add_row(
+                    f"{keys:,}", r["rows"], r["kind"], f"{r['stored']:,}",
+                    f"{r['bytes'] / 1e6:,.2f}", f"{r['copy'] * 1e3:,.2f}",
+                    f"{r['encode'] * 1e3:,.2f}",
+                )  # fmt: skip
+        keys *= 10
+    Console(width=WIDTH).print(table)
+
+
+# ---------------------------------------------------------------- throughput
+
+
+def pieces_of(plan: Plan, keys: int, records: int) -> list[list[Piece]]:
+    """Per interval between cuts the epochs of input that touch its tenth of the keys."""
+    vertex = plan.vertices[0]
+    source = SourceInstance(plan, vertex, KeyRange(0, plan.groups))
+    rng = np.random.default_rng(1)
+    tenth, out = keys // CHANGED, []
+    for i in range(CHANGED):
+        interval = []
+        for _ in range(BATCHES):
+            epoch = source.position + 1
+            account = rng.integers(i * tenth, (i + 1) * tenth, records)
+            columns = Columns(
+                vertex.ports[0].schema,
+                [np.full(records, epoch), account, np.ones(records)],
+                records,
+            )
+            offsets = np.zeros(plan.groups + 1, np.int64)
+            offsets[1:] = records
+            source.publish(Taken(columns, offsets, epoch, False))
+            interval.append(source.outlets.piece(0, epoch, source.keys))
+        out.append(interval)
+    return out
+
+
+class Backup:
+    """What a shell does at a cut, with a store in place of keepers."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.store: ImageStore[bytes] = ImageStore()
+        self.nbytes: list[int] = []
+        self.failed: list[BaseException] = []
+        self.shipper = Shipper(
+            self._ship, instance.position, self.failed.append, lambda: capture(instance)
+        )
+
+    def _ship(self, header: ImageHeader, data: bytes) -> bool:
+        self.nbytes.append(len(data))
+        stored = Stored(header.cut, header.base or None, data, len(data))
+        held = self.store.store(0, header.keys, stored)
+        self.store.trim(header.cut)
+        return held
+
+    def cut(self) -> float:
+        """Take a checkpoint; the seconds that the computing thread stood still."""
+        began = time.perf_counter()
+        self.shipper.put(capture(self.instance, self.shipper.chain.base))
+        stood = time.perf_counter() - began
+        settled(self.instance, self.shipper.chain.stored.upto)
+        return stood
+
+
+class Speed(NamedTuple):
+    """Of one interval: records, seconds, seconds of CPU of the computing thread and of all, and how
+    long it stood still for a cut."""
+
+    records: int
+    seconds: float
+    thread: float
+    process: float
+    stood: float
+
+
+def interval(backup: Backup, pieces: list[Piece], seconds: float, *, cut: bool) -> Speed:
+    """Count records for so long; a cut comes first, or none."""
+    instance = backup.instance
+    began, thread, process = time.perf_counter(), time.thread_time(), time.process_time()
+    stood = backup.cut() if cut else 0.0
+    records = 0
+    while time.perf_counter() < began + seconds:
+        piece, epoch = pieces[instance.position % len(pieces)], instance.position + 1
+        instance.receive(0, Piece(replace(piece.header, epoch=epoch), piece.rows, piece.offsets))
+        instance.step()
+        instance.outlets.trim(epoch)
+        records += len(piece.rows)
+    return Speed(
+        records,
+        time.perf_counter() - began,
+        time.thread_time() - thread,
+        time.process_time() - process,
+        stood,
+    )
+
+
+def ratio_of(having: list[Speed], without: list[Speed], clock: str) -> float:
+    """Throughput with cuts as a part of that without, by this clock, over all intervals."""
+    speeds = [
+        sum(s.records for s in side) / sum(getattr(s, clock) for s in side)
+        for side in (having, without)
+    ]
+    return speeds[0] / speeds[1]
+
+
+@app.command()
+def throughput(
+    keys: Annotated[int, typer.Option(help="Keys of the state.")] = 1_000_000,
+    seconds: Annotated[float, typer.Option(help="Of an interval: between two cuts.")] = 5,
+    cuts: Annotated[int, typer.Option(min=1, help="Every ninth is full, the others deltas.")] = 9,
+    records: Annotated[int, typer.Option(help="In an epoch.")] = 50_000,
+) -> None:
+    """Records a second with a cut at the beginning of an interval and without, in turns."""
+    plan = planned(compiled=True)
+    instance = restored(plan, keys)
+    intervals = pieces_of(plan, keys, records)
+    backup = Backup(instance)
+    with as_in_a_shell():
+        interval(backup, intervals[-1], seconds / 10, cut=False)
+        pairs = []
+        for i in range(cuts):
+            pieces = intervals[i % CHANGED]
+            pairs.append([interval(backup, pieces, seconds, cut=cut) for cut in (True, False)])
+    backup.shipper.stop()
+    if backup.failed:
+        raise backup.failed[0]
+    table = Table("cut", "MB", "stood still ms", "without M/s", "with M/s", "ratio",
+                  "by the thread's CPU", "in the background")  # fmt: skip
+    for i, ((having, without), nbytes) in enumerate(zip(pairs, backup.nbytes, strict=True), 1):
+        background = (having.process - having.thread) / having.seconds
+        table.add_row(
+            str(i), f"{nbytes / 1e6:.1f}", f"{having.stood * 1e3:.1f}",
+            *(f"{s.records / s.seconds / 1e6:.2f}" for s in (without, having)),
+            *(f"{ratio_of([having], [without], c):.1%}" for c in ("seconds", "thread")),
+            f"{background:.1%} of a core",
+        )  # fmt: skip
+    both = [list(side) for side in zip(*pairs, strict=True)]
+    for name in ("median", "all"):
+        shown = [
+            statistics.median(ratio_of([h], [w], c) for h, w in pairs)
+            if name == "median"
+            else ratio_of(both[0], both[1], c)
+            for c in ("seconds", "thread")
+        ]
+        table.add_row(name, "", "", "", "", *(f"{r:.1%}" for r in shown), "")
+    Console(width=WIDTH).print(table)
+
+
+if __name__ == "__main__":
+    app()
