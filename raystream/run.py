@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from raystream.api.flow import Flow
-from raystream.controller.machine import Options
+from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
 from raystream.controller.recovery import Mode
 from raystream.controller.report import JobReport, Sample, Samples, totals

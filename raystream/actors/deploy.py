@@ -19,7 +19,7 @@ from ray.exceptions import RayError, RayTaskError
 from raystream.actors.controller import Charter, Controller
 from raystream.actors.naming import CONTROLLER, NAMESPACE, actor_name, kill, processes_of
 from raystream.actors.staff import cause_of
-from raystream.controller.machine import Options
+from raystream.controller.members import Options
 from raystream.controller.report import JobReport, Sample
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, GraphError, JobError, RaystreamError

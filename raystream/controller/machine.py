@@ -14,20 +14,26 @@ together, in one new assignment. The start of a job is an engagement that replac
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import replace
 
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
 from raystream.controller.decide import Commit, Recover, Release, View, behind, decide
 from raystream.controller.journal import Entry, Post, Seat
+from raystream.controller.members import (
+    STALL_SECONDS,
+    Engagement,
+    Hand,
+    Member,
+    Options,
+    positions,
+    stalled,
+)
 from raystream.controller.placing import keepers_of
 from raystream.controller.recovery import (
     ATTEMPTS_MAX,
     Deaths,
-    Mode,
     Place,
     checkpoint_lost,
     passed_on,
@@ -50,73 +56,10 @@ from raystream.state.assignment import Assignment, Serving
 
 START_DELAY = 0.2
 """Seconds between the last instance's readiness and the first row of a paced run."""
-STALL_SECONDS = 300.0
-"""How long an instance that has all its input may stay at an epoch before it counts as dead."""
 KEEPER = "keeper-"
 """How the names of keepers begin."""
 CUT_AHEAD = 16
 """How many epochs after the newest that is known an extra cut is asked for at first."""
-
-
-class Options(NamedTuple):
-    """How a job is run.
-
-    copies: how many keepers hold a checkpoint, and the journal. spares: how many processes stand
-    by. recovery: what a recovery starts from. restore_into: how many instances share the range of
-    an operator's instance that died.
-    """
-
-    copies: int = 1
-    spares: int = 2
-    recovery: Mode = "state"
-    restore_into: int = 1
-
-
-@dataclass(eq=False)
-class Member:
-    """An instance as the controller knows it. dead: why its process is gone, if it is. bare: the
-    epoch at which its checkpoints were lost with their keeper; -1 when they are stored. moved: when
-    it was first heard to be where it is."""
-
-    seat: Seat
-    progress: Progress | None = None
-    dead: str = ""
-    bare: int = -1
-    moved: float = 0.0
-
-    @property
-    def name(self) -> str:
-        return self.seat.place.name
-
-
-class Hand(NamedTuple):
-    """A process without a place."""
-
-    process: str
-    node: str
-    pid: int
-
-
-@dataclass(eq=False)
-class Engagement:
-    """Places that are to be taken, all at once.
-
-    waiting: without a process. preparing: by process, who was given a place. ready: who has it,
-    and the address. failures: of each place. began: when; because: why.
-    """
-
-    floor: int
-    gone: tuple[Member, ...]
-    began: float
-    because: str
-    waiting: list[Place]
-    preparing: dict[str, tuple[Hand, Place]] = field(default_factory=dict)
-    ready: dict[str, tuple[Hand, Place, str]] = field(default_factory=dict)
-    failures: Counter[Place] = field(default_factory=Counter)
-
-    @property
-    def processes(self) -> set[str]:
-        return {*self.preparing, *self.ready}
 
 
 class Machine:
@@ -164,6 +107,9 @@ class Machine:
             nodes: all that are alive. alive: all processes of the job that still run.
         """
         self._nodes = tuple(nodes)
+        if self.journal.over is None and not self.members:
+            self._engagements.append(Engagement(0, (), now, "the job begins", self._places()))
+            self._hire()  # before the journal: its keepers start beside them
         known = {s.process for s in self.journal.seats} | {p.process for p in self.journal.posts}
         self._post(nodes)
         for process in sorted({*alive} - known):
@@ -174,20 +120,20 @@ class Machine:
                 self._adopting.add(process)
                 self._out.append(do.Adopt(process))
         if self.journal.over is not None:
-            self._end(None)
+            error = self.journal.over
+            self._end(error if isinstance(error, RaystreamError) else None)
         elif self.members:
             self._stand_by = True
             started, assignment = self.journal.started, self.journal.assignment
             self._out += [do.Begin(m.seat, assignment, started) for m in self.members]
-        else:
-            places = [
-                Place(v.id, v.name, keys, index)
-                for v in self.plan.vertices
-                for index, keys in enumerate(self.plan.ranges[v.id])
-            ]
-            self._engagements.append(Engagement(0, (), now, "the job begins", places))
-            self._hire()
         return self._flush()
+
+    def _places(self) -> list[Place]:
+        return [
+            Place(v.id, v.name, keys, index)
+            for v in self.plan.vertices
+            for index, keys in enumerate(self.plan.ranges[v.id])
+        ]
 
     def handle(self, event: Event, now: float) -> list[Command]:
         """What follows from an event. Once the job has ended, that the journal can be written."""
@@ -224,7 +170,8 @@ class Machine:
                 self._keep()
                 self._hire()
                 self._cut_if_wanted()
-                self._declare_stalled(now)
+                for m in stalled(self.members, self.plan, now):
+                    m.dead = f"it stayed where it was for {STALL_SECONDS:g} s"
                 self._decide(now)
                 self._drill(now)
             case do.Hired(process, node, pid):
@@ -380,11 +327,7 @@ class Machine:
         """Only sources keep what they sent. Who takes a place begins anew, and needs all of it."""
         if any(m.dead for m in self.members):
             return
-        positions: dict[int, int] = {}
-        for m in self.members:
-            at, vertex = m.progress.position if m.progress else 0, m.seat.place.vertex
-            positions[vertex] = min(at, positions.get(vertex, at))
-        epoch = passed_on(self.plan, positions).get(member.seat.place.vertex, 0)
+        epoch = passed_on(self.plan, positions(self.members)).get(member.seat.place.vertex, 0)
         if epoch:
             self._out.append(do.Forget(member.seat.process, epoch))
 
@@ -409,20 +352,6 @@ class Machine:
             process = self._name()
             self._hiring.add(process)
             self._out.append(do.Hire(process, self._stand_by))
-
-    def _declare_stalled(self, now: float) -> None:
-        """Who has all it needs and does not move holds the floor back: it counts as dead."""
-        at: dict[int, int] = {}
-        for m in self.members:
-            position, v = m.progress.position if m.progress else 0, m.seat.place.vertex
-            at[v] = min(position, at.get(v, position))
-        for m in self.members:
-            if m.dead or m.progress is None or m.progress.ended or now - m.moved < STALL_SECONDS:
-                continue
-            vertex, position = self.plan.vertices[m.seat.place.vertex], m.progress.position
-            fed = vertex.inputs and all(at[e.producer] > position for e in vertex.inputs)
-            if fed and all(at[e.consumer] >= position for e in vertex.outputs):
-                m.dead = f"it stayed at epoch {position} for {STALL_SECONDS:g} s"
 
     def _gone(self, process: str, why: str, now: float) -> None:
         if process in self._hiring:

@@ -15,7 +15,8 @@ from raystream.controller import commands as do
 from raystream.controller import registering
 from raystream.controller.commands import Command, Event
 from raystream.controller.journal import Entry, Seat, newest
-from raystream.controller.machine import Machine, Options
+from raystream.controller.machine import Machine
+from raystream.controller.members import Options
 from raystream.controller.recovery import Place
 from raystream.controller.registering import Fill, Hand, Recall, Tell
 from raystream.dataflow.plan import Plan

@@ -23,7 +23,7 @@ from importlib import import_module
 from typing import Literal
 
 from raystream.api.flow import Flow
-from raystream.controller.machine import Options
+from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
 from raystream.controller.recovery import Mode
 from raystream.dataflow.plan import Plan

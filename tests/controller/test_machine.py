@@ -9,7 +9,8 @@ import pytest
 
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
-from raystream.controller.machine import CUT_AHEAD, STALL_SECONDS, Machine, Options
+from raystream.controller.machine import CUT_AHEAD, Machine
+from raystream.controller.members import STALL_SECONDS, Options
 from raystream.controller.recovery import ATTEMPTS_MAX, Place
 from raystream.controller.report import Progress
 from raystream.errors import JobError
@@ -22,11 +23,11 @@ C = TypeVar("C")
 class Driven:
     """A machine, its clock, and all that it commanded."""
 
-    def __init__(self, options: Options = Options(spares=0), **changes: object) -> None:  # noqa: B008
+    def __init__(self, options: Options | None = None, **changes: object) -> None:
         plan = planned("words", (1, 1))[0]
         self.plan = replace(plan, **{"cut_every": 10, **changes})
-        self.options = options
-        self.machine = Machine(self.plan, options)
+        self.options = options or Options(spares=0)
+        self.machine = Machine(self.plan, self.options)
         self.now = 100.0
         self.said: list[Command] = []
 
@@ -244,7 +245,7 @@ def test_who_stays_where_it_is_counts_as_dead() -> None:
     assert not stuck.dead
     job.now += STALL_SECONDS + 1
     job.tick()
-    assert "stayed at epoch 9" in stuck.dead
+    assert "it stayed where it was" in stuck.dead
     assert sum(m.dead != "" for m in job.machine.members) == 1
 
 
@@ -264,6 +265,17 @@ def test_a_controller_goes_on_from_the_journal() -> None:
         s.process for s in entry.seats
     }
     assert again.journal.order > entry.order
+
+
+def test_the_journal_knows_who_has_ended() -> None:
+    job = Driven()
+    job.start()
+    job.at(25, ended=True, closed=False)
+    job.tick()
+    entry = job.machine.journal
+    assert entry.committed == 25
+    again = Machine(job.plan, job.options, entry, 2)
+    assert [p.position for p in again.progress()] == [25] * len(entry.seats)
 
 
 def test_a_user_s_error_ends_the_job() -> None:

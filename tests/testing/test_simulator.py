@@ -12,7 +12,6 @@ import pytest
 from raystream.controller import decide as deciding
 from raystream.controller import machine
 from raystream.controller.journal import Shelf
-from raystream.controller.machine import Member
 from raystream.controller.recovery import Place, successors
 from raystream.dataflow import snapshot
 from raystream.dataflow.inlet import Inlet
@@ -175,10 +174,6 @@ def _gives_a_name_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(machine, "successors", lambda place, into, taken: successors(place, into, []))
 
 
-def _keeps_no_end_in_the_journal(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(machine, "Member", lambda seat, *last, **more: Member(seat, **more))
-
-
 def _leaves_sinks_open(patch: pytest.MonkeyPatch) -> None:
     recoveries = deciding.recoveries
 
@@ -202,7 +197,6 @@ BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     _leaves_sinks_open: "never closed",
     _takes_what_an_old_controller_writes: "",
     _gives_a_name_twice: "does not come to its end",
-    _keeps_no_end_in_the_journal: "was committed",
 }
 
 

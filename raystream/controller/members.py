@@ -1,0 +1,101 @@
+"""Who works for a job, as its controller knows it: members, processes without a place, and those
+that are about to take one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from raystream.controller.journal import Seat
+from raystream.controller.recovery import Mode, Place
+from raystream.controller.report import Progress
+from raystream.dataflow.plan import Plan
+
+STALL_SECONDS = 300.0
+"""How long an instance that has all its input may stay at an epoch before it counts as dead."""
+
+
+class Options(NamedTuple):
+    """How a job is run.
+
+    copies: how many keepers hold a checkpoint, and the journal. spares: how many processes stand
+    by. recovery: what a recovery starts from. restore_into: how many instances share the range of
+    an operator's instance that died.
+    """
+
+    copies: int = 1
+    spares: int = 2
+    recovery: Mode = "state"
+    restore_into: int = 1
+
+
+@dataclass(eq=False)
+class Member:
+    """An instance as the controller knows it. dead: why its process is gone, if it is. bare: the
+    epoch at which its checkpoints were lost with their keeper; -1 when they are stored. moved: when
+    it was first heard to be where it is."""
+
+    seat: Seat
+    progress: Progress | None = None
+    dead: str = ""
+    bare: int = -1
+    moved: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return self.seat.place.name
+
+
+class Hand(NamedTuple):
+    """A process without a place."""
+
+    process: str
+    node: str
+    pid: int
+
+
+@dataclass(eq=False)
+class Engagement:
+    """Places that are to be taken, all at once.
+
+    waiting: without a process. preparing: by process, who was given a place. ready: who has it,
+    and the address. failures: of each place. began: when; because: why.
+    """
+
+    floor: int
+    gone: tuple[Member, ...]
+    began: float
+    because: str
+    waiting: list[Place]
+    preparing: dict[str, tuple[Hand, Place]] = field(default_factory=dict)
+    ready: dict[str, tuple[Hand, Place, str]] = field(default_factory=dict)
+    failures: Counter[Place] = field(default_factory=Counter)
+
+    @property
+    def processes(self) -> set[str]:
+        return {*self.preparing, *self.ready}
+
+
+def positions(members: Iterable[Member]) -> dict[int, int]:
+    """By vertex the least position of its members; 0 of who has not said anything yet."""
+    at: dict[int, int] = {}
+    for m in members:
+        position, vertex = m.progress.position if m.progress else 0, m.seat.place.vertex
+        at[vertex] = min(position, at.get(vertex, position))
+    return at
+
+
+def stalled(members: list[Member], plan: Plan, now: float) -> list[Member]:
+    """Who has all it needs and does not move: it holds the floor back."""
+    at = positions(members)
+    found = []
+    for m in members:
+        if m.dead or m.progress is None or m.progress.ended or now - m.moved < STALL_SECONDS:
+            continue
+        vertex, position = plan.vertices[m.seat.place.vertex], m.progress.position
+        fed = vertex.inputs and all(at[e.producer] > position for e in vertex.inputs)
+        if fed and all(at[e.consumer] >= position for e in vertex.outputs):
+            found.append(m)
+    return found
