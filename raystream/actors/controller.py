@@ -24,7 +24,7 @@ from raystream.controller.commands import Command, Event
 from raystream.controller.journal import Entry, newest
 from raystream.controller.machine import KEEPER, Machine
 from raystream.controller.members import Options
-from raystream.controller.report import JobReport, Progress, Sample, Samples, totals
+from raystream.controller.report import Floor, JobReport, Progress, Sample, Samples, totals
 from raystream.dataflow.plan import Plan
 from raystream.errors import InternalError, JobError, RaystreamError
 
@@ -224,7 +224,14 @@ class Controller:
         t = time.time() - self._started
         if self._started and self._samples.due(t):
             with self._lock:
-                self._samples.add(Sample(t, self._totals(), self._processes()))
+                self._samples.add(Sample(t, self._totals(), self._processes(), self._floor()))
+
+    def _floor(self) -> Floor | None:
+        machine = self._machine
+        if machine.options.recovery != "state":
+            return None
+        age = time.time() - max(machine.committed_at, machine.journal.started)
+        return Floor(machine.journal.committed, age, machine.bare)
 
     def _totals(self) -> dict[str, Any]:
         return {o.name: o for o in totals(self._machine.progress())}
@@ -240,7 +247,7 @@ class Controller:
         operators = self._totals()
         ended = [p.ended_at for p in self._machine.progress() if p.ended_at]
         elapsed = max(ended, default=time.time()) - self._started
-        last = Sample(elapsed, operators, self._processes())
+        last = Sample(elapsed, operators, self._processes(), self._floor())
         return JobReport(
             self._plan.job,
             "ray",

@@ -121,7 +121,6 @@ def cluster(address: str) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     common: dict[str, Any] = {
         "log_to_driver": False,
         "configure_logging": True,

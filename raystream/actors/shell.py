@@ -230,6 +230,7 @@ class Shell:
             closed=self._closed(),
             cpu=time.process_time() - self._cpu,
             ended_at=self._ended_at,
+            image=(0, 0.0) if self._shipper is None else self._shipper.last,
         )
 
     def _closed(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 from raystream.dataflow.snapshot import Captured
@@ -19,6 +20,7 @@ Ship = Callable[[ImageHeader, bytes], bool]
 
 class Shipper:
     """Ships images in order; `chain` knows what is stored and what the next delta may build on.
+    last: bytes and seconds of the image that was stored last.
 
     Args:
         stored: the cut that is stored already, 0 for none.
@@ -34,6 +36,7 @@ class Shipper:
         full: Callable[[], Captured],
     ) -> None:
         self.chain = Chain(stored)
+        self.last = (0, 0.0)
         self._ship = ship
         self._fail = fail
         self._full = full
@@ -56,7 +59,11 @@ class Shipper:
     def _run(self) -> None:
         while (captured := self._queue.get()) is not None:
             try:
-                held = self._ship(captured.header, captured.image().encode())
+                began = time.monotonic()
+                data = captured.image().encode()
+                held = self._ship(captured.header, data)
+                if held:
+                    self.last = (len(data), time.monotonic() - began)
                 self.chain.answered(captured.header.cut, held=held)
                 last = captured.header.standing.ended
                 if last and not held and not self._stopping.wait(RETRY_SECONDS):

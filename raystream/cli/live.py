@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from raystream.controller.report import JobReport, OperatorReport, Recovery, Sample
+from raystream.controller.report import Floor, JobReport, OperatorReport, Recovery, Sample
 
 LINE_SECONDS = 5.0
 """Seconds between two lines where there is no terminal."""
@@ -79,6 +79,8 @@ def _rate(sample: Sample, before: Sample | None, name: str, what: str) -> float:
 def rates_table(job: str, sample: Sample, before: Sample | None) -> Table:
     """The table of a running job: rates since the sample before, and totals so far."""
     title = f"{job}  {sample.t:.0f} s"
+    if sample.floor:
+        title += f"  {floor_line(sample.floor)}"
     table = _table(title, ["instances", "in/s", "out/s", "cores", "state rows", "late", "epoch"])
     for o in sample.operators.values():
         table.add_row(
@@ -103,8 +105,19 @@ def rates_line(sample: Sample, before: Sample | None) -> str:
     ]
     late = sum(o.late for o in sample.operators.values())
     return "  ".join(
-        [f"{sample.t:6.1f} s  epoch {epoch:,}", *rates, *([f"late {late:,}"] if late else [])]
+        [
+            f"{sample.t:6.1f} s  epoch {epoch:,}",
+            *rates,
+            *([f"late {late:,}"] if late else []),
+            *([floor_line(sample.floor)] if sample.floor else []),
+        ]
     )
+
+
+def floor_line(floor: Floor) -> str:
+    """How old the newest committed cut is, and what it lacks."""
+    short = f", {floor.short} ranges without all copies" if floor.short else ""
+    return f"cut {floor.epoch:,} committed {floor.age:.1f} s ago{short}"
 
 
 def totals_table(report: JobReport) -> Table:

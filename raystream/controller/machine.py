@@ -66,6 +66,7 @@ class Machine:
     """Decides for one job.
 
     journal: what was written last. members: who has a place. ended: whether the job has.
+    committed_at: when the floor moved last, as far as this machine knows.
 
     Args:
         journal: the newest entry, read after `incarnation` was claimed at all that hold one.
@@ -79,6 +80,7 @@ class Machine:
         self.journal = replace(journal or Entry(), incarnation=incarnation, number=0)
         self.members = [Member(seat, seat.last) for seat in self.journal.seats]
         self.ended = False
+        self.committed_at = 0.0
         self.drawn = 0
         self._hands: dict[str, Hand] = {}
         self._hiring: set[str] = set()
@@ -260,7 +262,7 @@ class Machine:
             return
         for command in decide(self.view()):
             if isinstance(command, Commit):
-                self._commit(command.epoch)
+                self._commit(command.epoch, now)
             elif isinstance(command, Recover):
                 self._recover(command, now)
             elif isinstance(command, Release):
@@ -270,7 +272,8 @@ class Machine:
             else:
                 self._end(None)
 
-    def _commit(self, epoch: int) -> None:
+    def _commit(self, epoch: int, now: float) -> None:
+        self.committed_at = now
         self._deaths.moved()
         self._stand_by = True  # not before: loading spare processes slows the start of the job
         for m in self.members:

@@ -26,7 +26,8 @@ class Progress:
     cpu: seconds of CPU that its process used since the start. ended_at: the Unix time at which it
     had applied its last epoch. version, floor: of the newest assignment and commit that it was
     told; kept: of its keepers; view: of the boundary register. closed: nothing is left to do after
-    its last epoch; a sink has to be closed.
+    its last epoch; a sink has to be closed. image_bytes, image_seconds: of the checkpoint that was
+    stored last, its size in bytes and how long it took until all its copies were there.
     """
 
     vertex: str
@@ -48,6 +49,8 @@ class Progress:
     floor: int = 0
     closed: bool = True
     kept: int = 0
+    image_bytes: int = 0
+    image_seconds: float = 0.0
     view: int = 0
 
 
@@ -64,16 +67,30 @@ class OperatorReport:
     state_rows: int
     cpu: float
     by_port: dict[str, int]
+    image_bytes: int = 0
+    image_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The newest committed cut. age: seconds since it was committed. short: how many ranges have
+    fewer copies of their checkpoint than they should, until they are stored anew."""
+
+    epoch: int
+    age: float
+    short: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The totals of all operators at one moment. t: seconds since the start. processes: the ids
-    of the processes of instances and keepers, by name, where there are any."""
+    of the processes of instances and keepers, by name, where there are any; floor: where there are
+    checkpoints."""
 
     t: float
     operators: dict[str, OperatorReport]
     processes: dict[str, int] = field(default_factory=dict)
+    floor: Floor | None = None
 
 
 class Samples:
@@ -157,6 +174,8 @@ def _total(name: str, ps: list[Progress]) -> OperatorReport:
         sum(p.state_rows for p in ps),
         sum(p.cpu for p in ps),
         ports,
+        sum(p.image_bytes for p in ps),
+        max(p.image_seconds for p in ps),
     )
 
 
@@ -172,6 +191,7 @@ def progress_of(
     floor: int = 0,
     closed: bool = True,
     kept: int = 0,
+    image: tuple[int, float] = (0, 0.0),
 ) -> Progress:
     """What an instance says of itself. stored: unless given, all that it has applied.
 
@@ -200,6 +220,7 @@ def progress_of(
         floor,
         closed,
         kept,
+        *image,
     )
 
 

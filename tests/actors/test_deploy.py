@@ -23,14 +23,12 @@ def test_an_address_where_nobody_answers_is_refused(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deploy.ray, "is_initialized", lambda: False)
-    monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
     with pytest.raises(ConfigError, match="no Ray cluster at"), cluster(address):
         pass
 
 
 def test_auto_is_the_cluster_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deploy.ray, "is_initialized", lambda: False)
-    monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(ConfigError, match=r"no Ray cluster at '127.0.0.1:1'"), cluster("auto"):
         pass
