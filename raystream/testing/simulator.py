@@ -1,6 +1,7 @@
 """The simulator: a seeded second shell over the machines that run jobs, with faults at any step.
 
     python -m raystream.testing.simulator --schedules 1000 --seed 1 --flow words
+    python -m raystream.testing.simulator --scenarios tests/testing/scenarios.toml
 
 A schedule runs a small flow once, in simulated processes that die, stop for a while and wake, lose
 connections and control messages, in an order that its seed decides. Every part of its output must
@@ -12,15 +13,19 @@ fit into memory.
 from __future__ import annotations
 
 import argparse
+import json
 import random
+import shlex
 import sys
+import tomllib
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from raystream.api.flow import Flow
 from raystream.controller.members import Options
@@ -32,7 +37,7 @@ from raystream.testing.collect import Collect
 from raystream.testing.local import Ends, LocalJob
 from raystream.testing.same import difference
 from raystream.testing.simcontrol import Job, Reference
-from raystream.testing.simfaults import Faults
+from raystream.testing.simfaults import KINDS, Faults
 from raystream.testing.simflows import FLOWS
 from raystream.testing.simworld import World, Wrong
 
@@ -266,11 +271,41 @@ def _said(error: BaseException) -> str:
 
 def command(scenario: Scenario, seed: int) -> str:
     """What runs a schedule again and tells its story."""
-    copies = f" --copies {scenario.copies}" if scenario.copies else ""
-    return (
-        f"python -m raystream.testing.simulator --schedules 1 --seed {seed}"
-        f" --flow {scenario.flow}{copies} --story"
+    given = {f.name: getattr(scenario, f.name) for f in fields(scenario) if f.name != "flow"}
+    changed = {n: v for n, v in given.items() if v != getattr(Scenario, n)}
+    said = [f"{n}={json.dumps(v)}" for n, v in changed.items()]
+    return " ".join(
+        [
+            f"python -m raystream.testing.simulator --seed {seed} --flow {scenario.flow}",
+            *(f"--set {shlex.quote(s)}" for s in said),
+            "--story",
+        ]
     )
+
+
+def scenarios_of(text: str) -> list[Scenario]:
+    """Scenarios as data: TOML, a table `[[scenario]]` each, whose keys are fields of `Scenario`.
+
+    Raises:
+        ConfigError: it is no TOML, or says something that no scenario has.
+    """
+    try:
+        tables = tomllib.loads(text).get("scenario", [])
+        return [_scenario(table) for table in tables]
+    except (tomllib.TOMLDecodeError, AttributeError, TypeError) as error:
+        raise ConfigError(f"these are no scenarios: {error}") from None
+
+
+def _scenario(table: dict[str, Any]) -> Scenario:
+    known = [f.name for f in fields(Scenario)]
+    for name in table:
+        if name not in known:
+            raise ConfigError(f"a scenario has no {name!r}", hint=f"There are {', '.join(known)}.")
+    for kind in table.get("kinds", ()):
+        if kind not in KINDS:
+            raise ConfigError(f"no fault is a {kind!r}", hint=f"There are {', '.join(KINDS)}.")
+    values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in table.items()}
+    return Scenario(**values)
 
 
 def run_many(
@@ -296,12 +331,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--schedules", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
     parser.add_argument("--flow", help=f"{', '.join(FLOWS)}, or module:function; all unless given")
-    parser.add_argument("--copies", type=int, choices=(1, 2), help="drawn unless given")
-    parser.add_argument("--story", action="store_true", help="print what happened, event by event")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE",
+        help="of a scenario (see Scenario), as in copies=2 or kinds=[\"kill\"]; drawn unless given",
+    )  # fmt: skip
+    parser.add_argument("--scenarios", type=Path, help="a TOML file with [[scenario]] tables")
+    parser.add_argument("--story", action="store_true", help="tell one schedule, event by event")
     given = parser.parse_args(arguments)
-    names = [given.flow] if given.flow else list(FLOWS)
-    scenarios = [Scenario(flow=name, copies=given.copies) for name in names]
     try:
+        scenarios = _asked_for(given)
         if given.story:
             outcome = simulate(scenarios[0], given.seed, story=True)
             _say(*outcome.story)
@@ -311,13 +349,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     _say(
-        f"schedules {given.schedules}: {', '.join(names)}",
+        f"schedules {given.schedules}: {', '.join(dict.fromkeys(s.flow for s in scenarios))}",
         "faults    " + ", ".join(f"{n} {kind}" for kind, n in sorted(faults.items())),
         f"wrong     {kinds['wrong']}",
         f"stopped   {kinds['lost']} with lost checkpoints",
         *(f"\n{o.why}\n  {command(s, o.seed)}" for s, o in wrong[:SHOWN_MAX]),
     )
     return 1 if wrong else 0
+
+
+def _asked_for(given: argparse.Namespace) -> list[Scenario]:
+    """The scenarios that the options name."""
+    if given.scenarios is not None:
+        try:
+            return scenarios_of(given.scenarios.read_text())
+        except OSError as error:
+            raise ConfigError(f"{given.scenarios}: {error.strerror}") from None
+    table = "\n".join(given.set)
+    (scenario,) = scenarios_of(f"[[scenario]]\n{table}")
+    return [replace(scenario, flow=name) for name in ([given.flow] if given.flow else FLOWS)]
 
 
 def _say(*lines: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import shlex
 from collections.abc import Callable, Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from raystream.controller.recovery import Place, successors
 from raystream.dataflow import snapshot
 from raystream.dataflow.inlet import Inlet
 from raystream.dataflow.pieces import Piece
+from raystream.errors import ConfigError
 from raystream.schema.types import KeyRange
 from raystream.state import checkpoint
 from raystream.state.assignment import Assignment
@@ -25,7 +28,15 @@ from raystream.state.log import EpochLog
 from raystream.state.objects import ObjectTable
 from raystream.testing import simcontrol, simulator
 from raystream.testing.simflows import FLOWS
-from raystream.testing.simulator import Outcome, Scenario, command, main, run_many, simulate
+from raystream.testing.simulator import (
+    Outcome,
+    Scenario,
+    command,
+    main,
+    run_many,
+    scenarios_of,
+    simulate,
+)
 from raystream.testing.simworld import Box, World, Wrong
 
 OUTLIVED = Scenario(
@@ -266,8 +277,30 @@ def test_the_command_counts(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_command_tells_a_story(capsys: pytest.CaptureFixture[str]) -> None:
     again = command(Scenario("words", copies=2), 1).split()
-    assert main(again[again.index("--schedules") :]) == 0
+    assert main(again[again.index("--seed") :]) == 0
     assert "controller 1 commits " in capsys.readouterr().out
+
+
+def test_a_command_runs_the_same_schedule(capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = Scenario("join", copies=2, recovery="source", kinds=("kill", "cut"), loss=0.5)
+    again = shlex.split(command(scenario, 7))
+    assert main(again[again.index("--seed") :]) == 0
+    assert capsys.readouterr().out.splitlines() == simulate(scenario, 7, story=True).story
+
+
+def test_scenarios_are_data(capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(__file__).with_name("scenarios.toml")
+    assert all(s.faults for s in scenarios_of(path.read_text()))
+    assert main(["--schedules", "20", "--seed", "3", "--scenarios", str(path)]) == 0
+    assert "wrong     0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text", ["[[scenario]]\nflaw = 1", '[[scenario]]\nkinds = ["flood"]', "no", "scenario = 1"]
+)
+def test_what_no_scenario_has_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        scenarios_of(text)
 
 
 def test_an_unknown_flow(capsys: pytest.CaptureFixture[str]) -> None:
