@@ -246,8 +246,10 @@ class Machine:
 
     @property
     def bare(self) -> int:
-        """How many ranges have fewer copies of their checkpoint than they should."""
-        return sum(m.bare >= 0 for m in self.members)
+        """How many ranges have fewer copies of their checkpoint than they should; the boundary
+        register counts as one."""
+        moving = self._register is not None and not self._register.settled
+        return sum(m.bare >= 0 for m in self.members) + moving
 
     def _member(self, process: str) -> Member | None:
         return next((m for m in self.members if m.seat.process == process), None)

@@ -74,7 +74,8 @@ class OperatorReport:
 @dataclass(frozen=True, slots=True)
 class Floor:
     """The newest committed cut. age: seconds since it was committed. short: how many ranges have
-    fewer copies of their checkpoint than they should, until they are stored anew."""
+    fewer copies of their checkpoint than they should, until they are stored anew; the boundary
+    register counts as one."""
 
     epoch: int
     age: float

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,25 @@ def records(folder: Path) -> list[tuple[int, str, list[Any]]]:
         epoch, kind, _ = part.name.split(".")
         found += [(int(epoch), kind, json.loads(line)) for line in part.read_text().splitlines()]
     return found
+
+
+class Killer:
+    """Kills processes of a job one after the other, each when all is stored again since the one
+    before: there is one copy of everything. killed: their ids."""
+
+    def __init__(self, *victims: str) -> None:
+        self.victims = [*victims]
+        self.killed: list[int] = []
+        self._floor = 0
+
+    def __call__(self, sample: Any) -> None:
+        whole = sample.floor.epoch > self._floor and not sample.floor.short
+        if self.victims and whole and (pid := sample.processes.get(self.victims[0])):
+            with suppress(ProcessLookupError):  # a sample may be late
+                os.kill(pid, signal.SIGKILL)
+                self.killed.append(pid)
+                self.victims.pop(0)
+                self._floor = sample.floor.epoch
 
 
 def many(folder: Path, speed: float | None = None) -> rs.Flow:

@@ -159,26 +159,16 @@ def test_processes_that_are_killed_are_replaced(
     expected: list[Any], tmp_path: Path, ray_runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every kind of process is killed under load; the answers are what they would have been."""
-    victims = ["keeper/0", "files/0", "orders/0", "sessions/0", "ledger/0", "controller"]
-    killed: list[int] = []
-    floors = [0]
-
-    def kill(sample: Any) -> None:  # there is one copy, so not before all is stored anew
-        whole = sample.floor.epoch > floors[-1] and not sample.floor.short
-        if victims and whole and victims[0] in sample.processes:
-            floors.append(sample.floor.epoch)
-            killed.append(sample.processes[victims.pop(0)])
-            os.kill(killed[-1], signal.SIGKILL)
-
+    kill = parts.Killer("keeper/0", "files/0", "orders/0", "sessions/0", "ledger/0", "controller")
     flow = parts.many(tmp_path, speed=5)
     report = flow.run(cluster="auto", on_progress=kill, cut_every=5)
-    assert not victims
+    assert not kill.victims
     assert parts.records(tmp_path) == expected
     gone = [name for recovery in report.recoveries for name in recovery.gone]
     assert sorted(gone) == ["files/0", "ledger/0", "orders/0", "sessions/0"]
     # They could not remove their folders any more: the next instance on this machine does.
     mine = spill_folder_in(ray_runtime, monkeypatch)
-    assert not [p for pid in killed for p in ray_runtime.glob(f"{SPILL_PREFIX}{pid}-*")]
+    assert not [p for pid in kill.killed for p in ray_runtime.glob(f"{SPILL_PREFIX}{pid}-*")]
     mine.rmdir()
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +16,7 @@ from tests.flows import Line, running, split
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
 
-ROWS = 600
+ROWS = 900
 
 
 @dataclass(frozen=True)
@@ -40,19 +37,14 @@ class Drip:
 
 def test_the_register_outlives_its_place_and_its_sources(tmp_path: Path) -> None:
     """The only place dies, so that sources say what they know; then a source, then the place."""
-    victims = ["keeper/0", "", "", "lines/0", "", "", "keeper/0"]
-
-    def kill(sample: Any) -> None:  # the pause lets another keeper hold a cut: there is one copy
-        if victims and (victim := victims.pop(0)):
-            os.kill(sample.processes[victim], signal.SIGKILL)
-
+    kill = parts.Killer("keeper/0", "lines/0", "keeper/0")
     flow = rs.Flow("drip")
     lines = flow.source(Drip(), epochs=rs.by_arrival(seconds=0.02), name="lines")
     lines.through(split).through(running).to(parts.Files(tmp_path))
     report = flow.run(
         cluster="auto", on_progress=kill, cut_every=10, instances={"lines": 2, "running": 2}
     )
-    assert not victims
+    assert not kill.victims
     assert [name for recovery in report.recoveries for name in recovery.gone] == ["lines/0"]
     words = Counter({"to": 2 * ROWS * 2 // 3, "be": 2 * ROWS * 2 // 3})
     words += Counter({"or": 2 * ROWS // 3, "not": 2 * ROWS // 3})
