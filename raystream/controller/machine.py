@@ -58,6 +58,8 @@ START_DELAY = 0.2
 """Seconds between the last instance's readiness and the first row of a paced run."""
 KEEPER = "keeper-"
 """How the names of keepers begin."""
+RECOVERIES_MAX = 1000
+"""So many recoveries are kept of a job, the newest."""
 CUT_AHEAD = 16
 """How many epochs after the newest that is known an extra cut is asked for at first."""
 
@@ -468,7 +470,7 @@ class Machine:
             took = Recovery(
                 e.began - started, tuple(names), into, e.floor, now - e.began, e.because
             )
-            recoveries = (*recoveries, took)
+            recoveries = (*recoveries, took)[-RECOVERIES_MAX:]
         self._assign(
             entry.assignment.replaced(names, serving),
             seats=tuple(m.seat for m in self.members),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import TypeVar
 
@@ -9,6 +10,7 @@ import pytest
 
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
+from raystream.controller.journal import Entry
 from raystream.controller.machine import CUT_AHEAD, Machine
 from raystream.controller.members import STALL_SECONDS, Options
 from raystream.controller.recovery import ATTEMPTS_MAX, Place
@@ -320,6 +322,17 @@ def test_in_checking_mode_somebody_is_replaced_after_each_commit() -> None:
     (kill,) = job.all(do.Kill)
     assert "to be checked" in kill.because
     assert kill.process != job.process("collect")
+
+
+def test_a_write_that_nobody_has_taken_gives_way_to_the_newest() -> None:
+    first, second = (do.Write(Entry(number=n), ()) for n in (1, 2))
+    keep, tell = do.Keep("keeper-1.1", "a"), do.CommitTo("1.2", 10)
+    todo: deque[Command] = deque([first, tell, keep, second])
+    do.catch_up(todo)
+    assert [*todo] == [keep, second, tell]
+    alone: deque[Command] = deque([first, tell])
+    do.catch_up(alone)
+    assert [*alone] == [first, tell]
 
 
 def test_places_know_their_vertex() -> None:
