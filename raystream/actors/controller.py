@@ -64,6 +64,7 @@ class Controller:
         self._over = threading.Event()
         self._result: JobReport | RaystreamError
         self._nodes: tuple[float, tuple[str, ...]] = (0.0, ())
+        self._incarnation = 1
         context: Any = ray.get_runtime_context()
         if context.was_current_actor_reconstructed:
             self._go_on()
@@ -77,7 +78,7 @@ class Controller:
         """
         with self._lock:
             if self._thread is None:
-                self._begin(plan, None, 1)
+                self._begin(plan, None)
         self._over.wait()
         return self._result
 
@@ -100,21 +101,23 @@ class Controller:
     # ------------------------------------------------------------ life
 
     def _go_on(self) -> None:
-        """After a restart: from the journal, if the job had begun."""
+        """After a restart: from the journal; anew, when asked to run, if the job had not begun."""
         run = self._charter.run
-        posts = [p for p in processes_of(run) if p.startswith(KEEPER)]
-        keepers = [k for p in posts if (k := actor(run, p)) is not None]
-        incarnation, found = claim(keepers)
+        processes = [(p, a) for p in processes_of(run) if (a := actor(run, p)) is not None]
+        keepers = [a for p, a in processes if p.startswith(KEEPER)]
+        self._incarnation, found = claim(keepers, int(time.time()))
         entry = newest(found)
         if entry is not None:
-            self._begin(self._kept_plan(keepers), entry, incarnation)
-        elif keepers:
+            self._begin(self._kept_plan(keepers), entry)
+            return
+        begun = any(_begun(a) for p, a in processes if not p.startswith(KEEPER))
+        for process, _ in processes:
+            kill(run, process)
+        if begun:
             self._result = JobError(
                 "the journal of the job is lost: the controller died with all keepers that held it",
                 hint="Keep more copies (copies=2), on nodes that do not fail together.",
             )
-            for process in processes_of(run):
-                kill(run, process)
             self._thread = threading.current_thread()
             self._over.set()
 
@@ -125,14 +128,13 @@ class Controller:
                 return plan
         raise JobError("the plan of the job is lost with the keepers that held it")
 
-    def _begin(self, plan: Plan, entry: Entry | None, incarnation: int) -> None:
-        args = (plan, entry, incarnation)
-        self._thread = threading.Thread(target=self._live, args=args, daemon=True)
+    def _begin(self, plan: Plan, entry: Entry | None) -> None:
+        self._thread = threading.Thread(target=self._live, args=(plan, entry), daemon=True)
         self._thread.start()
 
-    def _live(self, plan: Plan, entry: Entry | None, incarnation: int) -> None:
+    def _live(self, plan: Plan, entry: Entry | None) -> None:
         try:
-            self._result = self._drive(plan, entry, incarnation)
+            self._result = self._drive(plan, entry)
         except RaystreamError as error:
             self._result = error
         except Fenced:
@@ -146,12 +148,12 @@ class Controller:
         me: Any = ray.get_runtime_context()
         ray.kill(me.current_actor)
 
-    def _drive(self, plan: Plan, entry: Entry | None, incarnation: int) -> JobReport:
+    def _drive(self, plan: Plan, entry: Entry | None) -> JobReport:
         charter = self._charter
         self._plan = plan
         ships = charter.options.recovery == "state"
         self._staff = Staff(plan, charter.run, charter.token, charter.env, ships)
-        self._machine = Machine(plan, charter.options, entry, incarnation)
+        self._machine = Machine(plan, charter.options, entry, self._incarnation)
         self._ready.set()
         alive = processes_of(charter.run) if entry is not None else []
         if entry is not None:
@@ -259,9 +261,14 @@ class Controller:
         )
 
 
-def claim(keepers: list[Any]) -> tuple[int, list[tuple[tuple[int, int], Entry | None]]]:
-    """Claim the journal, wherever it is kept: the incarnation, and all newest entries."""
-    for incarnation in itertools.count(2):
+def claim(keepers: list[Any], least: int) -> tuple[int, list[tuple[tuple[int, int], Entry | None]]]:
+    """Claim the journal, wherever it is kept: the incarnation, and all newest entries.
+
+    Args:
+        least: the first number to try. It grows with time, so that processes whose names hold it
+            are not called as earlier ones were, also when there is no journal yet.
+    """
+    for incarnation in itertools.count(least):
         found = []
         in_time = True
         for keeper in keepers:
@@ -273,3 +280,11 @@ def claim(keepers: list[Any]) -> tuple[int, list[tuple[tuple[int, int], Entry | 
         if in_time:
             return incarnation, found
     raise AssertionError("numbers do not end")
+
+
+def _begun(instance: Any) -> bool:
+    """Whether an instance works in a place; who does not say so does not."""
+    try:
+        return bool(ray.get(instance.begun.remote(), timeout=FIND_SECONDS))
+    except RayError:
+        return False

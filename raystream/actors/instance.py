@@ -207,6 +207,11 @@ class InstanceActor:
         self._mine().start(run, paced_from)
 
     @ray.method(concurrency_group="control")
+    def begun(self) -> bool:
+        """Whether it was let begin in some place."""
+        return self._shell is not None and self._shell.begun
+
+    @ray.method(concurrency_group="control")
     def assign(self, assignment: Assignment) -> None:
         """Follow a newer assignment."""
         self._mine().assign(assignment)

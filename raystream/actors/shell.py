@@ -173,7 +173,7 @@ class Shell:
     def start(self, run: str, paced_from: float | None) -> None:
         """Begin to work, once. paced_from: the Unix time at which a paced source releases its
         origin."""
-        if self._context is not None:
+        if self.begun:
             return
         self._context = sink_context(
             self.plan, self.vertex, self.keys, run, paced_from, self.role.floor
@@ -182,6 +182,11 @@ class Shell:
             self._source.paced_from = paced_from
         self._cpu = time.process_time()
         self._thread.start()
+
+    @property
+    def begun(self) -> bool:
+        """Whether it was started."""
+        return self._context is not None
 
     def commit(self, epoch: int) -> None:
         """The cut at `epoch` is committed: trim up to it (on the compute thread, while there is
