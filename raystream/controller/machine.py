@@ -391,8 +391,8 @@ class Machine:
         dead = [m for m in self.members if m.name in command.instances and m.name not in busy]
         if not dead:
             return
-        because = "; ".join(sorted({m.dead for m in dead}))
-        self._deaths.died([m.seat.place for m in dead], command.floor, because)
+        reasons = "; ".join(sorted({m.dead for m in dead}))
+        self._deaths.died([m.seat.place for m in dead], command.floor, reasons)
         places = [m.seat.place for m in self.members]
         again = widened([m.seat.place for m in dead], places, self.plan, self.options.recovery)
         gone = tuple(m for m in self.members if m.name in again and m.name not in busy)
@@ -403,8 +403,11 @@ class Machine:
         waiting: list[Place] = []
         for m in gone:
             waiting += self._successors(m, waiting, split=m in dead)
-        names = ", ".join(m.name for m in dead)
-        self._engagements.append(Engagement(command.floor, gone, now, f"{names} died", waiting))
+        because = ", ".join(m.name for m in dead) + " died"
+        if self.options.recovery == "source" and self._engagements:
+            self._engagements[0].join(gone, waiting, because)  # all begin anew together, or none
+        else:
+            self._engagements.append(Engagement(command.floor, gone, now, because, waiting))
         self._prepare()
         self._hire()
 

@@ -73,6 +73,12 @@ class Engagement:
     ready: dict[str, tuple[Hand, Place, str]] = field(default_factory=dict)
     failures: Counter[Place] = field(default_factory=Counter)
 
+    def join(self, gone: tuple[Member, ...], waiting: list[Place], because: str) -> None:
+        """More places are to be taken with the others."""
+        self.gone += gone
+        self.waiting += waiting
+        self.because += f", {because}"
+
     @property
     def processes(self) -> set[str]:
         return {*self.preparing, *self.ready}
