@@ -253,8 +253,6 @@ class Job:
 
     def check_entry(self, entry: Entry) -> None:
         """What a new entry must keep to."""
-        if entry.order < self.entry.order:
-            return  # of a controller whose time is over; it will be refused
         self._released(self.entry.assignment.serving, entry.assignment.serving)
         self.entry = entry
         self.decisions += 1
@@ -472,7 +470,6 @@ class Controller(Box):
     def _write(self, entry: Entry, at: tuple[str, ...]) -> None:
         if entry.committed > self.job.entry.committed:
             self.world.tell(self.name, "commits", entry.committed)
-        self.job.check_entry(entry)
         keepers = [self.job.keepers[p] for p in at]
         self._writing, self._written = {k.process for k in keepers}, False
         for keeper in keepers:
@@ -492,6 +489,8 @@ class Controller(Box):
 
     def _shelve(self, keeper: Keeper, entry: Entry) -> None:
         kept = keeper.journal.write(entry.order, entry)
+        if kept and entry.order > self.job.entry.order:  # from now on it is decided
+            self.job.check_entry(entry)
         self.world.after(LINK, self, self._shelved, keeper.process, entry, kept)
 
     def _shelved(self, process: str, entry: Entry, kept: bool) -> None:
