@@ -186,7 +186,7 @@ class Staff:
 
     def _became(self, process: str, answer: str | Refusal) -> Event:
         if answer is Refusal.PLACED:
-            return do.Gone(process, "another controller gave it a place")
+            return do.Taken(process)
         return do.Became(process, answer) if isinstance(answer, str) else do.Missing(process)
 
     def write(self, command: do.Write) -> bool:

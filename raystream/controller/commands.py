@@ -180,6 +180,13 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """Another controller, whose time is over, has given a process a place: it is of no use."""
+
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
 class Heard:
     """What an instance says of itself."""
 
@@ -239,7 +246,19 @@ class Cancel:
 
 
 Event = (
-    Tick | Hired | Became | Missing | Heard | Handed | Filled | Done | Failed | Gone | Save | Cancel
+    Tick
+    | Hired
+    | Became
+    | Missing
+    | Taken
+    | Heard
+    | Handed
+    | Filled
+    | Done
+    | Failed
+    | Gone
+    | Save
+    | Cancel
 )
 
 

@@ -187,6 +187,8 @@ class Machine:
                 self._became(process, address, now)
             case do.Missing(process, again):
                 self._missing(process, again=again)
+            case do.Taken(process):
+                self._taken(process)
             case do.Heard(process, progress):
                 self._heard(process, progress, now)
             case do.Handed(view, process, content):
@@ -496,6 +498,15 @@ class Machine:
             raise checkpoint_lost(place, e.floor)
         self._count(e, place, "the keeper of its checkpoint died")
         self._become(e, hand, place)
+
+    def _taken(self, process: str) -> None:
+        e = self._engaged(process)
+        if e is not None and process in e.preparing:
+            e.waiting.append(e.preparing.pop(process)[1])
+            self._write()  # a controller whose time is over is to kill nobody
+            self._out.append(do.Kill(process, "another controller gave it a place"))
+            self._prepare()
+            self._hire()
 
     def _again(self, e: Engagement, process: str, why: str) -> None:
         """Another process for a place whose own died before it began."""

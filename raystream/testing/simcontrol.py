@@ -290,7 +290,8 @@ class Job:
                 raise Wrong(f"{floor} was committed, and {seat.name} is at {at.position}")
             cut = min(floor, at.position) if at.ended else floor
             kept = self.held(seat.place, cut)
-            if len({k.node for k in kept}) < min(self.options.copies, len(self.nodes)):
+            full = 1 if self.controller.machine.bare else min(self.options.copies, len(self.nodes))
+            if len({k.node for k in kept}) < full:
                 raise Wrong(f"{floor} was committed, and {seat.name} is stored {len(kept)} times")
 
     def held(self, place: Place, cut: int) -> list[Keeper]:
@@ -533,7 +534,7 @@ class Controller(Box):
         """Get the images of a range from whoever has them."""
         blank = self.job.blanks.get(process)
         if blank is None:
-            self.hear(do.Gone(process, "another controller gave it a place"))
+            self.hear(do.Taken(process))
             return
         if blank.alive and self._trouble(place):
             self.world.tell(process, "dies while it takes a place")
