@@ -244,4 +244,5 @@ def sink_context(
         clock.origin if clock is not None else 0.0,
         clock.speed if clock is not None and paced else None,
         committed,
+        "" if plan.resumed is None else plan.resumed.run,
     )
