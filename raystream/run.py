@@ -6,17 +6,23 @@ This is the glue above all layers: it owns the clock and the choice of shell. `F
 from __future__ import annotations
 
 import gc
+import os
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from raystream.api.flow import Flow
 from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
 from raystream.controller.recovery import Mode
 from raystream.controller.report import JobReport, Sample, Samples, totals
+from raystream.controller.resuming import Beginning, Resumes, beginning, durably
 from raystream.dataflow.plan import Plan
+from raystream.errors import ConfigError, LostError
+from raystream.io.saves import Saves
+from raystream.io.store import open_store
 
 if TYPE_CHECKING:
     from raystream.testing.local import LocalJob
@@ -25,6 +31,7 @@ PACED_START_DELAY = 0.2
 """Seconds between deploying a paced job and releasing its first row."""
 
 OnProgress = Callable[[Sample], None]
+OnNote = Callable[[str], None]
 
 
 def run(
@@ -39,7 +46,10 @@ def run(
     recovery: Mode = "state",
     restore_into: int = 1,
     check: bool = False,
+    durable: str | os.PathLike[str] | None = None,
+    resume: bool | None = None,
     on_progress: OnProgress | None = None,
+    on_note: OnNote | None = None,
 ) -> JobReport:
     """Run a flow to the end of its input.
 
@@ -57,25 +67,81 @@ def run(
         restore_into: on a cluster, how many instances share the range of one that died.
         check: checking mode: instances are made again from checkpoints, and an operator that then
             emits something else ends the job. It costs time and memory.
+        durable: on a cluster, a folder or s3://bucket/prefix to which committed cuts are copied.
+            When all copies of a checkpoint in the cluster are lost the job goes on from there.
+        resume: with `durable`, True goes on from the newest whole cut there, with any number of
+            instances (where nothing was saved: from the beginning); False begins anew although
+            there are cuts, which the new ones supersede. Unless given, such cuts are refused.
         on_progress: called about every second with the totals so far.
+        on_note: called with what there is to say of saved cuts; the report has it, too.
 
     Raises:
         GraphError, ConfigError, InputError: nothing was started. OperatorError: a user's function
-        raised. JobError: the job failed otherwise.
+        raised. StateError: the job cannot go on from the saved cut. Stopped: somebody stopped the
+        job. JobError: the job failed otherwise.
     """
+    saves = None if durable is None else Saves(open_store(durable), flow.name)
+    if saves is None and resume is not None:
+        raise ConfigError("resume without durable: say where the cuts are")
+    if saves is not None and cluster is None:
+        raise ConfigError(
+            "durable: a run in this process takes no checkpoints",
+            hint='Run it on a cluster: cluster="auto".',
+        )
+    begin = Beginning(None, ()) if saves is None else beginning(saves, resume)
     plan = make_plan(
         flow,
         instances=instances,
         cut_every=cut_every,
         checkpoint_seconds=checkpoint_seconds,
         check=check,
+        saved=begin.saved,
     )
     if cluster is None:
         return _run_here(plan, on_progress)
-    from raystream.actors.deploy import run_on_ray
-
     options = Options(copies, spares, recovery, restore_into)
-    return run_on_ray(plan, address=cluster, on_progress=on_progress, options=options)
+    follow = Follow(cluster, options, on_progress, on_note or _ignore)
+    return follow.run(plan) if saves is None else _run_durably(follow, plan, saves, begin)
+
+
+class Follow(NamedTuple):
+    """How a run on a cluster is followed."""
+
+    address: str
+    options: Options
+    on_progress: OnProgress | None
+    on_note: OnNote
+
+    def run(self, plan: Plan) -> JobReport:
+        """Run it to its end."""
+        from raystream.actors.deploy import run_on_ray
+
+        return run_on_ray(
+            plan, address=self.address, on_progress=self.on_progress, options=self.options
+        )
+
+
+def _run_durably(follow: Follow, plan: Plan, saves: Saves, begin: Beginning) -> JobReport:
+    """Run a plan and save its cuts; again from a saved one when all copies of something are lost."""
+    from raystream.actors.naming import new_run
+
+    resumes = Resumes(saves)
+    notes: tuple[str, ...] = ()
+    while True:
+        for note in begin.notes:
+            follow.on_note(note)
+        notes += begin.notes
+        plan = durably(plan, saves, new_run(plan.job), begin.saved)
+        try:
+            report = follow.run(plan)
+        except LostError as error:
+            begin = resumes.after(error, plan)
+        else:
+            return replace(report, notes=notes)
+
+
+def _ignore(note: str) -> None:
+    """Nobody wants to hear it: it is in the report."""
 
 
 def _run_here(plan: Plan, on_progress: OnProgress | None) -> JobReport:

@@ -58,11 +58,17 @@ class Screen:
             self._due = sample.t + LINE_SECONDS
             self._line(rates_line(sample, before))
 
+    def note(self, text: str) -> None:
+        """Say something of the job."""
+        self._line(f"{self.job}: {text}")
+
     def totals(self, report: JobReport) -> None:
         """Show what a finished job did, and what befell it."""
         self.console.print(totals_table(report))
         for recovery in report.recoveries:
             self._line(recovery_line(recovery))
+        if report.unsaved:
+            self._line(report.unsaved)
 
     def _line(self, text: str) -> None:
         self.console.print(text, markup=False, soft_wrap=True)

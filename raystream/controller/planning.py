@@ -9,7 +9,14 @@ from raystream.api.flow import Epochs, Flow, SourceNode
 from raystream.controller.saving import refuse_unlike
 from raystream.dataflow.plan import Clock, Plan, plan_of
 from raystream.dataflow.source import SplitReader, cutting_of
-from raystream.errors import ConfigError, InputError, OperatorError, RaystreamError, user_frame
+from raystream.errors import (
+    ConfigError,
+    InputError,
+    OperatorError,
+    RaystreamError,
+    StateError,
+    user_frame,
+)
 from raystream.state.saved import Saved
 
 PACED_EPOCH_SECONDS = 0.05
@@ -40,10 +47,7 @@ def make_plan(
     """
     sources = [n for n in flow.nodes if isinstance(n, SourceNode)]
     splits = {n.name: _splits(n) for n in sources}
-    if saved is None:
-        clock = _clock(flow, sources, splits)
-    else:
-        clock = None if saved.clock is None else Clock(*saved.clock)
+    clock = _clock(flow, sources, splits) if saved is None else _clock_of(saved, sources)
     if cut_every is None:
         cut_every = max(1, round(checkpoint_seconds / _epoch_real_seconds(sources, clock)))
     plan = plan_of(flow, splits, instances=instances, clock=clock, cut_every=cut_every, check=check)
@@ -95,6 +99,21 @@ def _clock(flow: Flow, sources: list[SourceNode], splits: dict[str, list[str]]) 
     length = seconds * flow.ticks
     first = min(_first(n, splits[n.name]) for n in timed)
     return Clock(first // length * length, seconds, speed)
+
+
+def _clock_of(saved: Saved, sources: list[SourceNode]) -> Clock | None:
+    """The clock that goes on; the pace may be another one."""
+    timed = [n for n in sources if n.epochs.column is not None]
+    seconds = _one("seconds", [n.epochs.seconds for n in timed], timed)
+    before = saved.clock
+    if bool(timed) != (before is not None) or (before and seconds not in (None, before[1])):
+        raise StateError(
+            f"{saved} has other epochs than the flow has now",
+            hint=f"saved: {f'by_time(seconds={before[1]:g})' if before else 'by_arrival'}",
+        )
+    if before is None:
+        return None
+    return Clock(before[0], before[1], _one("speed", [n.epochs.speed for n in timed], timed))
 
 
 def _one(what: str, values: list[Any], nodes: list[SourceNode]) -> Any:

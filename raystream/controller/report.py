@@ -137,7 +137,10 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What a finished job did. elapsed: seconds from the first row to the last."""
+    """What a finished job did. elapsed: seconds from the first row to the last. saved: the newest
+    cut in its durable tier; unsaved: why that is not the newest that was to be there, if it is not;
+    notes: from where it went on.
+    """
 
     job: str
     cluster: str
@@ -146,6 +149,9 @@ class JobReport:
     operators: tuple[OperatorReport, ...]
     samples: tuple[Sample, ...] = ()
     recoveries: tuple[Recovery, ...] = ()
+    saved: int = 0
+    unsaved: str = ""
+    notes: tuple[str, ...] = ()
 
     def operator(self, name: str) -> OperatorReport:
         """The totals of one operator."""
