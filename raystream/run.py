@@ -122,7 +122,7 @@ class Follow(NamedTuple):
 
 
 def _run_durably(follow: Follow, plan: Plan, saves: Saves, begin: Beginning) -> JobReport:
-    """Run a plan and save its cuts; again from a saved one when all copies of something are lost."""
+    """Run a plan and save its cuts; and again from one of them when the cluster lost its own."""
     from raystream.actors.naming import new_run
 
     resumes = Resumes(saves)

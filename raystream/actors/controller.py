@@ -76,7 +76,8 @@ class Controller:
         self._result: JobReport | RaystreamError
         self._nodes: tuple[float, tuple[str, ...]] = (0.0, ())
         context: Any = ray.get_runtime_context()
-        if context.was_current_actor_reconstructed:
+        self._again: bool = context.was_current_actor_reconstructed
+        if self._again:
             self._go_on()
 
     # ------------------------------------------------------------ calls
@@ -87,7 +88,9 @@ class Controller:
         Called again after a restart: it then waits for the job that goes on.
         """
         with self._lock:
-            if self._thread is None:
+            if self._thread is None and self._again and plan.durable is not None:
+                self._lost("the controller died with all keepers")
+            elif self._thread is None:
                 self._begin(plan, None, 1)
         self._over.wait()
         if isinstance(self._result, Stopped):
@@ -141,14 +144,17 @@ class Controller:
         if entry is not None:
             self._begin(self._kept_plan(keepers), entry, incarnation)
         elif keepers:
-            self._result = LostError(
-                "the journal of the job is lost: the controller died with all keepers that held it",
-                hint="Keep more copies (copies=2), on nodes that do not fail together.",
-            )
-            for process in processes_of(run):
-                kill(run, process)
-            self._thread = threading.current_thread()
-            self._over.set()
+            self._lost("the controller died with all keepers that held it")
+
+    def _lost(self, why: str) -> None:
+        self._result = LostError(
+            f"the journal of the job is lost: {why}",
+            hint="Keep more copies (copies=2), on nodes that do not fail together.",
+        )
+        for process in processes_of(self._charter.run):
+            kill(self._charter.run, process)
+        self._thread = threading.current_thread()
+        self._over.set()
 
     def _kept_plan(self, keepers: list[Any]) -> Plan:
         for keeper in keepers:
