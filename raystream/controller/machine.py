@@ -215,10 +215,10 @@ class Machine:
                 self._out += self._saver.put(event, now)
             case do.CutSaved() if self._saver is not None:
                 cut, commands = self._saver.saved(event, now)
-                if cut:
+                if cut:  # a controller whose time is over is to drop nothing
                     self._write(saved=cut)
+                    self._trim()
                 self._out += commands
-                self._trim()
                 self._end_if_wanted()
             case do.Save():
                 if self.journal.stop_after < 0:
