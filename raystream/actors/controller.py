@@ -269,7 +269,9 @@ class Controller:
         if machine.options.recovery != "state":
             return None
         age = time.time() - max(machine.committed_at, machine.journal.started)
-        return Floor(machine.journal.committed, age, machine.bare)
+        entry = machine.journal
+        saved = None if self._plan.durable is None else entry.saved
+        return Floor(entry.committed, age, machine.bare, saved, machine.unsaved)
 
     def _totals(self) -> dict[str, Any]:
         return {o.name: o for o in totals(self._machine.progress())}

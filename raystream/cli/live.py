@@ -123,7 +123,9 @@ def rates_line(sample: Sample, before: Sample | None) -> str:
 def floor_line(floor: Floor) -> str:
     """How old the newest committed cut is, and what it lacks."""
     short = f", {floor.short} ranges without all copies" if floor.short else ""
-    return f"cut {floor.epoch:,} committed {floor.age:.1f} s ago{short}"
+    saved = "" if floor.saved is None else f", cut {floor.saved:,} saved"
+    unsaved = f" ({floor.unsaved})" if floor.unsaved else ""
+    return f"cut {floor.epoch:,} committed {floor.age:.1f} s ago{short}{saved}{unsaved}"
 
 
 def totals_table(report: JobReport) -> Table:

@@ -50,7 +50,7 @@ from raystream.controller.registering import (
     resumed,
 )
 from raystream.controller.report import Progress, Recovery
-from raystream.controller.saving import Cut, Saver
+from raystream.controller.saving import Saver
 from raystream.dataflow.plan import Plan
 from raystream.errors import JobError, RaystreamError, Stopped
 from raystream.state.assignment import Assignment, Serving
@@ -100,11 +100,10 @@ class Machine:
         self._wanted: tuple[int, int] | None = None  # an extra cut: after which floor, how far on
         if self.journal.stop_after >= 0:
             self._wanted = (self.journal.stop_after, CUT_AHEAD)
-        self._saver = None if plan.durable is None else Saver(plan, plan.durable)
+        self._saver = Saver(plan)
         self._register: Registering | None = None
         self._stage: tuple[int, bool, bool] | None = None
         self._drills, self._drilled = 0, plan.begins
-        self._stored: Cut | None = None  # what was committed last, and who had stored it
         self._out: list[Command] = []
 
     # ------------------------------------------------------------ in and out
@@ -180,8 +179,7 @@ class Machine:
                 self._keep()
                 self._hire()
                 self._cut_if_wanted()
-                if self._saver is not None:
-                    self._out += self._saver.tick(now)
+                self._out += self._saver.tick(now)
                 for m in stalled(self.members, self.plan, now):
                     m.dead = f"it stayed where it was for {STALL_SECONDS:g} s"
                 self._decide(now)
@@ -211,13 +209,13 @@ class Machine:
                 self._gone(process, error.message, now)
             case do.Gone(process, why):
                 self._gone(process, why, now)
-            case do.Put() if self._saver is not None:
+            case do.Put():
                 self._out += self._saver.put(event, now)
-            case do.CutSaved() if self._saver is not None:
+            case do.CutSaved():
                 cut, commands = self._saver.saved(event, now)
                 if cut:  # a controller whose time is over is to drop nothing
                     self._write(saved=cut)
-                    self._trim()
+                    self._out += self._saver.trims(self.journal.posts)
                 self._out += commands
                 self._end_if_wanted()
             case do.Save():
@@ -305,41 +303,18 @@ class Machine:
                 m.bare = -1
         self._write(committed=epoch, seats=tuple(m.seat for m in self.members))
         self._out += [do.CommitTo(m.seat.process, epoch) for m in self.members if not m.dead]
-        self._stored = Cut(epoch, self.journal.seats)
-        if self._saver is not None:
-            self._out += self._saver.committed(*self._stored, now)
-        self._trim()
+        self._out += self._saver.committed(epoch, self.journal.seats, now)
+        self._out += self._saver.trims(self.journal.posts)
         self._end_if_wanted()
 
-    def _trim(self) -> None:
-        """Let keepers drop what is older than the floor, but nothing that is being saved."""
-        if self._stored is None:  # another controller committed: the next commit is soon enough
-            return
-        saving = self._saver.held if self._saver is not None else None
-        floor = min(self._stored.epoch, saving.epoch if saving else self._stored.epoch)
-        seats = (*self._stored.seats, *(saving.seats if saving else ()))
-        places = tuple(dict.fromkeys(s.place for s in seats))
-        self._out += [do.Trim(p.process, floor, places) for p in self.journal.posts]
-
     def _end_if_wanted(self) -> None:
-        """Whether there is the cut after which the job was to end."""
-        entry = self.journal
-        cut = entry.committed if self.plan.durable is None else entry.saved
-        if 0 <= entry.stop_after < cut:
-            if self.plan.durable is None:
-                self._end(Stopped(f"the job was stopped at epoch {cut}"))
-            else:
-                self._end(
-                    Stopped(
-                        f"the job was stopped: cut {cut} is saved in {self.plan.durable.url}",
-                        hint="Go on from there with --resume.",
-                    )
-                )
+        if (stopped := self._saver.stopped(self.journal)) is not None:
+            self._end(stopped)
 
     @property
     def unsaved(self) -> str:
         """Why the newest cut that was to be saved was not; empty if it was."""
-        return "" if self._saver is None else self._saver.unsaved
+        return self._saver.unsaved
 
     def _drill(self, now: float) -> None:
         """In checking mode an instance is replaced after each commit, as if it had died: what its
@@ -414,8 +389,7 @@ class Machine:
             self._not_hired(process, why)
         self._hands.pop(process, None)
         member, engagement = self._member(process), self._engaged(process)
-        if self._saver is not None:
-            self._out += self._saver.gone(process, now)
+        self._out += self._saver.gone(process, now)
         if any(p.process == process for p in self.journal.posts):
             self._keeper_gone(process)
         elif member is not None and not member.dead:

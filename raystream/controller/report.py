@@ -75,11 +75,14 @@ class OperatorReport:
 class Floor:
     """The newest committed cut. age: seconds since it was committed. short: how many ranges have
     fewer copies of their checkpoint than they should, until they are stored anew; the boundary
-    register counts as one."""
+    register counts as one. saved: the newest cut in the durable tier, None without one; unsaved:
+    why the newest that was to be there is not, if it is not."""
 
     epoch: int
     age: float
     short: int = 0
+    saved: int | None = None
+    unsaved: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from raystream.controller import commands as do
-from raystream.controller.journal import Seat
+from raystream.controller.journal import Entry, Post, Seat
 from raystream.controller.recovery import Place
 from raystream.dataflow.plan import Durable, Edge, Plan
 from raystream.dataflow.snapshot import shape_of
-from raystream.errors import StateError
+from raystream.errors import StateError, Stopped
 from raystream.state.saved import Layout, Saved, SavedChain, refuse_other
 
 SAVE_SECONDS = 600.0
@@ -30,27 +30,50 @@ class Cut(NamedTuple):
 
 
 class Saver:
-    """Saves the cuts of one run. unsaved: why the newest attempt failed; empty if it did not."""
+    """Saves the cuts of one run, if it has a durable tier. unsaved: why the newest attempt failed;
+    empty if it did not."""
 
-    def __init__(self, plan: Plan, durable: Durable) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.durable = durable
         self.unsaved = ""
+        self._newest: Cut | None = None
         self._next: Cut | None = None
         self._now: Cut | None = None
         self._began = 0.0
         self._asked: set[str] = set()
         self._chains: dict[int, list[SavedChain]] = {}
 
-    @property
-    def held(self) -> Cut | None:
-        """The cut that is on its way: keepers must not drop any of it."""
-        return self._now
-
     def committed(self, epoch: int, seats: Iterable[Seat], now: float) -> list[do.Command]:
         """There is a cut to be saved."""
-        self._next = Cut(epoch, tuple(seats))
+        self._newest = Cut(epoch, tuple(seats))
+        if self.plan.durable is not None:
+            self._next = self._newest
         return [] if self._now else self._begin(now)
+
+    def trims(self, posts: Iterable[Post]) -> list[do.Command]:
+        """Let keepers drop what is older than the newest cut and than that which is on its way.
+
+        Who was never told of a commit does not know what is stored: nothing, until the next one.
+        """
+        cuts = [c for c in (self._newest, self._now) if c is not None]
+        if not cuts:
+            return []
+        places = tuple(dict.fromkeys(s.place for c in cuts for s in c.seats))
+        floor = min(c.epoch for c in cuts)
+        return [do.Trim(p.process, floor, places) for p in posts]
+
+    def stopped(self, entry: Entry) -> Stopped | None:
+        """How a job ends that was to end after a cut, once there is one."""
+        durable = self.plan.durable
+        cut = entry.committed if durable is None else entry.saved
+        if not 0 <= entry.stop_after < cut:
+            return None
+        if durable is None:
+            return Stopped(f"the job was stopped at epoch {cut}")
+        return Stopped(
+            f"the job was stopped: cut {cut} is saved in {durable.url}",
+            hint="Go on from there with --resume.",
+        )
 
     def _begin(self, now: float) -> list[do.Command]:
         self._now, self._next = self._next, None
@@ -78,7 +101,8 @@ class Saver:
         if self._asked:
             return []
         self._asked = {event.process}
-        manifest = saved_cut(self.plan, self.durable, event.cut, self._chains)
+        assert self.plan.durable is not None
+        manifest = saved_cut(self.plan, self.plan.durable, event.cut, self._chains)
         return [do.SaveCut(event.process, manifest)]
 
     def saved(self, event: do.CutSaved, now: float) -> tuple[int, list[do.Command]]:
@@ -103,8 +127,8 @@ class Saver:
         return self._give_up(f"it took more than {SAVE_SECONDS:g} s", now)
 
     def _give_up(self, why: str, now: float) -> list[do.Command]:
-        assert self._now is not None
-        self.unsaved = f"cut {self._now.epoch} was not saved in {self.durable.url}: {why}"
+        assert self._now is not None and self.plan.durable is not None
+        self.unsaved = f"cut {self._now.epoch} was not saved in {self.plan.durable.url}: {why}"
         return self._begin(now)
 
 
