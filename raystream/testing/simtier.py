@@ -82,7 +82,9 @@ class Tier:
         except RaystreamError as error:
             return do.CutSaved(command.process, saved.cut, str(error))
         self.saves.drop(saved.number)
-        self.newest()
+        found = self.newest()
+        if found is None or _order(found) < _order(saved):
+            raise Wrong(f"{saved} was saved, and now there is {found}")
         return do.CutSaved(command.process, saved.cut)
 
     def newest(self) -> Saved | None:
