@@ -101,7 +101,7 @@ def run(
         str | None,
         typer.Option(
             metavar="URL",
-            help="On a cluster: a folder or s3://bucket/prefix to which committed cuts are copied.",
+            help="A folder or s3://bucket/prefix to which committed cuts are copied.",
             show_default=False,
         ),
     ] = None,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from raystream.controller.saving import saved_cut
 from raystream.dataflow.plan import Durable, Plan
 from raystream.errors import ConfigError, LostError, StateError
-from raystream.io.saves import Found, Saves
+from raystream.io.saves import Encoded, Found, Saves
+from raystream.schema.types import KeyRange
+from raystream.state.image import Image
 from raystream.state.saved import Saved
 
 RESUMES_MAX = 3
@@ -88,3 +92,39 @@ def durably(plan: Plan, saves: Saves, run: str, saved: Saved | None) -> Plan:
     """The plan of a new run that saves its cuts. Takes its number: earlier runs save no more."""
     number = saves.claim(run)
     return replace(plan, durable=Durable(saves.store.url, number, run, saved))
+
+
+def save(plan: Plan, saves: Saves, cut: int, images: Mapping[int, Iterable[Image]]) -> None:
+    """Save a cut of a run in this process.
+
+    Args:
+        images: by vertex, a full one of every range.
+
+    Raises:
+        JobError: it cannot be.
+    """
+    durable = plan.durable
+    assert durable is not None
+    chains = {
+        v: [
+            saves.put_chain(
+                durable.number,
+                plan.vertices[v].name,
+                image.header.keys,
+                [Encoded(0, cut, image.encode())],
+            )
+            for image in found
+        ]
+        for v, found in images.items()
+    }
+    saves.commit(saved_cut(plan, durable, cut, chains))
+    saves.drop(durable.number)
+
+
+def images_of(plan: Plan, saves: Saves) -> dict[str, list[list[Image]]]:
+    """All that the cut holds with which a run begins, by the names of vertices."""
+    saved = plan.resumed
+    if saved is None:
+        return {}
+    whole = KeyRange(0, plan.groups)
+    return {v.name: saves.images(saved, v.name, whole) for v in plan.vertices}
