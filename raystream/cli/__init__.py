@@ -45,6 +45,26 @@ Target = Annotated[
 ]
 
 
+Durable = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="A folder or s3://bucket/prefix to which committed cuts are copied.",
+        show_default=False,
+    ),
+]
+Resume = Annotated[
+    bool | None,
+    typer.Option(
+        "--resume/--fresh",
+        help="With --durable: go on from the newest whole cut there (where there is none, from"
+        " the beginning), or begin anew although there are cuts. Unless one of them is given,"
+        " cuts that are there are refused.",
+        show_default=False,
+    ),
+]
+
+
 @app.command()
 def plan(
     flow: Target,
@@ -97,24 +117,8 @@ def run(
             help="Checking mode: find operators that are not deterministic. Slower.",
         ),
     ] = False,
-    durable: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="A folder or s3://bucket/prefix to which committed cuts are copied.",
-            show_default=False,
-        ),
-    ] = None,
-    resume: Annotated[
-        bool | None,
-        typer.Option(
-            "--resume/--fresh",
-            help="With --durable: go on from the newest whole cut there (where there is none, from"
-            " the beginning), or begin anew although there are cuts. Unless one of them is given,"
-            " cuts that are there are refused.",
-            show_default=False,
-        ),
-    ] = None,
+    durable: Durable = None,
+    resume: Resume = None,
 ) -> None:
     """Run a flow to the end of its input, and show how it goes.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from raystream.controller import commands as do
@@ -29,6 +29,7 @@ from raystream.state.keys import common, cover
 from raystream.state.partition import recut
 from raystream.testing.simprocess import LINK, Instances, Keeper, Reading
 from raystream.testing.simregister import Ledger
+from raystream.testing.simsinks import Checked, Deferred, Reference, Written
 from raystream.testing.simtier import Tier
 from raystream.testing.simworld import Box, World, Wrong
 
@@ -44,72 +45,6 @@ TROUBLES_MAX = 2
 """So often the taking of a place goes wrong beside what faults do; a job must not give up."""
 RESTART = 0.5
 """How long it takes until another controller is there."""
-
-Reference = dict[int, dict[tuple[int, KeyRange, str], list[Any]]]
-"""By vertex and (epoch, range, type) the records that a sink is to be given."""
-
-
-@dataclass
-class Written:
-    """What the sinks of a job were told. closed: ranges of sinks that were closed."""
-
-    parts: set[tuple[int, int, KeyRange, str]] = field(default_factory=set)
-    closed: set[tuple[int, KeyRange]] = field(default_factory=set)
-
-    def upto(self, cut: int) -> Written:
-        """What stays when another run goes on from a cut."""
-        return Written({p for p in self.parts if p[1] <= cut})
-
-
-class Checked:
-    """A sink that compares every part with what it is to be."""
-
-    def __init__(self, place: Place, expected: dict[Any, list[Any]], written: Written) -> None:
-        self.place = place
-        self.expected = expected
-        self.written = written
-
-    def write(self, epoch: int, keys: KeyRange, batch: Any) -> None:
-        part = (epoch, keys, batch.record.__name__)
-        if self.expected.get(part) != (got := list(batch.records())):
-            raise Wrong(f"{self.place.name} wrote {part}: {got}, not {self.expected.get(part)}")
-        self.written.parts.add((self.place.vertex, *part))
-
-    def prepare(self, epoch: int) -> None:
-        self._whole(epoch)
-
-    def commit(self, epoch: int) -> None:
-        self._whole(epoch)
-
-    def close(self) -> None:
-        self.written.closed.add((self.place.vertex, self.place.keys))
-
-    def _whole(self, epoch: int) -> None:
-        """Nothing up to an epoch may be missing when it is committed."""
-        for part in self.expected:
-            due = part[0] <= epoch and part[1] == self.place.keys
-            if due and (self.place.vertex, *part) not in self.written.parts:
-                raise Wrong(f"{self.place.name} was told to commit {epoch} before {part}")
-
-
-class Deferred:
-    """A sink whose parts can be judged at the end only: notes all calls, for a `Checked`."""
-
-    def __init__(self, place: Place, calls: list[tuple[Place, str, tuple[Any, ...]]]) -> None:
-        self.place = place
-        self.calls = calls
-
-    def write(self, epoch: int, keys: KeyRange, batch: Any) -> None:
-        self.calls.append((self.place, "write", (epoch, keys, batch)))
-
-    def prepare(self, epoch: int) -> None:
-        self.calls.append((self.place, "prepare", (epoch,)))
-
-    def commit(self, epoch: int) -> None:
-        self.calls.append((self.place, "commit", (epoch,)))
-
-    def close(self) -> None:
-        self.calls.append((self.place, "close", ()))
 
 
 class Blank(Box):

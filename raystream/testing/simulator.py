@@ -38,9 +38,10 @@ from raystream.state.saved import Saved
 from raystream.testing.collect import Collect
 from raystream.testing.local import Ends, LocalJob
 from raystream.testing.same import difference
-from raystream.testing.simcontrol import Job, Reference
+from raystream.testing.simcontrol import Job
 from raystream.testing.simfaults import KINDS, Faults
 from raystream.testing.simflows import FLOWS
+from raystream.testing.simsinks import Reference
 from raystream.testing.simtier import Tier
 from raystream.testing.simworld import World, Wrong
 

@@ -26,7 +26,7 @@ from raystream.state.chain import Chain
 from raystream.state.images import ImageStore
 from raystream.state.log import EpochLog
 from raystream.state.objects import ObjectTable
-from raystream.testing import simcontrol, simulator
+from raystream.testing import simsinks, simulator
 from raystream.testing.simflows import FLOWS
 from raystream.testing.simulator import (
     Outcome,
@@ -232,8 +232,8 @@ def _instances(seed: int) -> tuple[int, ...]:
 
 def test_a_part_is_compared_with_what_it_has_to_be() -> None:
     keys = KeyRange(0, 4)
-    written = simcontrol.Written()
-    sink = simcontrol.Checked(Place(1, "out", keys, 0), {(1, keys, "Nth"): [("a", 1)]}, written)
+    written = simsinks.Written()
+    sink = simsinks.Checked(Place(1, "out", keys, 0), {(1, keys, "Nth"): [("a", 1)]}, written)
     with pytest.raises(Wrong, match="was told to commit 1 before"):
         sink.commit(1)
     sink.commit(0)
