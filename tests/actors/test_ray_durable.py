@@ -22,7 +22,7 @@ from tests.flows import Running
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
 LINES = 1500
-SAVED_SECONDS = 120.0
+SAVED_SECONDS = 240.0
 
 
 class Submitted(threading.Thread):
