@@ -7,7 +7,9 @@
     ├── OperatorError    your function raised; `__cause__` is the original exception
     ├── StateError       operator state cannot be stored, read or restored
     ├── JobError         the running job failed: a process died, a limit was reached
-    │   └── OutputError  the place to write to went away, is full, or is forbidden
+    │   ├── OutputError  the place to write to went away, is full, or is forbidden
+    │   ├── LostError    all copies of what the job needs to go on are gone
+    │   └── Stopped      somebody stopped the job
     └── InternalError    an invariant of raystream broke: our bug, please report it
 
 A message says what happened, where in the user's code, and what to do, in that order.
@@ -95,6 +97,14 @@ class JobError(RaystreamError):
 
 class OutputError(JobError):
     """What a running job made cannot be written."""
+
+
+class LostError(JobError):
+    """All copies of what a running job needs to go on are gone."""
+
+
+class Stopped(JobError):
+    """Somebody stopped the job."""
 
 
 class InternalError(RaystreamError):

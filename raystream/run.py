@@ -6,17 +6,30 @@ This is the glue above all layers: it owns the clock and the choice of shell. `F
 from __future__ import annotations
 
 import gc
+import os
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from raystream.api.flow import Flow
 from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
 from raystream.controller.recovery import Mode
 from raystream.controller.report import JobReport, Sample, Samples, totals
+from raystream.controller.resuming import (
+    Beginning,
+    Resumes,
+    beginning,
+    durably,
+    images_of,
+    save,
+)
 from raystream.dataflow.plan import Plan
+from raystream.errors import ConfigError, JobError, LostError
+from raystream.io.saves import Saves
+from raystream.io.store import open_store
 
 if TYPE_CHECKING:
     from raystream.testing.local import LocalJob
@@ -25,6 +38,7 @@ PACED_START_DELAY = 0.2
 """Seconds between deploying a paced job and releasing its first row."""
 
 OnProgress = Callable[[Sample], None]
+OnNote = Callable[[str], None]
 
 
 def run(
@@ -39,7 +53,10 @@ def run(
     recovery: Mode = "state",
     restore_into: int = 1,
     check: bool = False,
+    durable: str | os.PathLike[str] | None = None,
+    resume: bool | None = None,
     on_progress: OnProgress | None = None,
+    on_note: OnNote | None = None,
 ) -> JobReport:
     """Run a flow to the end of its input.
 
@@ -57,39 +74,140 @@ def run(
         restore_into: on a cluster, how many instances share the range of one that died.
         check: checking mode: instances are made again from checkpoints, and an operator that then
             emits something else ends the job. It costs time and memory.
+        durable: a folder or s3://bucket/prefix to which committed cuts are copied: on a cluster in
+            the background, in this process while it waits. When all copies of a checkpoint in a
+            cluster are lost the job goes on from there.
+        resume: with `durable`, True goes on from the newest whole cut there, with any number of
+            instances (where nothing was saved: from the beginning); False begins anew although
+            there are cuts, which the new ones supersede. Unless given, such cuts are refused.
         on_progress: called about every second with the totals so far.
+        on_note: called with what there is to say of saved cuts; the report has it, too.
 
     Raises:
         GraphError, ConfigError, InputError: nothing was started. OperatorError: a user's function
-        raised. JobError: the job failed otherwise.
+        raised. StateError: the job cannot go on from the saved cut. Stopped: somebody stopped the
+        job. JobError: the job failed otherwise.
     """
+    saves = None if durable is None else Saves(open_store(durable), flow.name)
+    if saves is None and resume is not None:
+        raise ConfigError("resume without durable: say where the cuts are")
+    begin = Beginning(None, ()) if saves is None else beginning(saves, resume)
     plan = make_plan(
         flow,
         instances=instances,
         cut_every=cut_every,
         checkpoint_seconds=checkpoint_seconds,
         check=check,
+        saved=begin.saved,
     )
-    if cluster is None:
-        return _run_here(plan, on_progress)
-    from raystream.actors.deploy import run_on_ray
+    follow = Follow(
+        cluster,
+        Options(copies, spares, recovery, restore_into),
+        saves,
+        on_progress,
+        on_note or _ignore,
+    )
+    return follow.run(plan) if saves is None else _run_durably(follow, plan, saves, begin)
 
-    options = Options(copies, spares, recovery, restore_into)
-    return run_on_ray(plan, address=cluster, on_progress=on_progress, options=options)
+
+class Follow(NamedTuple):
+    """Where a plan is run, and how it is followed. address: of a cluster; None for this process."""
+
+    address: str | None
+    options: Options
+    saves: Saves | None
+    on_progress: OnProgress | None
+    on_note: OnNote
+
+    def name(self, job: str) -> str:
+        """A name for the next run."""
+        if self.address is None:
+            return _name_here()
+        from raystream.actors.naming import new_run
+
+        return new_run(job)
+
+    def run(self, plan: Plan) -> JobReport:
+        """Run it to its end."""
+        if self.address is None:
+            return _run_here(plan, self.saves, self.on_progress)
+        from raystream.actors.deploy import run_on_ray
+
+        return run_on_ray(
+            plan, address=self.address, on_progress=self.on_progress, options=self.options
+        )
 
 
-def _run_here(plan: Plan, on_progress: OnProgress | None) -> JobReport:
+def _run_durably(follow: Follow, plan: Plan, saves: Saves, begin: Beginning) -> JobReport:
+    """Run a plan and save its cuts; and again from one of them when the cluster lost its own."""
+    resumes = Resumes(saves)
+    notes: tuple[str, ...] = ()
+    while True:
+        for note in begin.notes:
+            follow.on_note(note)
+        notes += begin.notes
+        plan = durably(plan, saves, follow.name(plan.job), begin.saved)
+        try:
+            report = follow.run(plan)
+        except LostError as error:
+            begin = resumes.after(error, plan)
+        else:
+            return replace(report, notes=notes)
+
+
+def _ignore(note: str) -> None:
+    """Nobody wants to hear it: it is in the report."""
+
+
+def _name_here() -> str:
+    return uuid.uuid4().hex[:12]
+
+
+class _Saving:
+    """Saves the cuts of a run in this process, which waits for it. saved: the newest; unsaved: why
+    the last one that was to be saved was not, if it was not."""
+
+    def __init__(self, plan: Plan, saves: Saves | None) -> None:
+        self.plan = plan
+        self.saves = saves
+        self.saved = self._tried = plan.begins
+        self.unsaved = ""
+
+    def after(self, job: LocalJob) -> None:
+        """Save the newest cut, if that was not done."""
+        cut = job.committed
+        if self.saves is None or cut <= self._tried:
+            return
+        self._tried = cut
+        try:
+            save(self.plan, self.saves, cut, job.stored(cut))
+        except JobError as error:
+            self.unsaved = f"cut {cut} was not saved in {self.saves}: {error}"
+        else:
+            self.saved, self.unsaved = cut, ""
+
+
+def _run_here(plan: Plan, saves: Saves | None, on_progress: OnProgress | None) -> JobReport:
     from raystream.testing.local import LocalJob
 
-    paced = plan.clock is not None and plan.clock.speed is not None
-    started = time.time() + (PACED_START_DELAY if paced else 0.0)
-    job = LocalJob(plan, run=uuid.uuid4().hex[:12], paced_from=started if paced else None)
+    clock = plan.clock
+    paced = clock is not None and clock.speed is not None
+    started = time.time()
+    if clock is not None and clock.speed is not None:
+        started += PACED_START_DELAY - plan.begins * clock.seconds / clock.speed
+    job = LocalJob(
+        plan,
+        run=_name_here() if plan.durable is None else plan.durable.run,
+        paced_from=started if paced else None,
+        resume=None if saves is None else images_of(plan, saves),
+    )
+    saving = _Saving(plan, saves)
     if not paced:
         started = time.time()
     samples = Samples()
     gc.disable()  # as in an instance's process: the cyclic collector runs between epochs
     try:
-        _drive(job, plan, started, samples, on_progress)
+        _drive(job, plan, started, samples, saving, on_progress)
     finally:
         gc.enable()
     job.finish()
@@ -98,20 +216,35 @@ def _run_here(plan: Plan, on_progress: OnProgress | None) -> JobReport:
     last = Sample(elapsed, {o.name: o for o in operators})
     if on_progress is not None:
         on_progress(last)
-    return JobReport(plan.job, "local", started, elapsed, operators, samples.ended(last))
+    return JobReport(
+        plan.job,
+        "local",
+        started,
+        elapsed,
+        operators,
+        samples.ended(last),
+        saved=saving.saved,
+        unsaved=saving.unsaved,
+    )
 
 
 def _drive(
-    job: LocalJob, plan: Plan, started: float, samples: Samples, on_progress: OnProgress | None
+    job: LocalJob,
+    plan: Plan,
+    started: float,
+    samples: Samples,
+    saving: _Saving,
+    on_progress: OnProgress | None,
 ) -> None:
     """Step a local job to its end, at its pace."""
     clock = plan.clock
-    epoch = 0
+    epoch = plan.begins
     while not job.ended:
         epoch += 1
         if clock is not None and clock.speed is not None:
             time.sleep(max(0.0, started + epoch * clock.seconds / clock.speed - time.time()))
         job.turn()
+        saving.after(job)
         t = time.time() - started
         if samples.due(t):
             gc.collect()

@@ -1,6 +1,6 @@
 """Style, layers and types, and with `--tests` the tests: everything runs, then the verdict.
 
-    python tools/check.py [--tests [arguments for pytest]]
+python tools/check.py [--tests [arguments for pytest]]
 """
 
 from __future__ import annotations
@@ -46,11 +46,20 @@ def check(name: str, command: list[str]) -> bool:
 
 def run(command: list[str], *, quiet: bool = False) -> subprocess.CompletedProcess[str]:
     # The checkers find the environment by PATH, wherever this was called from.
-    env = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
-           "PYTHONPATH": str(ROOT)}
-    return subprocess.run([BIN / command[0], *command[1:]], cwd=ROOT, env=env, text=True,
-                          stdout=subprocess.PIPE if quiet else None,
-                          stderr=subprocess.STDOUT if quiet else None, check=False)
+    env = {
+        **os.environ,
+        "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PYTHONPATH": str(ROOT),
+    }
+    return subprocess.run(
+        [BIN / command[0], *command[1:]],
+        cwd=ROOT,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE if quiet else None,
+        stderr=subprocess.STDOUT if quiet else None,
+        check=False,
+    )
 
 
 if __name__ == "__main__":

@@ -59,8 +59,10 @@ def make_venv() -> None:
     # Debian and Ubuntu keep `ensurepip` in a package of its own.
     package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
     if not (can_install() and install([package, "python3-venv"]) and _runs(command)):
-        raise ConfigError(f"{sys.executable} cannot make a virtual environment",
-                          hint=f"On Debian and Ubuntu: sudo apt-get install {package}")
+        raise ConfigError(
+            f"{sys.executable} cannot make a virtual environment",
+            hint=f"On Debian and Ubuntu: sudo apt-get install {package}",
+        )
 
 
 def install_packages(extras: str) -> None:
@@ -72,26 +74,50 @@ def install_packages(extras: str) -> None:
     say(f"installing packages ({extras}); the first time that is most of 1 GB to download")
     project = f"{ROOT}[{extras}]"
     uv: list[str | Path] = [
-        "uv", "pip", "install", "--python", PYTHON, "-c", CONSTRAINTS,
-        "--config-settings-package", f"pyspark:{_UNCOMPRESSED}", "-e", project]
+        "uv",
+        "pip",
+        "install",
+        "--python",
+        PYTHON,
+        "-c",
+        CONSTRAINTS,
+        "--config-settings-package",
+        f"pyspark:{_UNCOMPRESSED}",
+        "-e",
+        project,
+    ]
     pip: list[str | Path] = [
-        "pip", "install", "--prefer-binary", "--no-compile", "-c", CONSTRAINTS,
-        "--config-settings", _UNCOMPRESSED, "-e", project]
+        "pip",
+        "install",
+        "--prefer-binary",
+        "--no-compile",
+        "-c",
+        CONSTRAINTS,
+        "--config-settings",
+        _UNCOMPRESSED,
+        "-e",
+        project,
+    ]
     quiet = [] if sys.stderr.isatty() else ["-q"]
     if _runs([PYTHON, "-m", "pip", "install", "-q", "-c", CONSTRAINTS, "uv"], shown=True):
         if _runs([PYTHON, "-m", *uv, *quiet], shown=True, env={**os.environ, **uv_settings()}):
             return
         say("uv could not; trying the same with pip")
     if not _runs([PYTHON, "-m", *pip, *quiet], shown=True):
-        raise ConfigError("the packages could not be installed: the reason is above", hint=(
-            "Without a network, point pip at a mirror (pip config set global.index-url ...) and"
-            " run this again: what is there already is kept."))
+        raise ConfigError(
+            "the packages could not be installed: the reason is above",
+            hint=(
+                "Without a network, point pip at a mirror (pip config set global.index-url ...) and"
+                " run this again: what is there already is kept."
+            ),
+        )
 
 
 def uv_settings() -> dict[str, str]:
     """pip's settings on this machine as uv's, which does not read them by itself."""
-    listed = subprocess.run([PYTHON, "-m", "pip", "config", "list"], check=False,
-                            capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        [PYTHON, "-m", "pip", "config", "list"], check=False, capture_output=True, text=True
+    ).stdout
     return uv_of_pip(listed, os.environ)
 
 
@@ -112,13 +138,18 @@ def uv_of_pip(listed: str, environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in found.items() if name not in environ}
 
 
-def _runs(command: Sequence[str | Path], *, shown: bool = False,
-          env: Mapping[str, str] | None = None) -> bool:
+def _runs(
+    command: Sequence[str | Path], *, shown: bool = False, env: Mapping[str, str] | None = None
+) -> bool:
     """Whether a command ends well. Its output is discarded unless `shown`."""
     silent = None if shown else subprocess.DEVNULL
     try:
-        return subprocess.run(command, stdout=silent, stderr=silent, env=env, check=False,
-                              cwd=ROOT).returncode == 0
+        return (
+            subprocess.run(
+                command, stdout=silent, stderr=silent, env=env, check=False, cwd=ROOT
+            ).returncode
+            == 0
+        )
     except OSError:
         return False
 

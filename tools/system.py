@@ -59,8 +59,14 @@ def _apt(*arguments: str) -> bool:
     assert as_root is not None
     command = [*as_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *arguments]
     try:
-        done = subprocess.run(command, timeout=_APT_SECONDS_MAX, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command,
+            timeout=_APT_SECONDS_MAX,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         say(f"`{' '.join(command)}` was given up after {_APT_SECONDS_MAX} s")
         return False

@@ -26,7 +26,7 @@ from raystream.controller.machine import KEEPER, Machine
 from raystream.controller.members import Options
 from raystream.controller.report import Floor, JobReport, Progress, Sample, Samples, totals
 from raystream.dataflow.plan import Plan
-from raystream.errors import InternalError, JobError, RaystreamError
+from raystream.errors import InternalError, LostError, RaystreamError, Stopped
 
 POLL_SECONDS = 0.25
 """How often instances are asked for their progress."""
@@ -34,6 +34,9 @@ NODES_SECONDS = 1.0
 """How often Ray is asked which nodes are alive."""
 ORPHAN_SECONDS = 60.0
 """How long a job that has ended, or has not begun, waits for somebody who wants it."""
+HEAR_SECONDS = 1.0
+"""How long who stopped a job may take to hear of its end: who submitted it then ends this process.
+"""
 FIND_SECONDS = 10.0
 """How long a keeper may take to show its journal."""
 
@@ -46,6 +49,14 @@ class Charter(NamedTuple):
     token: str
     env: dict[str, str]
     options: Options
+
+
+class Standing(NamedTuple):
+    """How a job stands. ended: how it ended; empty while it runs. unsaved: why the newest cut that
+    was to be in the durable tier is not, if it is not."""
+
+    ended: str
+    unsaved: str
 
 
 class Controller:
@@ -66,7 +77,8 @@ class Controller:
         self._nodes: tuple[float, tuple[str, ...]] = (0.0, ())
         self._incarnation = 1
         context: Any = ray.get_runtime_context()
-        if context.was_current_actor_reconstructed:
+        self._again: bool = context.was_current_actor_reconstructed
+        if self._again:
             self._go_on()
 
     # ------------------------------------------------------------ calls
@@ -77,9 +89,13 @@ class Controller:
         Called again after a restart: it then waits for the job that goes on.
         """
         with self._lock:
-            if self._thread is None:
+            if self._thread is None and self._again and plan.durable is not None:
+                self._lost("the controller died with all keepers")
+            elif self._thread is None:
                 self._begin(plan, None)
         self._over.wait()
+        if isinstance(self._result, Stopped):
+            time.sleep(HEAR_SECONDS)
         return self._result
 
     @ray.method(concurrency_group="control")
@@ -98,6 +114,25 @@ class Controller:
         """End the job as soon as possible."""
         self._requests.put(do.Cancel())
 
+    @ray.method(concurrency_group="control")
+    def stop_saved(self) -> str:
+        """End the job once a cut is saved that is taken now; why not, if that cannot be."""
+        if not self._ready.is_set():
+            return "the job has not begun yet"
+        if self._plan.durable is None:
+            return "the job has no durable tier: it was started without --durable"
+        self._requests.put(do.Save())
+        return ""
+
+    @ray.method(concurrency_group="control")
+    def standing(self) -> Standing:
+        """How the job stands."""
+        unsaved = self._machine.unsaved if self._ready.is_set() else ""
+        if not self._over.is_set():
+            return Standing("", unsaved)
+        error = self._result if isinstance(self._result, RaystreamError) else None
+        return Standing("all its input was processed" if error is None else str(error), unsaved)
+
     # ------------------------------------------------------------ life
 
     def _go_on(self) -> None:
@@ -109,24 +144,28 @@ class Controller:
         entry = newest(found)
         if entry is not None:
             self._begin(self._kept_plan(keepers), entry)
-            return
-        begun = any(_begun(a) for p, a in processes if not p.startswith(KEEPER))
-        for process, _ in processes:
-            kill(run, process)
-        if begun:
-            self._result = JobError(
-                "the journal of the job is lost: the controller died with all keepers that held it",
-                hint="Keep more copies (copies=2), on nodes that do not fail together.",
-            )
-            self._thread = threading.current_thread()
-            self._over.set()
+        elif any(_begun(a) for p, a in processes if not p.startswith(KEEPER)):
+            self._lost("the controller died with all keepers that held it")
+        else:
+            for process, _ in processes:
+                kill(run, process)
+
+    def _lost(self, why: str) -> None:
+        self._result = LostError(
+            f"the journal of the job is lost: {why}",
+            hint="Keep more copies (copies=2), on nodes that do not fail together.",
+        )
+        for process in processes_of(self._charter.run):
+            kill(self._charter.run, process)
+        self._thread = threading.current_thread()
+        self._over.set()
 
     def _kept_plan(self, keepers: list[Any]) -> Plan:
         for keeper in keepers:
             with suppress(RayError):
                 plan: Plan = ray.get(keeper.plan.remote(), timeout=FIND_SECONDS)
                 return plan
-        raise JobError("the plan of the job is lost with the keepers that held it")
+        raise LostError("the plan of the job is lost with the keepers that held it")
 
     def _begin(self, plan: Plan, entry: Entry | None) -> None:
         self._thread = threading.Thread(target=self._live, args=(plan, entry), daemon=True)
@@ -233,7 +272,9 @@ class Controller:
         if machine.options.recovery != "state":
             return None
         age = time.time() - max(machine.committed_at, machine.journal.started)
-        return Floor(machine.journal.committed, age, machine.bare)
+        entry = machine.journal
+        saved = None if self._plan.durable is None else entry.saved
+        return Floor(entry.committed, age, machine.bare, saved, machine.unsaved)
 
     def _totals(self) -> dict[str, Any]:
         return {o.name: o for o in totals(self._machine.progress())}
@@ -258,6 +299,8 @@ class Controller:
             tuple(operators.values()),
             self._samples.ended(last),
             self._machine.journal.recoveries,
+            saved=self._machine.journal.saved,
+            unsaved=self._machine.unsaved,
         )
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import socket
 import sys
 import sysconfig
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +15,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from raystream.actors.controller import Charter, Controller
-from raystream.actors.naming import CONTROLLER, NAMESPACE, actor_name, kill, processes_of
+from raystream.actors.naming import CONTROLLER, NAMESPACE, actor_name, kill, new_run, processes_of
 from raystream.actors.staff import cause_of
 from raystream.controller.members import Options
 from raystream.controller.report import JobReport, Sample
@@ -57,7 +55,11 @@ def run_on_ray(
             f"copies={options.copies}, spares={options.spares}, restore_into="
             f"{options.restore_into}: at least 1 copy and 1 instance, no negative spares"
         )
-    run = f"{re.sub('[^A-Za-z0-9_.-]', '-', plan.job)}-{uuid.uuid4().hex[:8]}"
+    run = plan.durable.run if plan.durable is not None else new_run(plan.job)
+    if plan.durable is not None and options.recovery != "state":
+        raise ConfigError(
+            f"recovery={options.recovery!r} takes no checkpoints: there is nothing to be saved"
+        )
     with cluster(address):
         remote: Any = ray.remote  # its stubs do not know these options
         kind = remote(
@@ -116,8 +118,12 @@ def _end(run: str, controller: Any, result: Any) -> None:
 
 
 @contextlib.contextmanager
-def cluster(address: str) -> Iterator[None]:
-    """Be connected to a cluster; leave it afterwards, and end it if it was started here."""
+def cluster(address: str, *, start: bool = True) -> Iterator[None]:
+    """Be connected to a cluster; leave it afterwards, and end it if it was started here.
+
+    Args:
+        start: whether to start one where `"auto"` finds none.
+    """
     if ray.is_initialized():
         yield
         return
@@ -130,7 +136,7 @@ def cluster(address: str) -> Iterator[None]:
         address = os.environ.get("RAY_ADDRESS") or "auto"
     try:
         if address == "auto":
-            _start(common)
+            _start(common, start=start)
         else:
             _answers(address)
             ray.init(address=address, **common)
@@ -160,10 +166,13 @@ def _answers(address: str) -> None:
         raise ConnectionError(f"nobody answers there ({error})") from None
 
 
-def _start(common: dict[str, Any]) -> None:
+def _start(common: dict[str, Any], *, start: bool) -> None:
     """Join the cluster that `ray start` made on this machine; else start one for this run.
 
     A cluster that another program keeps for itself is left alone.
+
+    Raises:
+        ConnectionError: there is none, and none is to be started.
     """
     from ray._private import services, utils
 
@@ -172,6 +181,8 @@ def _start(common: dict[str, Any]) -> None:
     if noted() in running():
         ray.init(address=noted(), **common)
         return
+    if not start:
+        raise ConnectionError("`ray start` has started none on this machine")
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **common)

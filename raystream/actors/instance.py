@@ -30,6 +30,8 @@ from raystream.controller.recovery import Place
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Ask, Boundaries, Held, View
 from raystream.errors import RaystreamError
+from raystream.io.saves import Saves
+from raystream.io.store import open_store
 from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment
 from raystream.state.image import Image, ImageHeader, decode
@@ -145,7 +147,7 @@ class InstanceActor:
         with _told():
             if self._shell is not None:
                 return Refusal.PLACED
-            chains = fetch(holders, place, floor) if floor else ()
+            chains = self._images(holders, place, floor) if floor else ()
             if chains is None:
                 return Refusal.MISSING
             self._folder = spill_folder()
@@ -161,6 +163,20 @@ class InstanceActor:
             self._shell.open()
             self._has_role.set()
         return self._shell.address
+
+    def _images(
+        self, holders: list[Any], place: Place, floor: int
+    ) -> tuple[tuple[Image, ...], ...] | None:
+        """The images of a range from keepers; those with which the run begins are in its store."""
+        found = fetch(holders, place, floor)
+        durable = self._plan.durable
+        if found is None and durable is not None and floor == self._plan.begins:
+            assert durable.resumed is not None
+            saves = Saves(open_store(durable.url), self._plan.job)
+            name = self._plan.vertices[place.vertex].name
+            chains = saves.images(durable.resumed, name, place.keys)
+            found = tuple(tuple(chain) for chain in chains)
+        return found
 
     def _mine(self) -> Shell:
         assert self._shell is not None, "this actor has no role yet"

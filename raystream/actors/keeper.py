@@ -17,11 +17,18 @@ import ray
 from raystream.controller.journal import Entry, Shelf
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Boundaries, Boundary, Held, Register
+from raystream.errors import RaystreamError, StateError
+from raystream.io.saves import Encoded, Saves
+from raystream.io.store import open_store
 from raystream.schema.types import KeyRange
 from raystream.state.images import ImageStore, Stored
 from raystream.state.partition import recut_encoded
+from raystream.state.saved import Saved, SavedChain
 
 LOOK_SECONDS = 0.5
+
+SavedPlace = tuple[int, KeyRange, int]
+"""Of an image: vertex, range and cut."""
 
 
 class Keeper:
@@ -34,6 +41,9 @@ class Keeper:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._images: ImageStore[Any] = ImageStore()
+        self._imaging = threading.Lock()
+        self._saves: Saves | None = None
+        self._checksums: dict[SavedPlace, int] = {}
         self._register = Register()
         self._registering = threading.Lock()
         self._journal: Shelf[Entry] = Shelf()
@@ -46,26 +56,83 @@ class Keeper:
     ) -> bool:
         """Keep an image (uint8 array); False if it is a delta on something that is not held."""
         stored = Stored(cut, base or None, ray.put(data), len(data), ended)
-        return self._images.store(vertex, keys, stored)
+        with self._imaging:
+            return self._images.store(vertex, keys, stored)
 
     def images(self, vertex: int, cut: int, wanted: KeyRange) -> list[tuple[KeyRange, list[Any]]]:
         """Per range that has something of the wanted one, the references of the images that make up
         its state at a cut."""
-        found = self._images.images(vertex, cut, wanted)
+        found = self._found(vertex, cut, wanted)
         return [(keys, [s.data for s in chain]) for keys, chain in found]
 
     def part(self, vertex: int, cut: int, held: KeyRange, part: KeyRange) -> list[Any]:
         """The same for a part of a range that is held: references of new images."""
-        chain = dict(self._images.images(vertex, cut, part))[held]
+        chain = dict(self._found(vertex, cut, part))[held]
         images = recut_encoded(held, [ray.get(s.data) for s in chain], part)
         return [ray.put(np.frombuffer(data, np.uint8)) for data in images]
 
     def trim(self, floor: int, assigned: list[tuple[int, KeyRange]]) -> int:
         """Drop what no restore of these ranges from `floor` on needs; the bytes that are left."""
-        self._images.trim(floor, set(assigned))
         with self._registering:
             self._register.trim(floor)
-        return self._images.nbytes
+        with self._imaging:
+            self._images.trim(floor, set(assigned))
+            return self._images.nbytes
+
+    def _found(
+        self, vertex: int, cut: int, wanted: KeyRange
+    ) -> list[tuple[KeyRange, list[Stored[Any]]]]:
+        with self._imaging:
+            return self._images.images(vertex, cut, wanted)
+
+    # ------------------------------------------------------------ durable tier
+
+    @ray.method(concurrency_group="save")
+    def put_chains(
+        self, cut: int, places: list[tuple[int, KeyRange]]
+    ) -> list[tuple[int, SavedChain]] | str:
+        """Store the images of these ranges at a cut in the durable tier; or why it cannot be."""
+        found = {(v, keys): dict(self._found(v, cut, keys)).get(keys) for v, keys in places}
+        try:
+            return [(v, self._put(v, keys, chain)) for (v, keys), chain in found.items()]
+        except Exception as error:  # whatever it is, this keeper has more to do
+            return told(error)
+
+    def _put(self, vertex: int, keys: KeyRange, chain: list[Stored[Any]] | None) -> SavedChain:
+        name = self._plan.vertices[vertex].name
+        if chain is None:
+            raise StateError(f"this keeper does not hold {name} {keys} any more")
+        known = self._checksums
+        encoded = [
+            Encoded(
+                s.base or 0, s.cut, memoryview(ray.get(s.data)), known.get((vertex, keys, s.cut))
+            )
+            for s in chain
+        ]
+        assert self._plan.durable is not None
+        saved = self._opened().put_chain(self._plan.durable.number, name, keys, encoded)
+        for place in [p for p in known if p[:2] == (vertex, keys)]:
+            del known[place]
+        known.update({(vertex, keys, i.cut): i.crc32 for i in saved.images})
+        return saved
+
+    @ray.method(concurrency_group="save")
+    def save_cut(self, saved: Saved) -> str:
+        """Write the manifest of a cut all of whose images are stored, and drop what older ones
+        alone need; why that cannot be, or "" when it is done."""
+        try:
+            self._opened().commit(saved)
+            self._opened().drop(saved.number)
+        except Exception as error:
+            return told(error)
+        return ""
+
+    def _opened(self) -> Saves:
+        durable = self._plan.durable
+        assert durable is not None
+        if self._saves is None:
+            self._saves = Saves(open_store(durable.url), self._plan.job)
+        return self._saves
 
     # ------------------------------------------------------------ register
 
@@ -114,3 +181,8 @@ class Keeper:
         mine = self._watchers
         while mine == self._watchers:
             threading.Event().wait(LOOK_SECONDS)
+
+
+def told(error: Exception) -> str:
+    """An error in words."""
+    return str(error) if isinstance(error, RaystreamError) else f"{type(error).__name__}: {error}"

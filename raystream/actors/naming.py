@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from typing import Any
 
 import ray
@@ -9,6 +11,24 @@ from ray.exceptions import RayError
 
 NAMESPACE = "raystream"
 CONTROLLER = "controller"
+
+
+def new_run(job: str) -> str:
+    """A name that no other run of any job has."""
+    return f"{re.sub('[^A-Za-z0-9_.-]', '-', job)}-{uuid.uuid4().hex[:8]}"
+
+
+def job_of(run: str) -> str:
+    """The name of a run's job, as far as it can be part of a name."""
+    return run.rpartition("-")[0]
+
+
+def running() -> list[str]:
+    """All runs in the cluster whose controller is there."""
+    named: Any = ray.util.list_named_actors
+    names = [n["name"] for n in named(all_namespaces=True) if n["namespace"] == NAMESPACE]
+    end = actor_name("", CONTROLLER)
+    return sorted(n.removesuffix(end) for n in names if n.endswith(end))
 
 
 def actor_name(run: str, process: str) -> str:

@@ -85,7 +85,9 @@ class Staff:
             concurrency_groups={"park": 2, "control": 1},
             scheduling_strategy="SPREAD",
         )(InstanceActor)
-        self._keeper = remote(**common, concurrency_groups={"park": 2, "register": 1})(Keeper)
+        self._keeper = remote(**common, concurrency_groups={"park": 2, "register": 1, "save": 1})(
+            Keeper
+        )
 
     # ------------------------------------------------------------ commands
 
@@ -122,6 +124,13 @@ class Staff:
                 self._tell(process, "forget", epoch)
             case do.Trim(process, floor, places):
                 self._tell(process, "trim", floor, [(p.vertex, p.keys) for p in places])
+            case do.PutChains(process, cut, places):
+                held = [(p.vertex, p.keys) for p in places]
+                put = partial(_put, process, cut)
+                self._watch(process, "put_chains", put, cut, held)
+            case do.SaveCut(process, saved):
+                done = partial(do.CutSaved, process, saved.cut)
+                self._watch(process, "save_cut", done, saved)
             case Hand() | Recall() | Fill() | Tell():
                 self._register(command)
             case do.Kill(process, _):
@@ -223,8 +232,11 @@ class Staff:
 
     # ------------------------------------------------------------ calls
 
-    def _watch(self, process: str, method: str, answered: Callable[[Any], Event | None]) -> None:
-        self._call(process, "live", float("inf"), answered, method)
+    def _watch(
+        self, process: str, method: str, answered: Callable[[Any], Event | None], *args: Any
+    ) -> None:
+        """A call that may take as long as it does: nobody counts as dead for it."""
+        self._call(process, "live", float("inf"), answered, method, *args)
 
     def _call(
         self,
@@ -331,6 +343,12 @@ class Staff:
 
 def _filled(view: int, place: str, taken: bool) -> Event | None:
     return do.Filled(view, place) if taken else None
+
+
+def _put(process: str, cut: int, answer: Any) -> Event:
+    if isinstance(answer, str):
+        return do.Put(process, cut, why=answer)
+    return do.Put(process, cut, tuple(answer))
 
 
 def _nothing(_: Any) -> None:

@@ -1,4 +1,4 @@
-"""The command `raystream`: plan, run, version.
+"""The command `raystream`: plan, run, jobs, stop, version.
 
 Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
 """
@@ -17,13 +17,14 @@ from raystream.errors import (
     InputError,
     OutputError,
     RaystreamError,
+    Stopped,
     notes,
     user_traceback,
 )
 
-FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+FAILED, REFUSED, STOPPED, INTERRUPTED = 1, 2, 3, 130
 """Exit codes: the job failed; the flow, an option, the input, the output or the machine is wrong;
-Ctrl-C."""
+the job was stopped (`raystream stop`); Ctrl-C."""
 
 app = typer.Typer(
     name="raystream",
@@ -39,6 +40,26 @@ Target = Annotated[
         metavar="MODULE:FLOW",
         help="An rs.Flow, or a function without arguments that returns one. The module is looked"
         " for in the current folder first.",
+        show_default=False,
+    ),
+]
+
+
+Durable = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="A folder or s3://bucket/prefix to which committed cuts are copied.",
+        show_default=False,
+    ),
+]
+Resume = Annotated[
+    bool | None,
+    typer.Option(
+        "--resume/--fresh",
+        help="With --durable: go on from the newest whole cut there (where there is none, from"
+        " the beginning), or begin anew although there are cuts. Unless one of them is given,"
+        " cuts that are there are refused.",
         show_default=False,
     ),
 ]
@@ -96,6 +117,8 @@ def run(
             help="Checking mode: find operators that are not deterministic. Slower.",
         ),
     ] = False,
+    durable: Durable = None,
+    resume: Resume = None,
 ) -> None:
     """Run a flow to the end of its input, and show how it goes.
 
@@ -118,9 +141,53 @@ def run(
                 copies=copies,
                 spares=spares,
                 check=check,
+                durable=durable,
+                resume=resume,
                 on_progress=screen.update,
+                on_note=screen.note,
             )
         screen.totals(report)
+
+
+Address = Annotated[
+    str,
+    typer.Option(help="Address of a Ray cluster; `auto`: that of this machine or submitted job."),
+]
+
+
+@app.command()
+def jobs(address: Address = "auto") -> None:
+    """List the runs of jobs in a Ray cluster."""
+    with _errors_told():
+        from raystream.actors.stopping import jobs as find
+
+        for run in find(address):
+            typer.echo(run)
+
+
+@app.command()
+def stop(
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="The name of a job, or of one of its runs.")
+    ],
+    save: Annotated[
+        bool,
+        typer.Option(
+            "--save", help="End it once a cut that is taken now is saved in its durable tier."
+        ),
+    ] = False,
+    address: Address = "auto",
+) -> None:
+    """End a job that runs in a Ray cluster; with --save so that `run --resume` goes on from there.
+
+    Whatever submitted it ends with exit code 3.
+
+    Example: raystream stop counts --save
+    """
+    with _errors_told():
+        from raystream.actors.stopping import stop as end
+
+        typer.echo(end(job, address, save=save))
 
 
 @app.command()
@@ -142,6 +209,9 @@ def _errors_told() -> Iterator[None]:
     """End the process with one clear message and the exit code that goes with it."""
     try:
         yield
+    except Stopped as error:
+        _say(str(error))
+        raise SystemExit(STOPPED) from None
     except RaystreamError as error:
         refused = isinstance(error, GraphError | ConfigError | InputError | OutputError)
         _end(error, REFUSED if refused else FAILED)

@@ -58,11 +58,17 @@ class Screen:
             self._due = sample.t + LINE_SECONDS
             self._line(rates_line(sample, before))
 
+    def note(self, text: str) -> None:
+        """Say something of the job."""
+        self._line(f"{self.job}: {text}")
+
     def totals(self, report: JobReport) -> None:
         """Show what a finished job did, and what befell it."""
         self.console.print(totals_table(report))
         for recovery in report.recoveries:
             self._line(recovery_line(recovery))
+        if report.unsaved:
+            self._line(report.unsaved)
 
     def _line(self, text: str) -> None:
         self.console.print(text, markup=False, soft_wrap=True)
@@ -117,7 +123,9 @@ def rates_line(sample: Sample, before: Sample | None) -> str:
 def floor_line(floor: Floor) -> str:
     """How old the newest committed cut is, and what it lacks."""
     short = f", {floor.short} ranges without all copies" if floor.short else ""
-    return f"cut {floor.epoch:,} committed {floor.age:.1f} s ago{short}"
+    saved = "" if floor.saved is None else f", cut {floor.saved:,} saved"
+    unsaved = f" ({floor.unsaved})" if floor.unsaved else ""
+    return f"cut {floor.epoch:,} committed {floor.age:.1f} s ago{short}{saved}{unsaved}"
 
 
 def totals_table(report: JobReport) -> Table:

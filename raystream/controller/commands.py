@@ -12,6 +12,7 @@ from raystream.controller.report import Progress
 from raystream.dataflow.register import Boundaries
 from raystream.errors import RaystreamError
 from raystream.state.assignment import Assignment
+from raystream.state.saved import Saved, SavedChain
 
 # ---------------------------------------------------------------- commands
 
@@ -103,6 +104,25 @@ class Trim:
 
 
 @dataclass(frozen=True, slots=True)
+class PutChains:
+    """Let a keeper store its images of these ranges at a cut in the durable tier. Answered by
+    `Put`."""
+
+    process: str
+    cut: int
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCut:
+    """Let a keeper write the manifest of a cut, all of whose images are stored. Answered by
+    `CutSaved`."""
+
+    process: str
+    saved: Saved
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """Write the journal at these keepers. What is commanded later is done when all of them that
     live have it, and not before one has: see `catch_up`."""
@@ -137,6 +157,8 @@ Command = (
     | KeptBy
     | Forget
     | Trim
+    | PutChains
+    | SaveCut
     | Write
     | Kill
     | End
@@ -236,8 +258,28 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
+class Put:
+    """What a keeper holds of a cut is in the durable tier: chains by vertex; or why it is not."""
+
+    process: str
+    cut: int
+    chains: tuple[tuple[int, SavedChain], ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CutSaved:
+    """A cut is saved in the durable tier; or why it is not."""
+
+    process: str
+    cut: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Save:
-    """Somebody wants a cut now, and the job to end after it."""
+    """Somebody wants a cut now, and the job to end once it is committed, and saved if there is a
+    durable tier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +299,8 @@ Event = (
     | Done
     | Failed
     | Gone
+    | Put
+    | CutSaved
     | Save
     | Cancel
 )

@@ -52,7 +52,9 @@ class Post:
 class Entry:
     """What is known for sure. kept: how often keepers were chosen. started: the Unix time at which
     the job began, or its first row is released; 0 before. view: the number of the newest view of
-    the boundary register; told, knowing: see `registering`. over: it has come to its end."""
+    the boundary register; told, knowing: see `registering`. saved: the newest cut in the durable
+    tier; stop_after: the job is to end with the first cut after this one, -1 if it is not. over: it
+    has come to its end."""
 
     incarnation: int = 0
     number: int = 0
@@ -66,6 +68,8 @@ class Entry:
     view: int = 0
     told: Places[str] = NO_VIEW
     knowing: frozenset[str] = frozenset()
+    saved: int = 0
+    stop_after: int = -1
     over: Any = None
 
     @property

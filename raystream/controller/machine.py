@@ -50,8 +50,9 @@ from raystream.controller.registering import (
     resumed,
 )
 from raystream.controller.report import Progress, Recovery
+from raystream.controller.saving import Saver
 from raystream.dataflow.plan import Plan
-from raystream.errors import JobError, RaystreamError
+from raystream.errors import JobError, RaystreamError, Stopped
 from raystream.state.assignment import Assignment, Serving
 
 START_DELAY = 0.2
@@ -79,7 +80,8 @@ class Machine:
     ) -> None:
         self.plan = plan
         self.options = options
-        self.journal = replace(journal or Entry(), incarnation=incarnation, number=0)
+        begun = Entry(committed=plan.begins, saved=plan.begins)
+        self.journal = replace(journal or begun, incarnation=incarnation, number=0)
         self.members = [Member(seat, seat.last) for seat in self.journal.seats]
         self.ended = False
         self.committed_at = 0.0
@@ -96,10 +98,12 @@ class Machine:
         self._reposted: set[str] = set()  # nodes that got another keeper since the last tick
         self._unhired = 0  # processes that died before they were there, one after the other
         self._wanted: tuple[int, int] | None = None  # an extra cut: after which floor, how far on
-        self._saving = -1
+        if self.journal.stop_after >= 0:
+            self._wanted = (self.journal.stop_after, CUT_AHEAD)
+        self._saver = Saver(plan)
         self._register: Registering | None = None
         self._stage: tuple[int, bool, bool] | None = None
-        self._drills = self._drilled = 0
+        self._drills, self._drilled = 0, plan.begins
         self._out: list[Command] = []
 
     # ------------------------------------------------------------ in and out
@@ -112,7 +116,8 @@ class Machine:
         """
         self._nodes = tuple(nodes)
         if self.journal.over is None and not self.members:
-            self._engagements.append(Engagement(0, (), now, "the job begins", self._places()))
+            begin = Engagement(self.plan.begins, (), now, "the job begins", self._places())
+            self._engagements.append(begin)
             self._hire()  # before the journal: its keepers start beside them
         known = {s.process for s in self.journal.seats} | {p.process for p in self.journal.posts}
         self._post(nodes)
@@ -174,6 +179,7 @@ class Machine:
                 self._keep()
                 self._hire()
                 self._cut_if_wanted()
+                self._out += self._saver.tick(now)
                 for m in stalled(self.members, self.plan, now):
                     m.dead = f"it stayed where it was for {STALL_SECONDS:g} s"
                 self._decide(now)
@@ -205,11 +211,21 @@ class Machine:
                 self._gone(process, error.message, now)
             case do.Gone(process, why):
                 self._gone(process, why, now)
+            case do.Put():
+                self._out += self._saver.put(event, now)
+            case do.CutSaved():
+                cut, commands = self._saver.saved(event, now)
+                if cut:  # a controller whose time is over is to drop nothing
+                    self._write(saved=cut)
+                    self._out += self._saver.trims(self.journal.posts)
+                self._out += commands
+                self._end_if_wanted()
             case do.Save():
-                self._saving = self.journal.committed
+                if self.journal.stop_after < 0:
+                    self._write(stop_after=self.journal.committed)
                 self._want_cut()
             case do.Cancel():
-                self._end(JobError("the job was cancelled"))
+                self._end(Stopped("the job was stopped"))
 
     def _write(self, **changes: object) -> None:
         """Put the journal's next entry before whatever follows."""
@@ -289,10 +305,18 @@ class Machine:
                 m.bare = -1
         self._write(committed=epoch, seats=tuple(m.seat for m in self.members))
         self._out += [do.CommitTo(m.seat.process, epoch) for m in self.members if not m.dead]
-        places = tuple(m.seat.place for m in self.members)
-        self._out += [do.Trim(p.process, epoch, places) for p in self.journal.posts]
-        if 0 <= self._saving < epoch:
-            self._end(None)
+        self._out += self._saver.committed(epoch, self.journal.seats, now)
+        self._out += self._saver.trims(self.journal.posts)
+        self._end_if_wanted()
+
+    def _end_if_wanted(self) -> None:
+        if (stopped := self._saver.stopped(self.journal)) is not None:
+            self._end(stopped)
+
+    @property
+    def unsaved(self) -> str:
+        """Why the newest cut that was to be saved was not; empty if it was."""
+        return self._saver.unsaved
 
     def _drill(self, now: float) -> None:
         """In checking mode an instance is replaced after each commit, as if it had died: what its
@@ -367,6 +391,7 @@ class Machine:
             self._not_hired(process, why)
         self._hands.pop(process, None)
         member, engagement = self._member(process), self._engaged(process)
+        self._out += self._saver.gone(process, now)
         if any(p.process == process for p in self.journal.posts):
             self._keeper_gone(process)
         elif member is not None and not member.dead:
@@ -468,7 +493,7 @@ class Machine:
         for m in new:
             m.seat = replace(m.seat, keepers=self._keepers_of(m.seat), kept=entry.kept)
         serving = [_serving(m.seat, e.floor + 1) for m in new]
-        started = entry.started or now + (START_DELAY if self._paced else 0.0)
+        started = entry.started or now + self._delay()
         recoveries = entry.recoveries
         if e.gone:
             into = tuple(m.name for m in new)
@@ -484,10 +509,12 @@ class Machine:
         )
         self._out += [do.Begin(m.seat, self.journal.assignment, started) for m in new]
 
-    @property
-    def _paced(self) -> bool:
+    def _delay(self) -> float:
+        """Seconds until the first row of a paced run is released, whatever epoch it begins with."""
         clock = self.plan.clock
-        return clock is not None and clock.speed is not None
+        if clock is None or clock.speed is None:
+            return 0.0
+        return START_DELAY - self.plan.begins * clock.seconds / clock.speed
 
     def _missing(self, process: str, *, again: bool) -> None:
         e = self._engaged(process)
@@ -580,7 +607,7 @@ class Machine:
         if state is None and entry.view:
             state = resumed(entry.view, entry.told, entry.knowing)
         elif state is None:
-            state = first(places, told)
+            state = first(places, told, self.plan.begins)
         if due(state, places, living, told):
             ended = [(m, m.progress) for m in self._sources() if m.progress and m.progress.ended]
             over = [m.seat.process for m, p in ended if p.position <= committed]

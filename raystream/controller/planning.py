@@ -6,9 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from raystream.api.flow import Epochs, Flow, SourceNode
+from raystream.controller.saving import refuse_unlike
 from raystream.dataflow.plan import Clock, Plan, plan_of
 from raystream.dataflow.source import SplitReader, cutting_of
-from raystream.errors import ConfigError, InputError, OperatorError, RaystreamError, user_frame
+from raystream.errors import (
+    ConfigError,
+    InputError,
+    OperatorError,
+    RaystreamError,
+    StateError,
+    user_frame,
+)
+from raystream.state.saved import Saved
 
 PACED_EPOCH_SECONDS = 0.05
 """Real seconds that an epoch of a paced run lasts, unless the flow says otherwise."""
@@ -23,22 +32,27 @@ def make_plan(
     cut_every: int | None = None,
     checkpoint_seconds: float = 5.0,
     check: bool = False,
+    saved: Saved | None = None,
 ) -> Plan:
     """The plan of a job. Asks each source for its splits and reads the first batch of each.
 
     Args:
         cut_every: epochs between cuts; from `checkpoint_seconds` and the pace when not given.
         check: checking mode.
+        saved: the cut to go on from; nothing is read then: its clock goes on.
 
     Raises:
         GraphError, ConfigError: see `plan_of`. InputError: a source has nothing to read.
+        StateError: the flow cannot go on from the saved cut.
     """
     sources = [n for n in flow.nodes if isinstance(n, SourceNode)]
     splits = {n.name: _splits(n) for n in sources}
-    clock = _clock(flow, sources, splits)
+    clock = _clock(flow, sources, splits) if saved is None else _clock_of(saved, sources)
     if cut_every is None:
         cut_every = max(1, round(checkpoint_seconds / _epoch_real_seconds(sources, clock)))
     plan = plan_of(flow, splits, instances=instances, clock=clock, cut_every=cut_every, check=check)
+    if saved is not None:
+        refuse_unlike(plan, saved)
     for node in sources:
         if clock is not None:
             cutting_of(node.epochs, clock, flow.ticks)
@@ -85,6 +99,21 @@ def _clock(flow: Flow, sources: list[SourceNode], splits: dict[str, list[str]]) 
     length = seconds * flow.ticks
     first = min(_first(n, splits[n.name]) for n in timed)
     return Clock(first // length * length, seconds, speed)
+
+
+def _clock_of(saved: Saved, sources: list[SourceNode]) -> Clock | None:
+    """The clock that goes on; the pace may be another one."""
+    timed = [n for n in sources if n.epochs.column is not None]
+    seconds = _one("seconds", [n.epochs.seconds for n in timed], timed)
+    before = saved.clock
+    if bool(timed) != (before is not None) or (before and seconds not in (None, before[1])):
+        raise StateError(
+            f"{saved} has other epochs than the flow has now",
+            hint=f"saved: {f'by_time(seconds={before[1]:g})' if before else 'by_arrival'}",
+        )
+    if before is None:
+        return None
+    return Clock(before[0], before[1], _one("speed", [n.epochs.speed for n in timed], timed))
 
 
 def _one(what: str, values: list[Any], nodes: list[SourceNode]) -> Any:

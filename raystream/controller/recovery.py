@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from raystream.dataflow.plan import Plan
-from raystream.errors import JobError
+from raystream.errors import JobError, LostError
 from raystream.schema.types import KeyRange
 from raystream.state.keys import even_ranges
 
@@ -109,9 +109,9 @@ class Deaths:
                 )
 
 
-def checkpoint_lost(place: Place, floor: int) -> JobError:
+def checkpoint_lost(place: Place, floor: int) -> LostError:
     """No keeper has the checkpoint of a range."""
-    return JobError(
+    return LostError(
         f"the checkpoint of {place.operator} {place.keys} at epoch {floor} is lost: the"
         " processes that held it are gone too",
         hint="Keep more copies (copies=2), on nodes that do not fail together.",

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from raystream.dataflow.register import NO_VIEW, Boundaries, View, merged
-from raystream.errors import JobError
+from raystream.errors import LostError
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +102,10 @@ class Registering:
         return [Tell(self.begun, s, self.content) for s in behind]
 
 
-def first(places: Collection[str], sources: Collection[str]) -> Registering:
-    """The state when a job begins: nothing was published. No source may start before it was told
-    this view."""
-    return Registering(View(1, tuple(places)), frozenset(sources), content=Boundaries())
+def first(places: Collection[str], sources: Collection[str], floor: int = 0) -> Registering:
+    """The state when a job begins: nothing was published after `floor`. No source may start before
+    it was told this view."""
+    return Registering(View(1, tuple(places)), frozenset(sources), content=Boundaries(floor))
 
 
 def resumed(begun: int, told: View[str], knowing: Collection[str]) -> Registering:
@@ -141,7 +141,7 @@ def change(
             far; over: those whose last epoch is committed, which nobody replaces.
 
     Raises:
-        JobError: no place is left, and not all who know what was published.
+        LostError: no place is left, and not all who know what was published.
     """
     begun, readers = View(state.begun.number + 1, tuple(places)), frozenset(sources)
     new = replace(state, begun=begun, readers=readers, vacant=frozenset(vacant) - {*over})
@@ -159,7 +159,7 @@ def answered(state: Registering, view: int, who: str, content: Boundaries | None
     """A place or a source instance said what it holds; None: it refused.
 
     Raises:
-        JobError: no place is left, and a source instance does not know what was published.
+        LostError: no place is left, and a source instance does not know what was published.
         InternalError: two hold different boundaries for one epoch.
     """
     if view != state.begun.number or who not in state.asked:
@@ -188,8 +188,8 @@ def filled(state: Registering, view: int, place: str) -> Registering:
     return replace(state, told=state.begun, knowing=state.readers | state.vacant)
 
 
-def _lost(places: Collection[str], sources: Collection[str]) -> JobError:
-    return JobError(
+def _lost(places: Collection[str], sources: Collection[str]) -> LostError:
+    return LostError(
         "the boundary register is lost: its places are gone"
         f" ({', '.join(places)}), and so is what {', '.join(sorted(sources))} knew of it",
         hint="Keep more copies (copies=2), on nodes that do not fail together.",

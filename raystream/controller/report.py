@@ -75,11 +75,14 @@ class OperatorReport:
 class Floor:
     """The newest committed cut. age: seconds since it was committed. short: how many ranges have
     fewer copies of their checkpoint than they should, until they are stored anew; the boundary
-    register counts as one."""
+    register counts as one. saved: the newest cut in the durable tier, None without one; unsaved:
+    why the newest that was to be there is not, if it is not."""
 
     epoch: int
     age: float
     short: int = 0
+    saved: int | None = None
+    unsaved: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,10 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What a finished job did. elapsed: seconds from the first row to the last."""
+    """What a finished job did. elapsed: seconds from the first row to the last. saved: the newest
+    cut in its durable tier; unsaved: why that is not the newest that was to be there, if it is not;
+    notes: from where it went on.
+    """
 
     job: str
     cluster: str
@@ -146,6 +152,9 @@ class JobReport:
     operators: tuple[OperatorReport, ...]
     samples: tuple[Sample, ...] = ()
     recoveries: tuple[Recovery, ...] = ()
+    saved: int = 0
+    unsaved: str = ""
+    notes: tuple[str, ...] = ()
 
     def operator(self, name: str) -> OperatorReport:
         """The totals of one operator."""
@@ -244,4 +253,5 @@ def sink_context(
         clock.origin if clock is not None else 0.0,
         clock.speed if clock is not None and paced else None,
         committed,
+        "" if plan.resumed is None else plan.resumed.run,
     )

@@ -18,6 +18,7 @@ from raystream.errors import ConfigError, GraphError, Where
 from raystream.schema.records import RecordSchema
 from raystream.schema.types import KeyRange
 from raystream.state.keys import even_ranges
+from raystream.state.saved import Saved
 
 Kind = Literal["source", "operator", "sink"]
 
@@ -96,11 +97,26 @@ class Clock:
     speed: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """Where a run saves its committed cuts, and from which it goes on.
+
+    url: of the store. number, run: of this run there; resumed: the cut that it begins with, of an
+    earlier run; None at the beginning of the input.
+    """
+
+    url: str
+    number: int
+    run: str
+    resumed: Saved | None = None
+
+
 @dataclass(eq=False)
 class Plan:
     """Everything that an instance needs to know of its job.
 
     check: checking mode, in which copies of pieces are compared (see `dataflow.checking`).
+    durable: of a run that has a durable tier.
     """
 
     job: str
@@ -113,6 +129,17 @@ class Plan:
     clock: Clock | None = None
     cut_every: int = 100
     check: bool = False
+    durable: Durable | None = None
+
+    @property
+    def resumed(self) -> Saved | None:
+        """The saved cut with which the run begins."""
+        return None if self.durable is None else self.durable.resumed
+
+    @property
+    def begins(self) -> int:
+        """The cut with which the run begins, 0 for the beginning of the input."""
+        return 0 if self.resumed is None else self.resumed.cut
 
     def vertex(self, name: str) -> Vertex:
         return next(v for v in self.vertices if v.name == name)

@@ -34,7 +34,8 @@ Ends = dict[tuple[str, int], Boundary]
 
 
 class LocalSource:
-    """A source instance and what reads for it. image: a checkpoint of it, from which it goes on."""
+    """A source instance and what reads for it. images: of parts of its range, from which it goes
+    on."""
 
     def __init__(
         self,
@@ -43,13 +44,12 @@ class LocalSource:
         keys: KeyRange,
         boundaries: Ends,
         rng: random.Random | None,
-        image: Image | None = None,
+        images: Sequence[Sequence[Image]] = (),
     ) -> None:
         self.machine = SourceInstance(plan, vertex, keys)
         positions = None
-        if image is not None:
-            install(self.machine, [[image]])
-            positions = image.header.standing.splits
+        if images:
+            positions = install(self.machine, images).splits
         self.boundaries = boundaries
         self.rng = rng
         self.recorded: Recorded | None = None
@@ -69,7 +69,10 @@ class LocalSource:
     def again(self, image: Image | None) -> LocalSource:
         """Another of the same range that goes on from a checkpoint and cuts where this one did."""
         machine = self.machine
-        return LocalSource(machine.plan, machine.vertex, machine.keys, self.boundaries, None, image)
+        images = () if image is None else [[image]]
+        return LocalSource(
+            machine.plan, machine.vertex, machine.keys, self.boundaries, None, images
+        )
 
     def positions(self) -> Positions:
         """Where the splits are, after the last epoch."""
@@ -139,8 +142,9 @@ class LocalJob:
         resumed: str = "",
     ) -> None:
         """resume: what `checkpoint` of another job of this flow returned, whatever its ranges; or
-        the same as chains of images. boundaries: where epochs end that were cut by arrival before;
-        those of this job are added. resumed: the run of that job, if its sinks have to know."""
+        the same as chains of images. Sources that are not in it read again from the beginning.
+        boundaries: where epochs end that were cut by arrival before; those of this job are added.
+        resumed: the run of that job, if its sinks have to know."""
         self.plan = plan
         self.rng = rng
         resume = resume or {}
@@ -151,8 +155,10 @@ class LocalJob:
         by_vertex: dict[int, list[Any]] = {v.id: [] for v in plan.vertices}
         for vertex, keys in plan.instances():
             if vertex.kind == "source":
-                source = LocalSource(plan, vertex, keys, self.boundaries, rng)
-                source.read_again(cut)
+                images = recut(resume.get(vertex.name, ()), keys)
+                source = LocalSource(plan, vertex, keys, self.boundaries, rng, images)
+                if not images:
+                    source.read_again(cut)
                 self.sources.append(source)
                 by_vertex[vertex.id].append(source.machine)
             else:
@@ -179,7 +185,7 @@ class LocalJob:
         self.again = Again(self, cut) if plan.check else None
         for instance in self.instances:
             context = sink_context(plan, instance.vertex, instance.keys, run, paced_from, cut)
-            instance.open_sink(context._replace(resumed=resumed))
+            instance.open_sink(context._replace(resumed=resumed or context.resumed))
 
     @property
     def ended(self) -> bool:
@@ -193,6 +199,17 @@ class LocalJob:
             for v, machines in self.by_vertex.items()
             if self.plan.vertices[v].kind != "source"
         }
+
+    def stored(self, cut: int) -> dict[int, list[Image]]:
+        """The same with the sources, by vertex: all that is needed to go on."""
+        found = {
+            self.plan.vertex(name).id: [chain[0] for chain in chains]
+            for name, chains in self.checkpoint(cut).items()
+        }
+        for source in self.sources:
+            image = capture(source.machine, cut=cut, splits=source.positions()).image()
+            found.setdefault(source.machine.vertex.id, []).append(image)
+        return found
 
     def run(self) -> None:
         """Run to the end of the input."""

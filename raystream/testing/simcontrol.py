@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from raystream.controller import commands as do
@@ -21,7 +21,7 @@ from raystream.controller.recovery import Place
 from raystream.controller.registering import Fill, Hand, Recall, Tell
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Boundaries, View
-from raystream.errors import JobError, RaystreamError
+from raystream.errors import LostError, RaystreamError
 from raystream.schema.types import KeyRange
 from raystream.state.assignment import Serving
 from raystream.state.image import Image, decode
@@ -29,6 +29,8 @@ from raystream.state.keys import common, cover
 from raystream.state.partition import recut
 from raystream.testing.simprocess import LINK, Instances, Keeper, Reading
 from raystream.testing.simregister import Ledger
+from raystream.testing.simsinks import Checked, Deferred, Reference, Written
+from raystream.testing.simtier import Tier
 from raystream.testing.simworld import Box, World, Wrong
 
 POLL = 0.15
@@ -37,72 +39,12 @@ SILENCE = 1.5
 NOTICE = 0.05
 HIRING = 0.1
 RESTORE = 0.1
+SAVING = 0.4
+"""How long it takes to store a part of a cut in the durable tier."""
 TROUBLES_MAX = 2
 """So often the taking of a place goes wrong beside what faults do; a job must not give up."""
 RESTART = 0.5
 """How long it takes until another controller is there."""
-
-Reference = dict[int, dict[tuple[int, KeyRange, str], list[Any]]]
-"""By vertex and (epoch, range, type) the records that a sink is to be given."""
-
-
-@dataclass
-class Written:
-    """What the sinks of a job were told. closed: ranges of sinks that were closed."""
-
-    parts: set[tuple[int, int, KeyRange, str]] = field(default_factory=set)
-    closed: set[tuple[int, KeyRange]] = field(default_factory=set)
-
-
-class Checked:
-    """A sink that compares every part with what it is to be."""
-
-    def __init__(self, place: Place, expected: dict[Any, list[Any]], written: Written) -> None:
-        self.place = place
-        self.expected = expected
-        self.written = written
-
-    def write(self, epoch: int, keys: KeyRange, batch: Any) -> None:
-        part = (epoch, keys, batch.record.__name__)
-        if self.expected.get(part) != (got := list(batch.records())):
-            raise Wrong(f"{self.place.name} wrote {part}: {got}, not {self.expected.get(part)}")
-        self.written.parts.add((self.place.vertex, *part))
-
-    def prepare(self, epoch: int) -> None:
-        self._whole(epoch)
-
-    def commit(self, epoch: int) -> None:
-        self._whole(epoch)
-
-    def close(self) -> None:
-        self.written.closed.add((self.place.vertex, self.place.keys))
-
-    def _whole(self, epoch: int) -> None:
-        """Nothing up to an epoch may be missing when it is committed."""
-        for part in self.expected:
-            due = part[0] <= epoch and part[1] == self.place.keys
-            if due and (self.place.vertex, *part) not in self.written.parts:
-                raise Wrong(f"{self.place.name} was told to commit {epoch} before {part}")
-
-
-class Deferred:
-    """A sink whose parts can be judged at the end only: notes all calls, for a `Checked`."""
-
-    def __init__(self, place: Place, calls: list[tuple[Place, str, tuple[Any, ...]]]) -> None:
-        self.place = place
-        self.calls = calls
-
-    def write(self, epoch: int, keys: KeyRange, batch: Any) -> None:
-        self.calls.append((self.place, "write", (epoch, keys, batch)))
-
-    def prepare(self, epoch: int) -> None:
-        self.calls.append((self.place, "prepare", (epoch,)))
-
-    def commit(self, epoch: int) -> None:
-        self.calls.append((self.place, "commit", (epoch,)))
-
-    def close(self) -> None:
-        self.calls.append((self.place, "close", ()))
 
 
 class Blank(Box):
@@ -135,8 +77,9 @@ class Job:
         ahead: int,
         again: float,
         fragile: float,
+        tier: Tier | None = None,
     ) -> None:
-        self.world, self.plan, self.options = world, plan, options
+        self.world, self.tier, self.plan, self.options = world, tier, plan, options
         self.reference: Reference = reference or {}
         self.ledger = Ledger()
         self.deferred: list[tuple[Place, str, tuple[Any, ...]]] = []
@@ -164,7 +107,7 @@ class Job:
         claims = [k.journal.claim(self.controllers) for k in self.keepers.values() if k.alive]
         entry = newest((order, entry) for _, order, entry in claims)
         if entry is None and self.entry.seats:
-            self.end(JobError("the journal is lost"))
+            self.end(LostError("the journal is lost"))
             return
         if self.controllers > 1 and self.lost_journal(entry):
             raise Wrong(
@@ -183,6 +126,13 @@ class Job:
         if error and "register is lost" in error.message and posts & set(self.entry.told.places):
             raise Wrong(f"it is not lost: {error}")
         self.over, self.error = True, error
+
+    def all_dead(self) -> None:
+        """Nothing of this job lives any more."""
+        self.over = True
+        every = (self.controller, *self.at.values(), *self.blanks.values(), *self.keepers.values())
+        for box in every:
+            box.alive = False
 
     # ------------------------------------------------------------ what instances see
 
@@ -258,7 +208,7 @@ class Job:
         self.decisions += 1
         if entry.assignment.serving:
             self._check_tiles(entry)
-        if entry.committed and self.ships:
+        if entry.committed > self.plan.begins and self.ships:
             self._check_floor(entry)
 
     def _released(self, before: tuple[Serving, ...], after: tuple[Serving, ...]) -> None:
@@ -405,12 +355,46 @@ class Controller(Box):
             case do.Trim(process, floor, places):
                 keeper = job.keepers[process]
                 world.send(LINK, keeper, keeper.trim, floor, places)
+            case do.PutChains(process):
+                keeper = job.keepers[process]
+                self._tier(keeper, self._grab, keeper, command)
+            case do.SaveCut(process):
+                keeper = job.keepers[process]
+                self._tier(keeper, self._save, keeper, command)
             case Hand() | Recall() | Fill() | Tell():
                 self._register(command)
             case do.Kill(process, _):
                 self._kill(process)
             case do.End(error):
                 job.end(error)
+
+    # ------------------------------------------------------------ the durable tier
+
+    def _tier(self, keeper: Keeper, action: Callable[..., None], *args: Any) -> None:
+        """Have a keeper do something; of one that is dead it is heard again."""
+        if keeper.alive:
+            self.world.after(LINK, keeper, action, *args)
+        else:
+            self.world.after(NOTICE, self, self.hear, do.Gone(keeper.process, "is dead"))
+
+    def _grab(self, keeper: Keeper, command: do.PutChains) -> None:
+        """What it holds now it stores later, whatever it is told to drop meanwhile."""
+        held = {
+            p: dict(keeper.images.images(p.vertex, command.cut, p.keys)).get(p.keys)
+            for p in command.places
+        }
+        self.world.after(SAVING, keeper, self._put, keeper, command, held)
+
+    def _put(self, keeper: Keeper, command: do.PutChains, held: Any) -> None:
+        tier, durable = self.job.tier, self.job.plan.durable
+        assert tier is not None and durable is not None
+        self.world.after(LINK, self, self.hear, tier.put(command, durable.number, held))
+
+    def _save(self, keeper: Keeper, command: do.SaveCut) -> None:
+        assert self.job.tier is not None
+        event = self.job.tier.save(command, self.job.entry.committed)
+        self.world.tell(keeper.name, "saves", command.saved, event.why)
+        self.world.after(LINK, self, self.hear, event)
 
     # ------------------------------------------------------------ the boundary register
 
@@ -572,6 +556,10 @@ class Controller(Box):
             for keys, chain in found:
                 held.setdefault(keys, [decode(s.data) for s in chain])
         parts = cover(held, place.keys)
+        saved, tier = self.job.plan.resumed, self.job.tier
+        if parts is None and saved is not None and floor == saved.cut:
+            assert tier is not None
+            return tier.saves.images(saved, place.operator, place.keys)
         if parts is None:
             return None
         return [chain for keys, part in parts for chain in recut([held[keys]], part)]

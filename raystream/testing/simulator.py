@@ -31,14 +31,18 @@ from raystream.api.flow import Flow
 from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
 from raystream.controller.recovery import Mode
+from raystream.controller.resuming import durably
 from raystream.dataflow.plan import Plan
-from raystream.errors import ConfigError, JobError, RaystreamError
+from raystream.errors import ConfigError, JobError, LostError, RaystreamError
+from raystream.state.saved import Saved
 from raystream.testing.collect import Collect
 from raystream.testing.local import Ends, LocalJob
 from raystream.testing.same import difference
-from raystream.testing.simcontrol import Job, Reference
+from raystream.testing.simcontrol import Job
 from raystream.testing.simfaults import KINDS, Faults
 from raystream.testing.simflows import FLOWS
+from raystream.testing.simsinks import Reference
+from raystream.testing.simtier import Tier
 from raystream.testing.simworld import World, Wrong
 
 EVENTS_MAX = 40_000
@@ -59,7 +63,8 @@ class Scenario:
     faults: how many; kinds: of which kinds (see `simfaults.KINDS`), all unless given.
     loss, doubling: shares of control messages. slow: share of slow messages.
     fragile: share of restores at which a substitute dies. again: share of connections that ask
-    for what came before. ahead: epochs that a producer may be ahead.
+    for what came before. ahead: epochs that a producer may be ahead. durable: whether committed
+    cuts are saved, so that a job which lost something goes on from there.
     """
 
     flow: str = "words"
@@ -77,6 +82,7 @@ class Scenario:
     fragile: float | None = None
     again: float | None = None
     ahead: int | None = None
+    durable: bool | None = None
 
 
 Kind = Literal["right", "lost", "wrong"]
@@ -171,21 +177,16 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
     faults: Faults | None = None
     why, kind = "", "right"
     try:
-        job = Job(
-            world,
-            replace(plan, cut_every=s.cut_every),
-            reference,
-            options=Options(s.copies, rng.randrange(3), s.recovery, s.into),
-            nodes=s.nodes,
-            ahead=s.ahead,
-            again=s.again,
-            fragile=s.fragile,
-        )
+        job = _job(world, s, replace(plan, cut_every=s.cut_every), reference)
         late = rng.randrange(1 + (s.faults or 0))
         faults = Faults(
             job, _times(rng, (s.faults or 0) - late, len(plan.instances())), late, s.kinds
         )
         _run(world, job, faults)
+        while (saved := _left(job)) is not None:
+            world.tell("all is lost:", job.error, "; goes on from", saved)
+            job = faults.job = _job(world, s, job.plan, reference, saved, job)
+            _run(world, job, faults)
         if reference is None:
             job.judge(_again(plan, job.ledger.published))
         kind, why = _judged(job)
@@ -194,6 +195,47 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
     world.tell(kind, why)
     done = Counter() if faults is None else faults.done
     return Outcome(seed, kind, why, world.events, done, world.story or [])  # type: ignore[arg-type]
+
+
+def _job(
+    world: World,
+    s: Scenario,
+    plan: Plan,
+    reference: Reference | None,
+    saved: Saved | None = None,
+    before: Job | None = None,
+) -> Job:
+    """A job at its beginning, or one that goes on from a saved cut of another."""
+    assert s.copies is not None and s.into is not None and s.recovery is not None
+    assert s.ahead is not None and s.again is not None and s.fragile is not None
+    tier = None
+    if s.durable and s.recovery == "state":
+        tier = Tier(plan.job) if before is None else before.tier
+        assert tier is not None
+        plan = durably(plan, tier.saves, "sim" if saved is None else f"{saved.run}+", saved)
+    job = Job(
+        world,
+        plan,
+        reference,
+        options=Options(s.copies, world.rng.randrange(3), s.recovery, s.into),
+        nodes=s.nodes,
+        ahead=s.ahead,
+        again=s.again,
+        fragile=s.fragile,
+        tier=tier,
+    )
+    if before is not None and saved is not None:
+        before.all_dead()
+        job.written = before.written.upto(saved.cut)
+    return job
+
+
+def _left(job: Job) -> Saved | None:
+    """The cut from which to go on, if a job lost something and there is one. Epochs that are cut by
+    arrival would end elsewhere then, and could not be judged."""
+    if job.tier is None or job.plan.clock is None or not isinstance(job.error, LostError):
+        return None
+    return job.tier.newest()
 
 
 def _drawn(s: Scenario, rng: random.Random) -> Scenario:
@@ -220,6 +262,7 @@ def _drawn(s: Scenario, rng: random.Random) -> Scenario:
         fragile=maybe(s.fragile, 0.5),
         again=maybe(s.again, 1.0),
         ahead=s.ahead or rng.randrange(2, 9),
+        durable=rng.random() < 0.5 if s.durable is None else s.durable,
     )
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,4 +177,47 @@ def small(folder: Path, op: Any = running) -> rs.Flow:
     first = (*first[:20], Line(0, "too late"), *first[20:])
     words = flow.source(Rows(Line, (first, *others)), epochs=rs.by_time(seconds=30)).through(split)
     words.through(op).to(Files(folder))
+    return flow
+
+
+class Grown(rs.State):
+    """What `Tally` became in the next version of a flow."""
+
+    total: int = 0
+    seen: int = 0
+
+    @classmethod
+    def upgrade(cls, old: Mapping[str, Any]) -> Grown:
+        return cls(total=old["n"])
+
+
+@rs.operator(key="word")
+def grown(word: Word, tally: Grown) -> Iterator[Running]:
+    tally.total += 1
+    tally.seen += 1
+    yield Running(word.word, tally.total)
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A source of so many lines; each takes its time."""
+
+    lines: int
+    record: type = Line
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("a"), rs.Split("b")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        for i in range(position, self.lines):
+            time.sleep(0.005)
+            yield i + 1, rs.Batch(Line, {"time": [i], "text": [f"{split.name}{i % 7} w{i % 5}"]})
+
+
+def slow(folder: Path, op: Any = running, lines: int = 2000, paced: float | None = 0.0) -> rs.Flow:
+    """Words counted into files. paced: 0 cuts by arrival, None and a speed by time."""
+    flow = rs.Flow("slow")
+    epochs = rs.by_arrival(seconds=0.05) if paced == 0.0 else rs.by_time(seconds=10, speed=paced)
+    words = flow.source(Slow(lines), epochs=epochs, name="lines").through(split)
+    words.through(op, name="count").to(rs.io.parquet(folder), name="files")
     return flow

@@ -226,6 +226,33 @@ def test_a_wrong_option_is_refused(
     assert told in result.stderr
 
 
+def test_a_run_in_this_process_is_resumed(module: Callable[[str], str], tmp_path: Path) -> None:
+    flow = f"{module('flow = make()')}:flow"
+    options = ("run", "--local", "--durable", str(tmp_path), "--checkpoint-seconds", "0.05")
+    result = command(*options, "--resume", flow)
+    assert result.exit_code == 0 and "nothing was saved in" in result.stdout
+    result = command(*options, flow)
+    assert result.exit_code == 2 and "cut 2 of run 1 of words" in result.stderr, result.stderr
+    result = command(*options, "--resume", "--instances", "count=2", flow)
+    assert result.exit_code == 0 and "goes on from cut 2 of run 1" in result.stdout, result.stderr
+    assert command(*options, "--fresh", flow).exit_code == 0
+    result = command("run", "--local", "--resume", flow)
+    assert result.exit_code == 2 and "say where the cuts are" in result.stderr
+
+
+def test_who_was_stopped_ends_with_3(module: Callable[[str], str]) -> None:
+    body = "    from raystream.errors import Stopped; raise Stopped('enough')"
+    result = command("run", "--local", f"{module('def flow():' + chr(10) + body)}:flow")
+    assert (result.exit_code, result.stderr.strip()) == (3, "enough")
+
+
+@pytest.mark.parametrize("arguments", [("jobs",), ("stop", "words")])
+def test_without_a_cluster_nothing_can_be_stopped(arguments: tuple[str, ...]) -> None:
+    result = command(*arguments, "--address", "127.0.0.1:1")
+    assert result.exit_code == 2
+    assert "no Ray cluster at '127.0.0.1:1'" in result.stderr
+
+
 def test_ctrl_c_ends_with_130(module: Callable[[str], str]) -> None:
     result = command(
         "run", "--local", f"{module('def flow():' + chr(10) + '    raise KeyboardInterrupt')}:flow"

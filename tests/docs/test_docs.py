@@ -28,6 +28,8 @@ ELSEWHERE = {
         "tests/actors/test_submit.py",
     "ray job submit --working-dir . -- python -m raystream run examples.word_count:flow":
         "tests/actors/test_submit.py",
+    "raystream run examples.word_count:flow --durable": "tests/actors/test_ray_durable.py",
+    "raystream stop words --save": "tests/actors/test_ray_durable.py",
     "python -m spark_ingest generate": "tests/spark_ingest/test_cli.py",
     "python -m lrb run": "tests/lrb/test_run_cli.py",
     "python -m lrb validate": "tests/lrb/test_run_cli.py",

@@ -1,0 +1,93 @@
+"""Jobs that run in a cluster, and ending one of them from outside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError
+
+from raystream.actors.controller import Standing
+from raystream.actors.deploy import cluster
+from raystream.actors.naming import CONTROLLER, actor, job_of, running
+from raystream.errors import ConfigError, JobError
+
+ANSWER_SECONDS = 30.0
+"""How long a controller may take to answer."""
+STOP_SECONDS = 600.0
+"""How long a job may take to end, once it was told to."""
+LOOK_SECONDS = 0.2
+
+
+def jobs(address: str) -> list[str]:
+    """The runs of all jobs in a cluster.
+
+    Raises:
+        ConfigError: there is no cluster at the address.
+    """
+    with cluster(address, start=False):
+        return running()
+
+
+def chosen(job: str, runs: Sequence[str]) -> str:
+    """The run that is meant by its own name or by its job's.
+
+    Raises:
+        ConfigError: there is none, or several.
+    """
+    found = [r for r in runs if r == job] or [r for r in runs if job_of(r) == job]
+    if len(found) == 1:
+        return found[0]
+    there = f"Running: {', '.join(found or runs)}." if runs else "No job is running."
+    what = f"{job} runs {len(found)} times" if found else f"no job {job} is running"
+    raise ConfigError(what, hint=f"{there} Name one of them." if found else there)
+
+
+def stop(job: str, address: str, *, save: bool) -> str:
+    """End a job; what came of it.
+
+    Args:
+        job: its name, or that of one of its runs. save: take a cut first, and end the job once it
+            is saved in the durable tier.
+
+    Raises:
+        ConfigError: there is no such job, or no cluster; or it has no durable tier. JobError: it
+        does not answer, or did not end in time.
+    """
+    with cluster(address, start=False):
+        run = chosen(job, running())
+        controller = actor(run, CONTROLLER)
+        if controller is None:
+            return f"{run} has ended"
+        refused = _asked(run, controller.stop_saved if save else controller.cancel)
+        if refused:
+            raise ConfigError(f"{run} cannot be stopped with --save: {refused}")
+        return f"{run}: {_ended(run, controller)}"
+
+
+def _ended(run: str, controller: Any) -> str:
+    """Wait until a job has ended, and say how."""
+    due = time.monotonic() + STOP_SECONDS
+    standing = Standing("", "")
+    while time.monotonic() < due:
+        standing = _asked(run, controller.standing)
+        if standing is None:
+            return "it has ended; who submitted it was told how"
+        if standing.ended:
+            return standing.ended
+        time.sleep(LOOK_SECONDS)
+    raise JobError(
+        f"{run} was told to stop, and runs on after {STOP_SECONDS:g} s", hint=standing.unsaved
+    )
+
+
+def _asked(run: str, method: Any) -> Any:
+    """What a controller answers; None when it is gone."""
+    try:
+        return ray.get(method.remote(), timeout=ANSWER_SECONDS)
+    except RayActorError:
+        return None
+    except RayError as error:
+        raise JobError(f"the controller of {run} does not answer: {error}") from None

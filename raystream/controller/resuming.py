@@ -1,0 +1,130 @@
+"""Where a run with a durable tier begins: at the newest saved cut, or at the beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from raystream.controller.saving import saved_cut
+from raystream.dataflow.plan import Durable, Plan
+from raystream.errors import ConfigError, LostError, StateError
+from raystream.io.saves import Encoded, Found, Saves
+from raystream.schema.types import KeyRange
+from raystream.state.image import Image
+from raystream.state.saved import Saved
+
+RESUMES_MAX = 3
+"""So often a run that lost all copies of something begins again without having saved a new cut."""
+
+
+class Beginning(NamedTuple):
+    """saved: the cut to go on from, None for the beginning. notes: what has to be said of it."""
+
+    saved: Saved | None
+    notes: tuple[str, ...]
+
+
+def beginning(saves: Saves, resume: bool | None) -> Beginning:
+    """Where a run begins.
+
+    Args:
+        resume: True goes on from the newest whole cut, and begins at the beginning where nothing
+            was saved; False begins there anyway: its cuts supersede those that are there; None does
+            so only if there are none.
+
+    Raises:
+        ConfigError: there are some. StateError: there are, and none is whole.
+    """
+    if resume is False:
+        return Beginning(None, ())
+    if resume is None:
+        found = saves.newest(checksums=False)
+        if found.saved or found.refused:
+            raise ConfigError(
+                f"{saves} holds cuts of an earlier run: {found.saved or found.refused[0]}",
+                hint="Go on from there with --resume (resume=True), or begin anew with --fresh"
+                " (resume=False): its cuts then take their place.",
+            )
+        return Beginning(None, ())
+    found = saves.newest()
+    refused = _refused(found)
+    if found.saved is not None:
+        return Beginning(found.saved, (*refused, f"goes on from {found.saved} in {saves}"))
+    if refused:
+        raise StateError(f"no cut in {saves} is whole", hint="\n  ".join(refused))
+    return Beginning(None, (f"nothing was saved in {saves}: begins at the beginning",))
+
+
+def _refused(found: Found) -> tuple[str, ...]:
+    return tuple(f"a newer cut was refused: {why}" for why in found.refused)
+
+
+class Resumes:
+    """Decides whether a run that lost something begins again at a saved cut."""
+
+    def __init__(self, saves: Saves) -> None:
+        self._saves = saves
+        self._times = 0
+
+    def after(self, error: LostError, plan: Plan) -> Beginning:
+        """Where to begin again.
+
+        Raises:
+            LostError: the error, where no cut is whole, or that was tried too often.
+        """
+        found = self._saves.newest()
+        if found.saved is None:
+            raise error
+        new = plan.resumed is None or _order(found.saved) > _order(plan.resumed)
+        self._times = 1 if new else self._times + 1
+        if self._times > RESUMES_MAX:
+            raise error
+        again = f"{error.message}; goes on from {found.saved} in {self._saves}"
+        return Beginning(found.saved, (*_refused(found), again))
+
+
+def _order(saved: Saved) -> tuple[int, int]:
+    return saved.number, saved.cut
+
+
+def durably(plan: Plan, saves: Saves, run: str, saved: Saved | None) -> Plan:
+    """The plan of a new run that saves its cuts. Takes its number: earlier runs save no more."""
+    number = saves.claim(run)
+    return replace(plan, durable=Durable(saves.store.url, number, run, saved))
+
+
+def save(plan: Plan, saves: Saves, cut: int, images: Mapping[int, Iterable[Image]]) -> None:
+    """Save a cut of a run in this process.
+
+    Args:
+        images: by vertex, a full one of every range.
+
+    Raises:
+        JobError: it cannot be.
+    """
+    durable = plan.durable
+    assert durable is not None
+    chains = {
+        v: [
+            saves.put_chain(
+                durable.number,
+                plan.vertices[v].name,
+                image.header.keys,
+                [Encoded(0, cut, image.encode())],
+            )
+            for image in found
+        ]
+        for v, found in images.items()
+    }
+    saves.commit(saved_cut(plan, durable, cut, chains))
+    saves.drop(durable.number)
+
+
+def images_of(plan: Plan, saves: Saves) -> dict[str, list[list[Image]]]:
+    """All that the cut holds with which a run begins, by the names of vertices."""
+    saved = plan.resumed
+    if saved is None:
+        return {}
+    whole = KeyRange(0, plan.groups)
+    return {v.name: saves.images(saved, v.name, whole) for v in plan.vertices}

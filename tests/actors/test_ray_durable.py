@@ -1,0 +1,99 @@
+"""The durable tier on real Ray: stopped and resumed, or all of it killed, the output is exact."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raystream as rs
+from raystream.actors.stopping import jobs, stop
+from raystream.errors import ConfigError, Stopped
+from raystream.io.saves import Saves
+from raystream.io.store import open_store
+from tests.actors import parts
+from tests.actors.conftest import job_processes
+from tests.flows import Running
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
+LINES = 1500
+SAVED_SECONDS = 240.0
+
+
+class Submitted(threading.Thread):
+    """A run in a thread of its own. outcome: its report, or what it raised."""
+
+    def __init__(self, flow: rs.Flow, **options: Any) -> None:
+        super().__init__(daemon=True)
+        self.flow, self.options = flow, options
+        self.outcome: Any = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.outcome = self.flow.run(cluster="auto", **self.options)
+        except Exception as error:
+            self.outcome = error
+
+    def ended(self) -> Any:
+        self.join(SAVED_SECONDS)
+        assert not self.is_alive()
+        return self.outcome
+
+
+def wait_for_cut(store: Path, submitted: Submitted) -> None:
+    """Wait until a cut is saved."""
+    saves = Saves(open_store(store), "slow")
+    deadline = time.monotonic() + SAVED_SECONDS
+    while saves.newest(checksums=False).saved is None:
+        assert time.monotonic() < deadline and submitted.is_alive(), submitted.outcome
+        time.sleep(0.1)
+
+
+def expected() -> Counter[Running]:
+    words = Counter(w for i in range(LINES) for s in "ab" for w in (f"{s}{i % 7}", f"w{i % 5}"))
+    return Counter(Running(word, n + 1) for word, count in words.items() for n in range(count))
+
+
+def written(folder: Path) -> Counter[Running]:
+    return Counter(r for b in rs.io.read_parts(folder, Running) for r in b.records())
+
+
+def test_stopped_with_a_saved_cut_and_resumed_as_another_version(tmp_path: Path) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    first = parts.slow(out, lines=LINES, paced=200.0)
+    run = Submitted(first, durable=store, cut_every=5, instances={"count": 2, "lines": 2})
+    wait_for_cut(store, run)
+    (name,) = jobs("auto")
+    assert name.startswith("slow-")
+    said = stop("slow", "auto", save=True)
+    assert said.startswith(f"{name}: the job was stopped: cut "), said
+    error = run.ended()
+    assert isinstance(error, Stopped) and f"is saved in {store}" in error.message
+    assert jobs("auto") == []
+    with pytest.raises(ConfigError, match="holds cuts of an earlier run"):
+        parts.slow(out, lines=LINES).run(cluster="auto", durable=store)
+    after = parts.slow(out, parts.grown, lines=LINES, paced=None)
+    report = after.run(cluster="auto", durable=store, resume=True, instances={"count": 3})
+    (note,) = report.notes
+    assert note.startswith("goes on from cut ") and "of run 1 of slow" in note
+    assert report.saved > 0 and not report.unsaved
+    assert written(out) == expected()
+
+
+def test_all_processes_killed_at_once_and_it_goes_on_from_the_durable_tier(tmp_path: Path) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    run = Submitted(parts.slow(out, lines=LINES), durable=store, cut_every=20, copies=1)
+    wait_for_cut(store, run)
+    for process in job_processes():
+        process.send_signal(signal.SIGKILL)
+    report = run.ended()
+    assert not isinstance(report, Exception), report
+    (note,) = report.notes
+    assert "is lost" in note and "goes on from cut" in note
+    assert written(out) == expected()

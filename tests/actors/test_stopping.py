@@ -1,0 +1,35 @@
+"""Which of the running jobs is meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from raystream.actors.naming import job_of, new_run
+from raystream.actors.stopping import chosen
+from raystream.errors import ConfigError
+
+RUNS = ["counts-0000000a", "tolls-0000000b", "tolls-0000000c"]
+
+
+@pytest.mark.parametrize(
+    ("job", "run"), [("counts", RUNS[0]), (RUNS[0], RUNS[0]), (RUNS[2], RUNS[2])]
+)
+def test_a_job_is_found_by_its_name_or_its_runs(job: str, run: str) -> None:
+    assert chosen(job, RUNS) == run
+
+
+def test_what_is_absent_or_ambiguous_is_refused_with_what_runs() -> None:
+    with pytest.raises(ConfigError, match="no job words is running") as caught:
+        chosen("words", RUNS)
+    assert all(run in caught.value.hint for run in RUNS)
+    with pytest.raises(ConfigError, match="tolls runs 2 times") as caught:
+        chosen("tolls", RUNS)
+    assert caught.value.hint == f"Running: {RUNS[1]}, {RUNS[2]}. Name one of them."
+    with pytest.raises(ConfigError) as caught:
+        chosen("words", [])
+    assert caught.value.hint == "No job is running."
+
+
+def test_a_run_says_whose_it_is() -> None:
+    assert job_of(new_run("lines per second")) == "lines-per-second"
+    assert new_run("a") != new_run("a")

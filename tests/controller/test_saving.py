@@ -1,0 +1,223 @@
+"""Saving committed cuts: who is asked for what, one at a time, and what becomes of failures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from raystream.controller import commands as do
+from raystream.controller.machine import Machine
+from raystream.controller.planning import make_plan
+from raystream.controller.resuming import RESUMES_MAX, Resumes, beginning, durably
+from raystream.controller.saving import SAVE_SECONDS, layout_of, saved_cut
+from raystream.dataflow.plan import Durable, Plan
+from raystream.errors import ConfigError, LostError, StateError, Stopped
+from raystream.io.saves import Encoded, Saves
+from raystream.io.store import open_store
+from raystream.state.saved import SavedChain, saved_image
+from raystream.testing import Collect
+from raystream.testing.simflows import FLOWS
+from raystream.testing.simulator import planned
+from tests.controller.test_machine import NODES, Driven, kinds
+
+DURABLE = Durable("a store", 1, "run")
+
+
+def driven() -> Driven:
+    job = Driven(durable=DURABLE)
+    job.start()
+    return job
+
+
+def committed(job: Driven, epoch: int) -> list[do.Command]:
+    job.at(epoch)
+    return job.tick()
+
+
+def chain_of(job: Driven, place: do.Place, cut: int) -> tuple[int, SavedChain]:
+    image = saved_image(job.plan.job, 1, place.operator, place.keys, 0, cut, b"image")
+    return place.vertex, SavedChain(place.keys, (image,))
+
+
+def put(job: Driven, command: do.PutChains) -> list[do.Command]:
+    chains = tuple(chain_of(job, p, command.cut) for p in command.places)
+    return job.hear(do.Put(command.process, command.cut, chains))
+
+
+def puts(commands: list[do.Command]) -> list[do.PutChains]:
+    return [c for c in commands if isinstance(c, do.PutChains)]
+
+
+def save(job: Driven, commands: list[do.Command]) -> list[do.Command]:
+    """All keepers put what they have, and the manifest is written."""
+    said: list[do.Command] = []
+    for command in puts(commands):
+        said = put(job, command)
+    (last,) = (c for c in said if isinstance(c, do.SaveCut))
+    return job.hear(do.CutSaved(last.process, last.saved.cut))
+
+
+def test_keepers_are_asked_for_all_places_and_one_of_them_writes_the_manifest() -> None:
+    job = driven()
+    said = committed(job, 25)
+    asked = puts(said)
+    assert {c.cut for c in asked} == {20}
+    held = {p: c.process for c in asked for p in c.places}
+    assert held == {m.seat.place: m.seat.keepers[0] for m in job.machine.members}
+    first, *others = asked
+    for command in [*others, first]:
+        assert not job.all(do.SaveCut)
+        said = put(job, command)
+    (manifest,) = job.all(do.SaveCut)
+    assert manifest.process == first.process
+    assert set(manifest.saved.chains) == {v.name for v in job.plan.vertices}
+    assert (manifest.saved.cut, manifest.saved.number, manifest.saved.run) == (20, 1, "run")
+    assert job.machine.journal.saved == 0
+    said = job.hear(do.CutSaved(manifest.process, 20))
+    assert kinds(said)[0] == "Write" and job.machine.journal.saved == 20
+
+
+def test_keepers_drop_nothing_that_is_being_saved_and_the_newest_cut_is_next() -> None:
+    job = driven()
+    said = committed(job, 25)
+    assert not puts(committed(job, 35))
+    later = committed(job, 45)
+    assert not puts(later) and job.machine.journal.committed == 40
+    assert {c.floor for c in later if isinstance(c, do.Trim)} == {20}
+    said = save(job, said)
+    assert {c.cut for c in puts(said)} == {40}
+    assert {c.floor for c in said if isinstance(c, do.Trim)} == {40}
+
+
+@pytest.mark.parametrize("how", ["refused", "died", "late", "manifest"])
+def test_what_cannot_be_saved_is_given_up_and_the_next_cut_is_tried(how: str) -> None:
+    job = driven()
+    first, *others = puts(committed(job, 25))
+    if how == "refused":
+        job.hear(do.Put(first.process, 20, why="the disk is full"))
+    elif how == "died":
+        job.hear(do.Gone(first.process, "killed"))
+    elif how == "late":
+        job.now += SAVE_SECONDS + 1
+        job.tick()
+    else:
+        for command in [first, *others]:
+            put(job, command)
+        job.hear(do.CutSaved(job.all(do.SaveCut)[-1].process, 20, "the disk is full"))
+    why = {"died": "died", "late": "more than"}.get(how, "the disk is full")
+    assert "cut 20 was not saved in a store" in job.machine.unsaved and why in job.machine.unsaved
+    assert job.machine.journal.saved == 0
+    put(job, first)  # too late
+    said = committed(job, 35)
+    assert {c.cut for c in puts(said)} == {30}
+    save(job, said)
+    assert job.machine.journal.saved == 30 and not job.machine.unsaved
+
+
+def test_a_job_that_is_stopped_ends_when_a_later_cut_is_saved() -> None:
+    job = driven()
+    before = committed(job, 25)
+    job.hear(do.Save())
+    (cut,) = job.machine.journal.assignment.cuts
+    save(job, before)
+    assert not job.machine.ended  # that cut was taken before
+    said = committed(job, cut + 1)
+    assert job.machine.journal.committed == max(cut, (cut + 1) // 10 * 10)
+    assert not job.machine.ended
+    said = save(job, said)
+    (end,) = (c for c in said if isinstance(c, do.End))
+    assert isinstance(end.error, Stopped) and "is saved in a store" in end.error.message
+
+
+def test_another_controller_goes_on_with_stopping() -> None:
+    job = driven()
+    job.hear(do.Save())
+    again = Driven(durable=DURABLE)
+    again.machine = Machine(job.plan, job.options, job.machine.journal, 2)
+    again.hear_of(again.machine.start(NODES, [], again.now))
+    again.at(3)
+    again.tick()
+    assert again.machine.journal.stop_after == 0
+    save(again, committed(again, 95))
+    assert again.machine.ended
+
+
+def test_a_run_begins_at_a_saved_cut() -> None:
+    plan = planned("words", (1, 1))[0]
+    resumed = saved_cut(plan, DURABLE, 40, {})
+    job = Driven(durable=replace(DURABLE, number=2, resumed=resumed))
+    job.start()
+    assert {b.floor for b in job.all(do.Become)} == {40}
+    assert {s.first for s in job.machine.journal.assignment.serving} == {41}
+    assert job.machine.journal.committed == job.machine.journal.saved == 40
+    assert {c.cut for c in puts(committed(job, 55))} == {50}
+
+
+# ---------------------------------------------------------------------------- going on
+
+
+def store(folder: Path) -> tuple[Plan, Saves]:
+    plan = planned("words", (1, 1))[0]
+    return plan, Saves(open_store(folder), plan.job)
+
+
+def save_in(plan: Plan, saves: Saves, cut: int) -> Plan:
+    """A run that has saved one cut; its images are not looked into."""
+    plan = durably(plan, saves, "run", None)
+    assert plan.durable is not None
+    chains = {
+        v.id: [
+            saves.put_chain(plan.durable.number, v.name, keys, [Encoded(0, cut, b"x")])
+            for keys in plan.ranges[v.id]
+        ]
+        for v in plan.vertices
+    }
+    saves.commit(saved_cut(plan, plan.durable, cut, chains))
+    return plan
+
+
+def test_cuts_that_are_there_are_not_passed_over(tmp_path: Path) -> None:
+    plan, saves = store(tmp_path)
+    assert beginning(saves, None) == (None, ())
+    empty = beginning(saves, True)
+    assert empty.saved is None and "begins at the beginning" in empty.notes[0]
+    save_in(plan, saves, 7)
+    with pytest.raises(ConfigError, match="cut 7 of run 1 of words") as caught:
+        beginning(saves, None)
+    assert "--resume" in caught.value.hint and "--fresh" in caught.value.hint
+    assert beginning(saves, False) == (None, ())
+    with pytest.raises(StateError, match="is whole"):  # the images are none
+        beginning(saves, True)
+
+
+def test_a_run_that_lost_something_begins_again_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, saves = store(tmp_path)
+    resumes, lost = Resumes(saves), LostError("all is lost")
+    with pytest.raises(LostError, match="all is lost"):
+        resumes.after(lost, plan)
+    monkeypatch.setattr(Saves, "_check", lambda self, saved: None)
+    plan = save_in(plan, saves, 7)
+    for _ in range(RESUMES_MAX):
+        begin = resumes.after(lost, plan)
+        assert begin.saved is not None and "goes on from cut 7" in begin.notes[-1]
+        plan = durably(plan, saves, "again", begin.saved)
+    with pytest.raises(LostError):
+        resumes.after(lost, plan)
+
+
+def test_another_flow_cannot_go_on(tmp_path: Path) -> None:
+    plan = planned("words", (1, 1))[0]
+    saved = saved_cut(plan, DURABLE, 40, {})
+    flow = FLOWS["words"](Collect())
+    again = make_plan(flow, instances={plan.vertices[1].name: 3}, saved=saved)
+    assert again.clock == plan.clock and layout_of(again) == saved.layout
+    with pytest.raises(StateError, match="other splits of"):
+        make_plan(flow, saved=replace(saved, splits=dict.fromkeys(saved.splits, ("gone",))))
+    with pytest.raises(StateError, match="other epochs"):
+        make_plan(flow, saved=replace(saved, clock=None))
+    with pytest.raises(StateError, match="another set of operators"):
+        make_plan(FLOWS["join"](Collect()), saved=saved)

@@ -1,0 +1,76 @@
+"""Runs in one process that are broken off and resumed: the output is that of one whole run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raystream as rs
+from raystream.errors import StateError
+from tests.flows import Counted, CountWords, Line, Running, running, split
+
+LINES = 60
+
+
+class Broken(Exception):
+    """The power is gone."""
+
+
+@dataclass(frozen=True)
+class Fragile:
+    """Three splits of lines; reading breaks after so many lines of one."""
+
+    breaks: int = LINES
+    names: tuple[str, ...] = ("a", "b", "c")
+    record: type = Line
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split(name) for name in self.names]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        for i in range(position, LINES):
+            if i == self.breaks:
+                raise Broken
+            yield i + 1, rs.Batch(Line, {"time": [i], "text": [f"{split.name}{i % 7} w{i % 5}"]})
+
+
+def flow(folder: Path, source: Any, epochs: Any) -> rs.Flow:
+    made = rs.Flow("broken off")
+    words = made.source(source, epochs=epochs, name="lines").through(split)
+    counted = words.through(CountWords(), name="windows")
+    (words.through(running) | counted).to(rs.io.parquet(folder), name="files")
+    return made
+
+
+def written(folder: Path) -> Counter[Any]:
+    batches = [b for t in (Running, Counted) for b in rs.io.read_parts(folder, t)]
+    return Counter(r for b in batches for r in b.records())
+
+
+@pytest.mark.parametrize("arrival", [False, True])
+@pytest.mark.parametrize("breaks", [1, 17, 44])
+def test_what_was_broken_off_is_resumed(tmp_path: Path, breaks: int, arrival: bool) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    epochs = rs.by_arrival(seconds=0.01) if arrival else rs.by_time(seconds=1)
+    flow(tmp_path / "whole", Fragile(), rs.by_time(seconds=1)).run()
+    with pytest.raises(Exception, match="Broken"):
+        flow(out, Fragile(breaks), epochs).run(durable=store, cut_every=3)
+    counts = {"lines": 2, "running": 3}
+    after = flow(out, Fragile(), epochs)
+    report = after.run(durable=store, cut_every=4, resume=True, instances=counts)
+    (note,) = report.notes
+    assert ("goes on from cut" in note) == (breaks > 3)
+    assert written(out) == written(tmp_path / "whole")
+
+
+def test_other_splits_are_refused(tmp_path: Path) -> None:
+    epochs = rs.by_time(seconds=1)
+    flow(tmp_path / "out", Fragile(), epochs).run(durable=tmp_path / "store", cut_every=3)
+    more = flow(tmp_path / "out", Fragile(names=("a", "b")), epochs)
+    with pytest.raises(StateError, match="has other splits of lines"):
+        more.run(durable=tmp_path / "store", resume=True)

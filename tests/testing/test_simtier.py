@@ -1,0 +1,59 @@
+"""The simulated durable tier: jobs that lost all go on from it, and its checkers notice faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from raystream.io import saves
+from raystream.state.saved import named
+from raystream.testing.simulator import Outcome, Scenario, command, simulate
+
+DOOMED = Scenario("windows", copies=1, recovery="state", faults=10, durable=True)
+"""Keepers and instances die all the time, and there is one copy of everything."""
+SEEDS = range(60)
+
+
+def outcomes() -> list[Outcome]:
+    return [simulate(DOOMED, seed, story=True) for seed in SEEDS]
+
+
+def told(outcome: Outcome, what: str) -> int:
+    return sum(what in line for line in outcome.story)
+
+
+def test_a_job_that_lost_all_goes_on_from_its_newest_saved_cut() -> None:
+    found = outcomes()
+    wrong = [o for o in found if o.kind == "wrong"]
+    assert not wrong, "\n".join(f"{o.why}\n{command(DOOMED, o.seed)}" for o in wrong)
+    resumed = [o for o in found if told(o, "all is lost:")]
+    assert resumed and all(o.kind == "right" for o in resumed)
+    assert sum(told(o, " saves cut ") for o in found) > len(SEEDS) / 2
+    lost = [o for o in found if o.kind == "lost"]
+    assert not any(told(o, " saves cut ") for o in lost)
+
+
+def _drops_what_is_needed(patch: pytest.MonkeyPatch) -> None:
+    def images(job: str, there: dict[str, int], *_: object) -> list[str]:
+        return [n for n in there if (at := named(job, n)) is not None and at.kind == "images"]
+
+    patch.setattr(saves, "droppable", images)
+
+
+def _writes_the_manifest_first(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(saves, "absent", lambda images, there: [])
+
+
+BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    _drops_what_is_needed: "is not whole",
+    _writes_the_manifest_first: "is not whole",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda f: f.__name__[1:])
+def test_a_broken_tier_is_caught(
+    broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch)
+    assert any(BROKEN[broken] in simulate(DOOMED, seed).why for seed in SEEDS)
