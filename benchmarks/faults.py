@@ -27,8 +27,9 @@ ASLEEP_SECONDS = (2.0, 15.0)
 """How long a stopped process sleeps: shorter and longer than an instance may be silent."""
 WARM_SECONDS = 4.0
 """Nothing is struck before: spare processes start, a first cut is stored."""
-TITLES = ("ray::Controller", "ray::InstanceActor", "ray::Keeper")
-"""How the processes of jobs call themselves: another may have got the id of one that died."""
+CLASSES = ("Controller", "InstanceActor", "Keeper")
+"""After these the processes of jobs call themselves, and after what they do just now: another may
+have got the id of one that died."""
 HEALTH_CHECKS = {
     "health_check_initial_delay_ms": 1000,
     "health_check_period_ms": 500,
@@ -218,7 +219,8 @@ class Monkey:
             with suppress(psutil.Error):
                 process = psutil.Process(pid)
                 title = " ".join(process.cmdline())
-                if process.status() != psutil.STATUS_STOPPED and title.startswith(TITLES):
+                ours = title.startswith("ray::") and any(c in title for c in CLASSES)
+                if ours and process.status() != psutil.STATUS_STOPPED:
                     found[name] = process
         return found
 
