@@ -57,13 +57,10 @@ class Answers(NamedTuple):
 
 
 class Work(Protocol):
-    """A kind of job. settle: seconds after which a lost copy has certainly been replaced."""
+    """A kind of job."""
 
     @property
     def chains(self) -> Chains: ...
-
-    @property
-    def settle(self) -> float: ...
 
     def run(self, monkey: Monkey, seconds: int, **options: Any) -> Answers:
         """Run it for so long, about, and check what it answers."""
@@ -77,7 +74,6 @@ class Words:
     rate: int
     arrival: bool
     chains: Chains = (("lines", "count", "counts"),)
-    settle: float = 3.0
 
     def run(self, monkey: Monkey, seconds: int, **options: Any) -> Answers:
         rate = max(2, self.rate // SPEED)
@@ -110,7 +106,6 @@ class LinearRoad:
         ("rows", "vehicles", "segments", "answers"),
         ("rows", "expenditure", "answers"),
     )
-    settle: float = 12.0
     _expected: str = ""
 
     def run(self, monkey: Monkey, seconds: int, **options: Any) -> Answers:
@@ -288,7 +283,7 @@ def _run_all(
         limit = 3.0 * took + 120
         refill = kinds if each is None else ()
         monkey = Monkey(
-            rng, nodes, work.chains, every, work.settle, copies, due, refill, limit,
+            rng, nodes, work.chains, every, copies, due, refill, limit,
             say=lambda text: console.print(f"[dim]  {text}[/dim]", highlight=False),
         )  # fmt: skip
         todo = "faults at random" if each is None else f"{len(due)} faults to make"

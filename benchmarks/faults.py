@@ -27,6 +27,8 @@ ASLEEP_SECONDS = (2.0, 15.0)
 """How long a stopped process sleeps: shorter and longer than an instance may be silent."""
 WARM_SECONDS = 4.0
 """Nothing is struck before: spare processes start, a first cut is stored."""
+SEEN_SECONDS = 2.0
+"""After so long samples tell of a keeper that was struck."""
 CLASSES = ("Controller", "InstanceActor", "Keeper")
 """After these the processes of jobs call themselves, and after what they do just now: another may
 have got the id of one that died."""
@@ -170,17 +172,15 @@ class Monkey:
     """Strikes processes of a job while it is told of the job's progress.
 
     due: kinds of faults that are still to be made, next first. refill: what to go on with when
-    there are none left; nothing ends it. every: seconds between faults, on average. settle: after
-    a keeper or a node nothing else is struck so long: another keeper must first have been given
-    the next checkpoints. copies: of checkpoints; with one, no keeper or node is struck while
-    somebody waits to be made again from it. limit: seconds after which the job counts as hanging.
+    there are none left; nothing ends it. every: seconds between faults, on average. copies: of
+    checkpoints; none that a job cannot survive with so many is made, see `_survivable`. limit:
+    seconds after which the job counts as hanging.
     """
 
     rng: random.Random
     nodes: Nodes
     chains: Chains
     every: float
-    settle: float
     copies: int
     due: deque[str]
     refill: Sequence[str] = ()
@@ -188,6 +188,8 @@ class Monkey:
     say: Callable[[str], None] = print
     strikes: list[Strike] = field(default_factory=list)
     _next: float = 0.0
+    _floor: int = 0
+    """The newest committed cut when a keeper was struck last."""
     _asleep: dict[psutil.Process, threading.Timer] = field(default_factory=dict)
 
     def __call__(self, sample: Any) -> None:
@@ -206,11 +208,22 @@ class Monkey:
         there = {name: p.ppid() for name, p in processes.items()}
         for _ in range(len(self.due)):
             victims = choose(self.due[0], there, self.nodes.head, self.chains, self.rng)
-            holds = any(v.startswith("keeper") for v in victims)
-            if victims and (self.copies > 1 or not holds or len(there) == len(sample.processes)):
+            if victims and self._survivable(victims, sample, len(there)):
                 self._strike(self.due.popleft(), {v: processes[v] for v in victims})
+                if _holds(victims):
+                    self._floor = sample.floor.epoch
                 return
             self.due.rotate(-1)
+
+    def _survivable(self, victims: Iterable[str], sample: Any, alive: int) -> bool:
+        """Whether enough copies are left. A keeper falls only when all copies are there again
+        since one fell last; and where there is one copy, only while nobody needs it, and nobody
+        else falls before."""
+        floor = sample.floor
+        whole = floor is not None and floor.epoch > self._floor and not floor.short
+        if not _holds(victims):
+            return whole or self.copies > 1
+        return whole and (self.copies > 1 or alive == len(sample.processes))
 
     def _alive(self, processes: Mapping[str, int]) -> dict[str, psutil.Process]:
         """Those of the job's processes that live, are awake, and are what they are said to be."""
@@ -227,20 +240,19 @@ class Monkey:
     def _strike(self, kind: str, victims: Mapping[str, psutil.Process]) -> None:
         self.strikes.append(Strike(kind, tuple(victims), time.time()))
         wait = self.rng.uniform(0.5, 1.5) * self.every
-        keeper = any(v.startswith("keeper") for v in victims)
         shown = ", ".join(victims)
         if kind == "node":
             self.nodes.kill(next(iter(victims.values())).ppid())
         elif kind.startswith("stop "):
             seconds = self.rng.uniform(*ASLEEP_SECONDS)
             shown += f" for {seconds:.1f} s"
-            wait += seconds if keeper else 0.0
+            wait += seconds if _holds(victims) else 0.0
             self._stop(next(iter(victims.values())), seconds)
         else:
             for process in victims.values():
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
-        self._next = time.monotonic() + wait + (self.settle if keeper else 0.0)
+        self._next = time.monotonic() + max(wait, SEEN_SECONDS if _holds(victims) else 0.0)
         self.say(f"{kind}: {shown}")
 
     def _stop(self, process: psutil.Process, seconds: float) -> None:
@@ -257,6 +269,11 @@ class Monkey:
             timer.cancel()
             _wake(process)
         self._asleep.clear()
+
+
+def _holds(victims: Iterable[str]) -> bool:
+    """Whether copies fall with them."""
+    return any(v.startswith("keeper") for v in victims)
 
 
 def _wake(process: psutil.Process) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.faults import FAMILIES, Monkey, choose, kinds_of, possible
+from raystream.controller.report import Floor
 
 CHAINS = (("lines", "count", "counts"), ("lines", "other", "counts"))
 HEAD = 0
@@ -96,11 +97,14 @@ def status(process: subprocess.Popen[bytes]) -> str:
 def monkey_of(*kinds: str, copies: int = 2) -> Monkey:
     nodes: Any = SimpleNamespace(head=HEAD)
     said: list[str] = []
-    return Monkey(random.Random(1), nodes, CHAINS, 0.0, 0.0, copies, deque(kinds), say=said.append)
+    return Monkey(random.Random(1), nodes, CHAINS, 0.0, copies, deque(kinds), say=said.append)
 
 
-def sample_of(sleepers: dict[str, subprocess.Popen[bytes]], **others: int) -> Any:
-    return SimpleNamespace(t=10.0, processes={n: p.pid for n, p in sleepers.items()} | others)
+def sample_of(
+    sleepers: dict[str, subprocess.Popen[bytes]], floor: int = 1, short: int = 0, **others: int
+) -> Any:
+    processes = {n: p.pid for n, p in sleepers.items()} | others
+    return SimpleNamespace(t=10.0, processes=processes, floor=Floor(floor, 0.0, short))
 
 
 def test_only_processes_of_jobs_are_killed(sleepers: dict[str, subprocess.Popen[bytes]]) -> None:
@@ -132,3 +136,19 @@ def test_the_only_copy_is_not_taken_from_who_needs_it(
     monkey = monkey_of("keeper", copies=copies)
     monkey(sample_of({"keeper/0": sleepers["keeper/0"]}, **{"count/0": gone.pid}))
     assert len(monkey.strikes) == copies - 1
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_nobody_falls_with_the_last_copy(
+    copies: int, sleepers: dict[str, subprocess.Popen[bytes]]
+) -> None:
+    """All copies have to be there, and newer ones than when a keeper was struck last."""
+    monkey = monkey_of("keeper", copies=copies)
+    monkey(sample_of(sleepers, floor=0))
+    monkey(sample_of(sleepers, floor=3, short=1))
+    assert not monkey.strikes
+    monkey(sample_of(sleepers, floor=3))
+    monkey._next = 0.0
+    monkey.due.append("kill count")
+    monkey(sample_of(sleepers, floor=3))
+    assert [s.kind for s in monkey.strikes] == ["keeper", "kill count"][:copies]
