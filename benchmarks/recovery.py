@@ -160,9 +160,9 @@ class Killer:
     _due: float = 0.0
 
     def __call__(self, sample: Any) -> None:
-        behind = sample.t - sample.operators["count"].position / TICKS
         if len(self.at) == self.kills or sample.t < max(self.warm, self._due):
             return
+        behind = sample.t - sample.operators["count"].position / TICKS
         names = sorted(n for n in sample.processes if n.startswith("count/"))[: self.together]
         if behind > BEHIND_SECONDS or len(names) < self.together:
             return
