@@ -8,6 +8,7 @@ latency is at most twice the 99th percentile of those before the first kill.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import statistics
@@ -258,13 +259,14 @@ def times_back(
     first: Mapping[int, float], latency: Mapping[int, float], kills: Sequence[float], begin: float
 ) -> tuple[float, list[float]]:
     """The 99th percentile of latency before the first kill, and of each kill the
-    seconds until latency is at most twice that again, for good, until the next kill.
+    seconds until latency is at most twice that again, for good, until the next kill;
+    infinity where it was not before that, or the end.
 
     Args:
         first: when each epoch came; latency: how late; kills: when; begin: of what counts.
 
     Raises:
-        JobError: latency did not come back before the next kill, or the end.
+        JobError: nothing came before the first kill.
     """
     calm = [latency[e] for e, at in first.items() if begin < at < kills[0]]
     if not calm:
@@ -275,9 +277,7 @@ def times_back(
         after = sorted((at, latency[e]) for e, at in first.items() if kill < at < following)
         slow = [i for i, (_, late) in enumerate(after) if late > 2 * usual]
         at = slow[-1] + 1 if slow else 0
-        if at >= len(after):
-            raise JobError("latency did not become what it was")
-        back.append(after[at][0] - kill)
+        back.append(after[at][0] - kill if at < len(after) else math.inf)
     return usual, back
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -17,7 +18,8 @@ Results = Sequence[Mapping[str, Any]]
 
 
 def lines_of(results: Results) -> dict[str, list[tuple[int, float]]]:
-    """By the name of a line its points: lines a second, median seconds over all kills."""
+    """By the name of a line its points: lines a second, median seconds over all kills; none where
+    most were not recovered from in time."""
     kills: dict[str, dict[int, list[float]]] = {}
     several = len({r["cut_seconds"] for r in results}) > 1
     deaths = len({r["together"] for r in results}) > 1
@@ -26,10 +28,11 @@ def lines_of(results: Results) -> dict[str, list[tuple[int, float]]]:
         name += f", cuts every {r['cut_seconds']:g} s" if several else ""
         name += f", {r['together']} at once" if deaths else ""
         kills.setdefault(name, {}).setdefault(r["rate"], []).extend(pooled([r], "recovered_ms"))
-    return {
+    medians = {
         name: [(rate, statistics.median(ms) / 1e3) for rate, ms in sorted(by_rate.items())]
         for name, by_rate in kills.items()
     }
+    return {n: [p for p in points if math.isfinite(p[1])] for n, points in medians.items()}
 
 
 def draw(results: Results) -> bytes:
@@ -51,7 +54,7 @@ def draw(results: Results) -> bytes:
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     for i, (name, points) in enumerate(lines_of(results).items()):
-        rates, seconds = zip(*points, strict=True)
+        rates, seconds = [p[0] for p in points], [p[1] for p in points]
         hue = LIGHT.hues[i % len(LIGHT.hues)]
         axes.plot(rates, seconds, color=hue, marker="o", markersize=4, linewidth=1.3, label=name)
     axes.axhline(GOAL_S, color=LIGHT.quiet, linewidth=1, linestyle=(0, (4, 3)), label="goal")
