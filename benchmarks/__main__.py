@@ -1,4 +1,4 @@
-"""python -m benchmarks w1 | epoch | lrb | recovery: a table, or JSON lines with --json.
+"""python -m benchmarks w1 | epoch | lrb | recovery | restore | checkpoints: a table each.
 
 Every run checks its answers. Times are noisy on shared machines: runs are repeated, forms take
 turns, and the median is shown with the least and the most.
@@ -11,6 +11,7 @@ import statistics
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,11 +19,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import checkpoints, restore
 from raystream.errors import RaystreamError
 
 app = typer.Typer(
     help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
+
+app.command("restore")(restore.main)
+app.add_typer(checkpoints.app, name="checkpoints")
 
 Repeat = Annotated[int, typer.Option(min=1, help="Runs of each form; the median is shown.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per run instead of a table.")]
@@ -69,32 +74,43 @@ def epoch(
 
 @app.command()
 def recovery(
-    rates: Annotated[str, typer.Option(help="Lines a second, as in 1000,10000.")] = "1000,10000",
-    cuts: Annotated[str, typer.Option(help="Seconds between cuts, as in 1,5.")] = "5",
-    kills: Annotated[int, typer.Option(min=1, help="Kills of the operator in each run.")] = 5,
+    rates: Annotated[str, typer.Option(help="Lines a second, as in 1000,100000.")] = "1000,10000",
+    cuts: Annotated[str, typer.Option(help="Seconds between cuts, as in 1,5,10,30.")] = "5",
+    modes: Annotated[str, typer.Option(help="Of state, upstream, source.")] = "state",
+    into: Annotated[str, typer.Option(help="Instances that share a dead one's range.")] = "1",
+    together: Annotated[str, typer.Option(help="Instances that die at once, as in 1,2.")] = "1",
+    kills: Annotated[int, typer.Option(min=1, help="Kills in each run.")] = 5,
+    plot: Annotated[Path | None, typer.Option(help="Draw recovery by rate into this PNG.")] = None,
     repeat: Repeat = 1,
     as_json: Json = False,
 ) -> None:
-    """From the kill of an operator until latency is what it was."""
+    """From the kill of operators until latency is what it was."""
     from benchmarks import recovery as work
 
-    runs: Runs = {
-        f"{int(rate):,} lines/s, cuts every {float(cut):g} s": partial(
-            work.run, rate=int(rate), cut_seconds=float(cut), kills=kills
+    asked = modes.split(",")
+    if unknown := [m for m in asked if m not in ("state", "upstream", "source")]:
+        raise typer.BadParameter(f"--modes {unknown[0]}: of state, upstream, source")
+    deaths = [int(n) for n in together.split(",")]
+    forms = [
+        work.Form(int(rate), float(cut), mode, int(parts), n, max(deaths))
+        for rate, cut, mode, parts, n in product(
+            rates.split(","), cuts.split(","), asked, into.split(","), deaths
         )
-        for rate in rates.split(",")
-        for cut in cuts.split(",")
-    }
-    figures = ("usual_p99_ms", "detect_ms", "replace_ms", "recovered_ms", "recovered_most_ms")
-    results = _runs(runs, repeat, as_json)
+    ]
+    results = _runs({str(f): partial(work.run, f, kills=kills) for f in forms}, repeat, as_json)
+    if plot is not None:
+        from benchmarks.recovery_plot import draw
+
+        plot.write_bytes(draw([r for rs in results.values() for r in rs]))
     if as_json:
         return
-    table = Table(title="Recovery of a killed operator, ms (medians over the kills of a run)")
+    table = Table(title="Recovery of killed operators, ms (medians over the kills)")
+    shown = {name: work.medians(rs) for name, rs in results.items()}
     table.add_column("form")
-    for figure in figures:
+    for figure in next(iter(shown.values())):
         table.add_column(figure.removesuffix("_ms").replace("_", " "), justify="right")
-    for name, rs in results.items():
-        table.add_row(name, *(f"{statistics.median(r[f] for r in rs):,.0f}" for f in figures))
+    for name, figures in shown.items():
+        table.add_row(name, *(f"{v:,.0f}" for v in figures.values()))
     Console().print(table)
 
 

@@ -1,207 +1,303 @@
-"""python -m benchmarks.chaos: kill processes of a running job at random, and check its answers.
+"""python -m benchmarks.chaos: strike processes of running jobs, and check every answer.
 
-A paced windowed word count, or Linear Road, runs on Ray while its processes are killed with
-SIGKILL: sources, operators, sinks, keepers, one or several at once; with --nodes also whole nodes
-(raylets on this machine). What it answers must be what an undisturbed run in one process answers.
+Paced jobs run on Ray, on raylets of this machine, while their processes are killed or made to
+sleep: instances, keepers, the controller, neighbours together, whole nodes. What a job answers must
+be what an undisturbed run in one process answers. --work says which job: `words`, a windowed word
+count; `arrival`, a source whose epochs are cut by the clock; --data, Linear Road. With --each jobs
+run one after the other until every kind of fault was made so often.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import signal
+import statistics
 import sys
 import tempfile
-import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import words
-from raystream.errors import RaystreamError
+from benchmarks.faults import (
+    FAMILIES,
+    WARM_SECONDS,
+    Chains,
+    Monkey,
+    Nodes,
+    Strike,
+    kinds_of,
+    possible,
+)
+from raystream.errors import JobError, RaystreamError
 
-HEALTH_CHECKS = {
-    "health_check_initial_delay_ms": 1000,
-    "health_check_period_ms": 500,
-    "health_check_timeout_ms": 1000,
-    "health_check_failure_threshold": 3,
-}
+SPEED = 10
+"""How much faster than its own time the word count runs."""
+WIDTH = 100
+NOT_STRUCK = "(not struck)"
+"""Who was replaced without a fault of its own."""
+LOST = ("the checkpoint of ", "the boundary register is lost", "the journal of the job is lost")
+"""How a job ends that has lost all copies of what it needs."""
 
-
-@dataclass
-class Monkey:
-    """Kills processes while it is told of the job's progress.
-
-    every: seconds between kills, on average. together: how many die at once, at most. settle: after
-    a keeper or a node nothing else is killed so long: checkpoints have one copy, and another keeper
-    must first have been given the next one.
-    """
-
-    rng: random.Random
-    every: float
-    together: int
-    nodes: Nodes | None
-    settle: float
-    killed: Counter[str] = field(default_factory=Counter)
-    next: float = 0.0
-
-    def __call__(self, sample: Any) -> None:
-        """Kill somebody, if it is time."""
-        now = time.monotonic()
-        if now < self.next or not sample.processes:
-            return
-        self.next = now + self.rng.uniform(0.5, 1.5) * self.every
-        names = sorted(sample.processes)
-        if self.nodes is not None and self.rng.random() < 0.2 and self.nodes.kill():
-            self._count("node")
-            return
-        victims = self.rng.sample(names, self.rng.randint(1, self.together))
-        if any(v.startswith("keeper") for v in victims):
-            victims = [v for v in victims if v.startswith("keeper")][:1]
-        for victim in victims:
-            try:
-                os.kill(sample.processes[victim], signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-            self._count(victim.partition("/")[0])
-
-    def _count(self, kind: str) -> None:
-        self.killed[kind] += 1
-        if kind in ("keeper", "node"):
-            self.next = max(self.next, time.monotonic() + self.settle)
-        Console(stderr=True).print(f"[dim]killed {kind}[/dim]")
+Verdict = Literal["right", "wrong", "stopped", "failed"]
 
 
-class Nodes:
-    """Raylets on this machine, of which all but the head may be killed; each is replaced."""
+class Answers(NamedTuple):
+    """What a job that ended has said. found: how many answers; wrong: too many, too few or
+    different ones. recoveries: Unix time, seconds, who was replaced."""
 
-    def __init__(self, count: int) -> None:
-        from ray.cluster_utils import Cluster
-
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-        head = {"num_cpus": 4, "include_dashboard": False, "_system_config": HEALTH_CHECKS}
-        self.cluster = Cluster(initialize_head=True, head_node_args=head)
-        self.workers = [self.cluster.add_node(num_cpus=4) for _ in range(count - 1)]
-
-    def kill(self) -> bool:
-        """Kill a node with all that runs on it, and start another; False if there is none."""
-        if not self.workers:
-            return False
-        self.cluster.remove_node(self.workers.pop(0), allow_graceful=False)
-        self.workers.append(self.cluster.add_node(num_cpus=4))
-        return True
-
-    def close(self) -> None:
-        """End all raylets."""
-        shutdown: Any = self.cluster.shutdown
-        shutdown()
-
-
-@dataclass
-class Outcome:
-    """What a disturbed job gave, beside what an undisturbed one gives."""
-
-    answers: int
+    found: int
     wrong: int
-    seconds: float
-    recoveries: list[tuple[float, tuple[str, ...]]]
-    """Seconds it took, who was replaced."""
+    recoveries: list[tuple[float, float, tuple[str, ...]]]
 
 
-def count_words(monkey: Monkey, rate: int, seconds: int, **options: Any) -> Outcome:
-    """The windowed word count, ten times as fast as its own time."""
-    speed = 10.0
-    spec = {"rate": max(2, int(rate / speed)), "seconds": int(seconds * speed)}
-    with tempfile.TemporaryDirectory() as folder:
-        undisturbed, disturbed = Path(folder, "undisturbed"), Path(folder, "disturbed")
-        words.flow(undisturbed, speed=None, **spec).run()
-        report = words.flow(disturbed, speed=speed, **spec).run(
-            checkpoint_seconds=1.0, on_progress=monkey, **options
-        )
-        expected, got = words.answers(undisturbed), words.answers(disturbed)
-    wrong = len(set(expected) ^ set(got)) + abs(len(got) - len(expected))
-    recoveries = [(r.seconds, r.gone) for r in report.recoveries]
-    return Outcome(len(got), wrong, report.elapsed, recoveries)
+class Work(Protocol):
+    """A kind of job."""
+
+    @property
+    def chains(self) -> Chains: ...
+
+    def run(self, monkey: Monkey, seconds: int, **options: Any) -> Answers:
+        """Run it for so long, about, and check what it answers."""
+        ...
 
 
-def linear_road(monkey: Monkey, data: Path, seconds: int, **options: Any) -> Outcome:
+@dataclass(frozen=True)
+class Words:
+    """The word count: in windows, or numbered over a source that is cut by the clock."""
+
+    rate: int
+    arrival: bool
+    chains: Chains = (("lines", "count", "counts"),)
+
+    def run(self, monkey: Monkey, seconds: int, **options: Any) -> Answers:
+        rate = max(2, self.rate // SPEED)
+        lines = words.Lines(rate, seconds * SPEED)
+        with tempfile.TemporaryDirectory() as folder:
+            undisturbed, disturbed = Path(folder, "undisturbed"), Path(folder, "disturbed")
+            if self.arrival:
+                expected = words.numbered(lines)
+                flow = words.arriving(disturbed, lines, wait=1 / SPEED)
+            else:
+                spec = {"rate": rate, "seconds": seconds * SPEED}
+                words.flow(undisturbed, speed=None, **spec).run()
+                expected = words.answers(undisturbed)
+                flow = words.flow(disturbed, speed=SPEED, **spec)
+            report = flow.run(
+                checkpoint_seconds=1.0, instances={"count": 2}, on_progress=monkey, **options
+            )
+            got = words.answers(disturbed)
+        recoveries = [(report.started + r.t, r.seconds, r.gone) for r in report.recoveries]
+        return Answers(len(got), differences(expected, got), recoveries)
+
+
+@dataclass
+class LinearRoad:
     """Linear Road over a prepared folder, as fast as makes it last so long."""
-    from lrb.run import run
-    from lrb.source import look_through
 
-    prepared = look_through(data.resolve())
-    with tempfile.TemporaryDirectory() as folder:
-        expected = run(prepared, Path(folder, "undisturbed"))
-        speed = prepared.meta.seconds / seconds
-        got = run(
-            prepared,
-            Path(folder, "disturbed"),
-            speed=speed,
-            on_progress=lambda s, _: monkey(s),
-            **options,
+    data: Path
+    chains: Chains = (
+        ("rows", "vehicles", "places", "segments", "accounts", "answers"),
+        ("rows", "vehicles", "segments", "answers"),
+        ("rows", "expenditure", "answers"),
+    )
+    _expected: str = ""
+
+    def run(self, monkey: Monkey, seconds: int, **options: Any) -> Answers:
+        from lrb.run import run
+        from lrb.source import look_through
+
+        prepared = look_through(self.data.resolve())
+        with tempfile.TemporaryDirectory() as folder:
+            self._expected = self._expected or run(prepared, Path(folder, "right"))["checksum"]
+            got = run(
+                prepared,
+                Path(folder, "disturbed"),
+                speed=prepared.meta.seconds / seconds,
+                instances={"vehicles": 2, "segments": 2},
+                on_progress=lambda sample, _: monkey(sample),
+                **options,
+            )
+        recoveries = [
+            (got["started"] + r["t"], r["seconds"], tuple(r["gone"])) for r in got["recoveries"]
+        ]
+        wrong = int(got["checksum"] != self._expected)
+        return Answers(sum(got["rows_out"].values()), wrong, recoveries)
+
+
+def differences(expected: Iterable[Any], got: Iterable[Any]) -> int:
+    """How many answers are missing, too many or different."""
+    right, said = Counter(expected), Counter(got)
+    return (right - said).total() + (said - right).total()
+
+
+# ---------------------------------------------------------------- jobs
+
+
+@dataclass
+class Job:
+    """What became of a job."""
+
+    strikes: list[Strike]
+    verdict: Verdict
+    answers: int = 0
+    detail: str = ""
+    recoveries: list[tuple[float, float, tuple[str, ...]]] = field(default_factory=list)
+
+
+def run_job(work: Work, monkey: Monkey, seconds: int, copies: int) -> Job:
+    """One disturbed job, and whether it was right."""
+    try:
+        said = work.run(monkey, seconds, cluster=monkey.nodes.address, copies=copies)
+    except RaystreamError as error:
+        lost = copies == 1 and isinstance(error, JobError) and error.message.startswith(LOST)
+        return Job(monkey.strikes, "stopped" if lost else "failed", detail=str(error))
+    finally:
+        monkey.close()
+    if said.wrong:
+        detail = f"{said.wrong:,} of {said.found:,} answers are wrong"
+        return Job(monkey.strikes, "wrong", said.found, detail, said.recoveries)
+    return Job(monkey.strikes, "right", said.found, "", said.recoveries)
+
+
+class Row(NamedTuple):
+    """What came of one kind of fault. jobs: in how many jobs it was made; by verdict."""
+
+    kind: str
+    strikes: int
+    replaced: int
+    ms: list[float]
+    jobs: Counter[str]
+
+
+def tally(kinds: Sequence[str], jobs: Iterable[Job]) -> list[Row]:
+    """A row for each kind, and one for those who were replaced without having been struck."""
+    rows = {kind: Row(kind, 0, 0, [], Counter()) for kind in (*kinds, NOT_STRUCK)}
+    for job in jobs:
+        struck = {victim: s.kind for s in job.strikes for victim in s.victims}
+        for kind, n in Counter(s.kind for s in job.strikes).items():
+            rows[kind] = rows[kind]._replace(strikes=rows[kind].strikes + n)
+            rows[kind].jobs[job.verdict] += 1
+        for _, seconds, gone in job.recoveries:
+            by_kind = Counter(struck.get(name, NOT_STRUCK) for name in gone)
+            for kind, n in by_kind.items():
+                rows[kind] = rows[kind]._replace(replaced=rows[kind].replaced + n)
+                rows[kind].ms.append(seconds * 1e3)
+    return [r for r in rows.values() if r.kind != NOT_STRUCK or r.replaced]
+
+
+def _table(rows: Iterable[Row]) -> Table:
+    table = Table(title="Faults, and who was replaced")
+    columns = ("strikes", "replaced", "median ms", "most ms", "jobs", "wrong", "failed", "stopped")
+    table.add_column("kind")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for r in rows:
+        times = (f"{statistics.median(r.ms):.0f}", f"{max(r.ms):.0f}") if r.ms else ("", "")
+        verdicts = (str(r.jobs[v]) for v in ("wrong", "failed", "stopped"))
+        table.add_row(
+            r.kind, str(r.strikes), str(r.replaced), *times, str(r.jobs.total()), *verdicts
         )
-    wrong = int(got["checksum"] != expected["checksum"])
-    recoveries = [(r["seconds"], tuple(r["gone"])) for r in got["recoveries"]]
-    return Outcome(sum(got["rows_out"].values()), wrong, got["elapsed"], recoveries)
+    return table
+
+
+# ---------------------------------------------------------------- the command
 
 
 def main(
-    seconds: Annotated[int, typer.Option(min=1, help="How long the job runs, about.")] = 60,
-    rate: Annotated[int, typer.Option(min=2, help="Lines a second.")] = 1000,
+    seconds: Annotated[int, typer.Option(min=10, help="How long a job runs, about.")] = 60,
+    rate: Annotated[int, typer.Option(min=20, help="Lines a second.")] = 1000,
+    work: Annotated[str, typer.Option(help="words or arrival.")] = "words",
     data: Annotated[
         Path | None, typer.Option(help="Linear Road over this prepared folder, instead of words.")
     ] = None,
-    every: Annotated[float, typer.Option(help="Seconds between kills, on average.")] = 3.0,
-    together: Annotated[int, typer.Option(min=1, help="Processes that die at once, at most.")] = 2,
-    nodes: Annotated[int, typer.Option(min=1, help="Raylets; above 1 they are killed too.")] = 1,
-    seed: Annotated[int, typer.Option(help="Of the choice of victims.")] = 1,
+    kinds: Annotated[
+        str, typer.Option(help=f"Of {', '.join(FAMILIES)}; all that the nodes allow unless given.")
+    ] = "",
+    each: Annotated[
+        int | None, typer.Option(min=1, help="So many faults of each kind, in several jobs.")
+    ] = None,
+    every: Annotated[float, typer.Option(help="Seconds between faults, on average.")] = 3.0,
+    nodes: Annotated[int, typer.Option(min=1, help="Raylets; all but the first may die.")] = 1,
+    copies: Annotated[int, typer.Option(min=1, help="Keepers that hold a checkpoint.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of the choice of faults and victims.")] = 1,
 ) -> None:
-    """Kill processes of a running job at random, and check its answers."""
-    raylets = Nodes(nodes) if nodes > 1 else None
-    settle = 3.0 if data is None else 12.0  # cuts are every second, or every five
-    monkey = Monkey(random.Random(seed), every, together, raylets, settle)
-    cluster = "auto" if raylets is None else raylets.cluster.address
+    """Strike processes of running jobs, and check every answer."""
+    if work not in ("words", "arrival"):
+        raise typer.BadParameter(f"--work {work}: words or arrival")
+    allowed = possible(copies, nodes)
+    families = [k.strip() for k in kinds.split(",")] if kinds else list(allowed)
+    if unknown := [f for f in families if f not in FAMILIES]:
+        raise typer.BadParameter(f"--kinds {unknown[0]}: of {', '.join(FAMILIES)}")
+    if impossible := [f for f in families if f not in allowed]:
+        raise typer.BadParameter(f"--kinds {impossible[0]} needs more --nodes or --copies")
+    chosen: Work = Words(rate, work == "arrival") if data is None else LinearRoad(data)
+    made = kinds_of(families, chosen.chains)
+    rng = random.Random(seed)
+    raylets = Nodes(nodes)
     try:
-        if data is None:
-            two = {"count": 2}
-            outcome = count_words(monkey, rate, seconds, cluster=cluster, instances=two)
-        else:
-            two = {"vehicles": 2, "segments": 2}
-            outcome = linear_road(monkey, data, seconds, cluster=cluster, instances=two)
-    except RaystreamError as error:
-        Console(stderr=True).print(f"the job stopped: {error}", markup=False)
-        sys.exit(1)
+        jobs = _run_all(chosen, raylets, made, rng, seconds, each, every, copies)
+        logs = raylets.logs
     finally:
-        if raylets is not None:
-            raylets.close()
-    Console().print(_table(monkey, outcome))
-    kills = sum(monkey.killed.values())
-    verdict = "all right" if not outcome.wrong else f"{outcome.wrong} wrong"
+        raylets.close()
+    rows = tally(made, jobs)
+    Console(width=WIDTH).print(_table(rows))
+    bad = [j for j in jobs if j.verdict in ("wrong", "failed")]
+    counts = Counter(j.verdict for j in jobs)
     Console().print(
-        f"{kills} kills, {outcome.answers:,} answers, {verdict};"
-        f" seed {seed}, {outcome.seconds:.0f} s"
+        f"{sum(r.strikes for r in rows)} faults in {len(jobs)} jobs:"
+        f" {', '.join(f'{n} {verdict}' for verdict, n in counts.items())};"
+        f" {sum(j.answers for j in jobs):,} answers checked; seed {seed}"
     )
-    sys.exit(1 if outcome.wrong else 0)
+    if bad:
+        Console().print(f"logs: {logs}", soft_wrap=True)
+    missed = [r.kind for r in rows if r.kind != NOT_STRUCK and r.strikes < (each or 0)]
+    if missed:
+        Console().print(f"struck less often than asked for: {', '.join(missed)}")
+    sys.exit(1 if bad or missed else 0)
 
 
-def _table(monkey: Monkey, outcome: Outcome) -> Table:
-    table = Table(title="Killed and replaced")
-    for column in ("kind", "killed", "replaced", "median ms", "most ms"):
-        table.add_column(column, justify="left" if column == "kind" else "right")
-    replaced: dict[str, list[float]] = {}
-    for seconds, gone in outcome.recoveries:
-        for name in gone:
-            replaced.setdefault(name.partition("/")[0], []).append(seconds * 1e3)
-    for kind in sorted({*monkey.killed, *replaced}):
-        times = sorted(replaced.get(kind, []))
-        shown = (f"{times[len(times) // 2]:.0f}", f"{times[-1]:.0f}") if times else ("", "")
-        table.add_row(kind, str(monkey.killed[kind]), str(len(times)), *shown)
-    return table
+def _run_all(
+    work: Work,
+    nodes: Nodes,
+    kinds: Sequence[str],
+    rng: random.Random,
+    seconds: int,
+    each: int | None,
+    every: float,
+    copies: int,
+) -> list[Job]:
+    """One job with faults at random; or with `each`, jobs until all faults were made, as long as
+    any of them can be."""
+    console = Console(stderr=True)
+    asked = list(kinds) * (each or 0)
+    due = deque(rng.sample(asked, len(asked)))
+    jobs: list[Job] = []
+    while True:
+        took = seconds if each is None else min(seconds, length(len(due), every))
+        limit = 3.0 * took + 120
+        refill = kinds if each is None else ()
+        monkey = Monkey(
+            rng, nodes, work.chains, every, copies, due, refill, limit,
+            say=lambda text: console.print(f"[dim]  {text}[/dim]", highlight=False),
+        )  # fmt: skip
+        todo = "faults at random" if each is None else f"{len(due)} faults to make"
+        console.print(f"[dim]job {len(jobs) + 1}: {took} s, {todo}[/dim]")
+        jobs.append(run_job(work, monkey, took, copies))
+        job = jobs[-1]
+        console.print(f"{job.verdict}: {job.answers:,} answers {job.detail}", markup=False)
+        if each is None or not due or not job.strikes:
+            return jobs
+
+
+def length(faults: int, every: float) -> int:
+    """Seconds of a job that has room for so many faults."""
+    return round(WARM_SECONDS + 10 + 1.5 * every * faults)
 
 
 if __name__ == "__main__":

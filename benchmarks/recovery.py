@@ -1,36 +1,51 @@
-"""Recovery of a killed operator: from the kill until latency is what it was.
+"""Recovery of killed operators: from the kill until latency is what it was.
 
 A paced word count in windows of 30 s, which also shows every count as it grows, runs on Ray; its
-operator is killed with SIGKILL again and again. The sink notes when each epoch came. Recovered is
-the first epoch after the kill, with all later ones, whose latency is at most twice the 99th
-percentile of undisturbed ones.
+operator is killed with SIGKILL again and again, one instance or several at once. The sink notes
+when each epoch came. Recovered is the first epoch after the kill, with all later ones, whose
+latency is at most twice the 99th percentile of those before the first kill.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 import raystream as rs
-from benchmarks.words import Counted, Lines, Tally, Word, split
+from benchmarks.words import WORDS, Counted, Line, Lines, Tally, Word, split
 from raystream.errors import JobError
 
-WARM_SECONDS = 8.0
-"""Before the first kill: processes are started, spare ones loaded, a cut is stored."""
+TICKS = 20
+"""Event time counts epochs, of which there are so many in a real second."""
+WINDOW = 30 * TICKS
+WARM_SECONDS = 12.0
+"""Before the first kill: processes are started, spare ones loaded, a cut is stored; and the half
+of it is what latency is when nothing is disturbed."""
 BETWEEN_SECONDS = 6.0
-EPOCH_SECONDS = 0.05
+"""Between kills, if the job has caught up."""
+BEHIND_SECONDS = 1.0
+"""A job that is no further behind has caught up: its progress is known about so late."""
+BATCH_FROM = 50_000
+"""From so many lines a second on, the count runs in the batch form."""
+POOL_LINES = 20_000
 
 
-@rs.operator(key="word", window=rs.tumbling(seconds=30))
+# ---------------------------------------------------------------- the work
+
+
+@rs.operator(key="word", window=rs.tumbling(seconds=WINDOW))
 class GrowingCounts:
     """Counts of a window, each as soon as it changes."""
 
@@ -40,6 +55,60 @@ class GrowingCounts:
 
     def close(self, key: str, window: rs.Window, tally: Tally) -> Iterator[Counted]:
         yield Counted(key, window.start, tally.n)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """As `Lines`, drawn from a pool of lines: so many are not made one by one."""
+
+    rate: int
+    seconds: int
+    seed: int = 1
+
+    record = Line
+
+    def splits(self) -> Sequence[rs.Split]:
+        return [rs.Split("all")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        rng = np.random.Generator(np.random.Philox(key=[self.seed, 0]))
+        ranks = rng.zipf(1.3, (POOL_LINES, 5)) % len(WORDS)
+        pool = pa.array([" ".join(words) for words in WORDS[ranks].tolist()])
+        for t in range(position, self.seconds):
+            rng = np.random.Generator(np.random.Philox(key=[self.seed, 1 + t]))
+            text = pool.take(pa.array(rng.integers(0, POOL_LINES, self.rate)))
+            yield t + 1, rs.Batch(Line, {"time": np.full(self.rate, t), "text": text})
+
+
+@rs.operator()
+def split_batch(lines: rs.Batch[Line]) -> rs.Batch[Word]:
+    words = pc.split_pattern(lines["text"], " ")
+    origin = pc.list_parent_indices(words).to_numpy()
+    return rs.Batch(
+        Word, {"time": lines["time"][origin], "word": pc.list_flatten(words)}, origin=origin
+    )
+
+
+class WindowTally(rs.State):
+    start: int = 0
+    n: int = 0
+
+
+@rs.operator(key="word")
+def count_batch(words: rs.Batch[Word], rows: rs.Rows[WindowTally]) -> rs.Batch[Counted]:
+    """The count of each word that came, in its window; an epoch is one tick, so all its records
+    belong to one window."""
+    start = int(words["time"][0]) // WINDOW * WINDOW
+    before = np.where(rows["start"] == start, rows["n"], 0)
+    rows["n"] = before + np.bincount(rows.index, minlength=len(rows))
+    rows["start"] = np.full(len(rows), start)
+    _, first = np.unique(rows.index, return_index=True)
+    columns = {
+        "word": words["word"].take(pa.array(first)),
+        "start": rows["start"],
+        "n": rows["n"],
+    }
+    return rs.Batch(Counted, columns, origin=first)
 
 
 class Arrivals:
@@ -58,77 +127,169 @@ class Arrivals:
         pass
 
 
+def flow_of(
+    sink: rs.Sink[Counted], rate: int, ticks: int, *, speed: float | None, batch: bool
+) -> rs.Flow:
+    """The flow, `ticks` long. rate: lines a second. speed: ticks a second; None for as fast as it
+    goes. batch: in the batch form."""
+    flow = rs.Flow("recovery")
+    each = max(2, rate // TICKS)
+    epochs = rs.by_time(seconds=1, speed=speed)
+    if batch:
+        pooled = flow.source(Pooled(each, ticks), epochs=epochs, name="lines")
+        counts = pooled.through(split_batch).through(count_batch, name="count")
+    else:
+        lines = flow.source(Lines(each, ticks), epochs=epochs, name="lines")
+        counts = lines.through(split).through(GrowingCounts(), name="count")
+    counts.to(sink, name="arrivals")
+    return flow
+
+
+# ---------------------------------------------------------------- the kills
+
+
 @dataclass
 class Killer:
-    """Kills the operator every few seconds; remembers when."""
+    """Kills instances of the operator, so many at once, every few seconds, whenever the job has
+    caught up; remembers when and whom."""
 
     kills: int
+    together: int
+    warm: float
     at: list[float] = field(default_factory=list)
+    whom: list[tuple[str, ...]] = field(default_factory=list)
+    _due: float = 0.0
 
     def __call__(self, sample: Any) -> None:
-        due = WARM_SECONDS + len(self.at) * BETWEEN_SECONDS
-        if len(self.at) < self.kills and sample.t >= due:
-            name = next(n for n in sample.processes if n.startswith("count/"))
-            self.at.append(time.time())
+        if len(self.at) == self.kills or sample.t < max(self.warm, self._due):
+            return
+        behind = sample.t - sample.operators["count"].position / TICKS
+        names = sorted(n for n in sample.processes if n.startswith("count/"))[: self.together]
+        if behind > BEHIND_SECONDS or len(names) < self.together:
+            return
+        self._due = sample.t + BETWEEN_SECONDS
+        self.at.append(time.time())
+        self.whom.append(tuple(names))
+        for name in names:
             os.kill(sample.processes[name], signal.SIGKILL)
 
 
-def run(*, rate: int, cut_seconds: float, kills: int = 5) -> dict[str, Any]:
-    """One job that is disturbed `kills` times. Times in milliseconds.
+class Form(NamedTuple):
+    """What is measured. rate: lines a second. together: so many of `instances` die at once."""
+
+    rate: int
+    cut_seconds: float = 5.0
+    mode: str = "state"
+    into: int = 1
+    together: int = 1
+    instances: int = 1
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rate:,} lines/s, cuts every {self.cut_seconds:g} s, {self.mode},"
+            f" {self.together} of {self.instances} into {self.into} each"
+        )
+
+
+def run(form: Form, *, kills: int = 5) -> dict[str, Any]:
+    """One job that is disturbed `kills` times, or as often as it catches up. Times in milliseconds.
 
     Raises:
-        JobError: a kill was not followed by a recovery.
+        JobError: it was not disturbed at all, or a kill was not followed by a recovery.
     """
-    speed = 30.0
-    seconds = int((WARM_SECONDS + (kills + 1) * BETWEEN_SECONDS) * speed)
-    killer = Killer(kills)
+    warm = max(WARM_SECONDS, form.cut_seconds + 3.0)
+    ticks = int((warm + (kills + 1) * (BETWEEN_SECONDS + 1)) * TICKS)
+    killer = Killer(kills, form.together, warm)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "arrivals"))
-        flow = rs.Flow("recovery")
-        source = Lines(max(2, int(rate / speed)), seconds)
-        epochs = rs.by_time(seconds=max(1, round(EPOCH_SECONDS * speed)), speed=speed)
-        words = flow.source(source, epochs=epochs, name="lines").through(split)
-        words.through(GrowingCounts(), name="count").to(Arrivals(path), name="arrivals")
-        report = flow.run(cluster="auto", checkpoint_seconds=cut_seconds, on_progress=killer)
-        length = max(1, round(EPOCH_SECONDS * speed)) / speed
-        arrivals = np.loadtxt(path)
-    if len(report.recoveries) < kills:
-        raise JobError(f"{kills} kills, but {len(report.recoveries)} recoveries")
-    first: dict[int, float] = {}
-    for epoch, at in arrivals.tolist():
-        first.setdefault(int(epoch), at)
-    latency = {e: at - (report.started + e * length) for e, at in first.items()}
-    calm = [v for e, v in latency.items() if _calm(report.started + e * length, killer.at, report)]
-    usual = float(np.percentile(calm, 99))
-    back = [_back(first, latency, at, 2 * usual) for at in killer.at]
-    detect = [
-        report.started + r.t - at for r, at in zip(report.recoveries, killer.at, strict=False)
-    ]
+        batch = form.rate >= BATCH_FROM
+        flow = flow_of(Arrivals(path), form.rate, ticks, speed=float(TICKS), batch=batch)
+        report = flow.run(
+            cluster="auto",
+            checkpoint_seconds=form.cut_seconds,
+            instances={"count": form.instances},
+            recovery=form.mode,
+            restore_into=form.into,
+            spares=max(2, form.into * form.together),
+            on_progress=killer,
+        )
+        first = first_arrivals(np.loadtxt(path, ndmin=2))
+    if not killer.at:
+        raise JobError(f"{form}: the job never kept up with its input, so nothing was killed")
+    recovered = [_recovery_of(whom, report.recoveries) for whom in killer.whom]
+    detected = [report.started + r.t - at for r, at in zip(recovered, killer.at, strict=True)]
+    latency = {e: at - (report.started + e / TICKS) for e, at in first.items()}
+    usual, back = times_back(first, latency, killer.at, report.started + warm / 2)
     return {
         "work": "recovery",
-        "form": f"{rate:,} lines/s, cut every {cut_seconds:g} s",
+        "form": str(form),
+        **form._asdict(),
         "cluster": report.cluster,
         "seconds": report.elapsed,
-        "kills": kills,
+        "kills": len(killer.at),
         "usual_p99_ms": usual * 1e3,
-        "detect_ms": statistics.median(detect) * 1e3,
-        "replace_ms": statistics.median(r.seconds for r in report.recoveries) * 1e3,
-        "recovered_ms": statistics.median(back) * 1e3,
-        "recovered_most_ms": max(back) * 1e3,
+        "detect_ms": [s * 1e3 for s in detected],
+        "replace_ms": [r.seconds * 1e3 for r in recovered],
+        "recovered_ms": [s * 1e3 for s in back],
     }
 
 
-def _calm(due: float, kills: list[float], report: Any) -> bool:
-    """Whether a moment is far from start, kills and end."""
-    far = all(not -0.5 < due - k < BETWEEN_SECONDS / 2 for k in kills)
-    return far and due - report.started > WARM_SECONDS / 2
+def _recovery_of(names: tuple[str, ...], recoveries: Sequence[Any]) -> Any:
+    """The last of the recoveries that replaced these.
+
+    Raises:
+        JobError: there was none for one of them.
+    """
+    found = [r for r in recoveries if set(names) & set(r.gone)]
+    missing = set(names) - {n for r in found for n in r.gone}
+    if missing:
+        raise JobError(f"{', '.join(sorted(missing))} was killed, but not replaced")
+    return found[-1]
 
 
-def _back(first: dict[int, float], latency: dict[int, float], kill: float, limit: float) -> float:
-    """Seconds from a kill to the first epoch that came late no more."""
-    after = [at for e, at in first.items() if at > kill and latency[e] <= limit]
-    slow = [
-        at for e, at in first.items() if kill < at < kill + BETWEEN_SECONDS and latency[e] > limit
-    ]
-    last = max(slow, default=kill)
-    return min(at for at in after if at >= last) - kill
+def first_arrivals(arrivals: Any) -> dict[int, float]:
+    """When each epoch came first. arrivals: [n, 2] epochs and Unix times, in any order."""
+    first: dict[int, float] = {}
+    for epoch, at in arrivals.tolist():
+        first[int(epoch)] = min(at, first.get(int(epoch), at))
+    return first
+
+
+def times_back(
+    first: Mapping[int, float], latency: Mapping[int, float], kills: Sequence[float], begin: float
+) -> tuple[float, list[float]]:
+    """The 99th percentile of latency before the first kill, and of each kill the
+    seconds until latency is at most twice that again, for good, until the next kill;
+    infinity where it was not before that, or the end.
+
+    Args:
+        first: when each epoch came; latency: how late; kills: when; begin: of what counts.
+
+    Raises:
+        JobError: nothing came before the first kill.
+    """
+    calm = [latency[e] for e, at in first.items() if begin < at < kills[0]]
+    if not calm:
+        raise JobError("nothing came before the first kill")
+    usual = float(np.percentile(calm, 99))
+    back = []
+    for kill, following in zip(kills, [*kills[1:], float("inf")], strict=True):
+        after = sorted((at, latency[e]) for e, at in first.items() if kill < at < following)
+        slow = [i for i, (_, late) in enumerate(after) if late > 2 * usual]
+        at = slow[-1] + 1 if slow else 0
+        back.append(after[at][0] - kill if at < len(after) else math.inf)
+    return usual, back
+
+
+def pooled(results: Sequence[Mapping[str, Any]], figure: str) -> list[float]:
+    """A figure of all kills of several runs; of a figure with one value per run, those."""
+    values = [r[figure] for r in results]
+    return [v for each in values for v in (each if isinstance(each, list) else [each])]
+
+
+def medians(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """What is shown of the runs of a form, in milliseconds: medians over all kills."""
+    figures = ("usual_p99_ms", "detect_ms", "replace_ms", "recovered_ms")
+    most = max(pooled(results, "recovered_ms"))
+    shown = {f: statistics.median(pooled(results, f)) for f in figures}
+    return {**shown, "recovered_most_ms": most, "kills": len(pooled(results, "recovered_ms"))}

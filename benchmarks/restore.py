@@ -137,6 +137,11 @@ class Shared:
         """A new mapping of them."""
         return [mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) for f in self._files]
 
+    def close(self) -> None:
+        """Free the memory, as soon as nobody maps it any more."""
+        for file in self._files:
+            file.close()
+
 
 class Took(NamedTuple):
     """Seconds; `cpu` of all of it."""
@@ -194,6 +199,7 @@ def measure(form: str, megabytes: float, parts: int, repeat: int) -> dict[str, A
         check(instance, form, rows)
         took.append(each)
         del instance
+    shared.close()
     return {
         "rows": rows,
         "bytes": nbytes,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,8 @@ import numpy as np
 import raystream as rs
 
 WORDS = np.array([f"word-{i:04d}" for i in range(2_000)])
-BLOCK_SECONDS = 1
+EPOCH_SECONDS = 0.05
+"""Of sources that are cut by the clock."""
 
 
 class Line(NamedTuple):
@@ -57,6 +60,24 @@ class Lines:
             yield t + 1, rs.Batch(Line, {"time": np.full(len(text), t), "text": text})
 
 
+@dataclass(frozen=True)
+class Drip:
+    """The same lines, each of their seconds after `wait` real ones, however often it is read."""
+
+    lines: Lines
+    wait: float
+
+    record = Line
+
+    def splits(self) -> Sequence[rs.Split]:
+        return self.lines.splits()
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        for block in self.lines.read(split, position):
+            time.sleep(self.wait)
+            yield block
+
+
 @rs.operator()
 def split(line: Line) -> Iterator[Word]:
     for word in line.text.split():
@@ -70,6 +91,13 @@ class CountWords:
 
     def close(self, key: str, window: rs.Window, tally: Tally) -> Iterator[Counted]:
         yield Counted(key, window.start, tally.n)
+
+
+@rs.operator(key="word")
+def running(word: Word, tally: Tally) -> Iterator[Counted]:
+    """Numbers the occurrences of each word."""
+    tally.n += 1
+    yield Counted(word.word, 0, tally.n)
 
 
 def flow(folder: Path, *, rate: int, seconds: int, speed: float | None, seed: int = 1) -> rs.Flow:
@@ -87,3 +115,22 @@ def answers(folder: Path) -> list[tuple[str, int, int]]:
     """What a finished run has counted, sorted."""
     found = rs.io.read_parts(folder, Counted)
     return sorted((r.word, r.start, r.n) for batch in found for r in batch.records())
+
+
+def arriving(folder: Path, lines: Lines, *, wait: float) -> rs.Flow:
+    """The flow over a source whose epochs are cut by the clock."""
+    built = rs.Flow("arriving")
+    dripping = built.source(
+        Drip(lines, wait), epochs=rs.by_arrival(seconds=EPOCH_SECONDS), name="lines"
+    )
+    dripping.through(split).through(running, name="count").to(rs.io.parquet(folder), name="counts")
+    return built
+
+
+def numbered(lines: Lines) -> list[tuple[str, int, int]]:
+    """What `arriving` has to count, sorted, wherever its epochs end."""
+    batches = (batch for part in lines.splits() for _, batch in lines.read(part, 0))
+    words = Counter(
+        w for batch in batches for line in batch["text"].to_pylist() for w in line.split()
+    )
+    return sorted((word, 0, i) for word, n in words.items() for i in range(1, n + 1))

@@ -36,6 +36,7 @@ def run(
     cluster: str | None = None,
     instances: Mapping[str, int] | None = None,
     epoch: float | None = None,
+    copies: int = 1,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
     """Run the flow over prepared data and write its answers; what the run was, as in run.json.
@@ -46,6 +47,7 @@ def run(
         cluster: None for this process, "auto" or an address for Ray.
         instances: how many instances an operator has (1 unless given).
         epoch: simulated seconds of an epoch, chosen from speed and data unless given.
+        copies: on a cluster, how many nodes hold a checkpoint.
 
     Raises ConfigError and InputError for what was asked or given, JobError if the job failed.
     """
@@ -58,7 +60,7 @@ def run(
             on_progress(sample, p99)
 
     try:
-        report = flow.run(cluster=cluster, instances=instances, on_progress=tell)
+        report = flow.run(cluster=cluster, instances=instances, copies=copies, on_progress=tell)
         asked = handed_over(report.operator(SINK).by_port)
         answers = collect(parts, groups=flow.key_groups, expected=asked)
         _check_read(data, report)

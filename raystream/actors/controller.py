@@ -24,7 +24,15 @@ from raystream.controller.commands import Command, Event
 from raystream.controller.journal import Entry, newest
 from raystream.controller.machine import KEEPER, Machine
 from raystream.controller.members import Options
-from raystream.controller.report import Floor, JobReport, Progress, Sample, Samples, totals
+from raystream.controller.report import (
+    Floor,
+    JobReport,
+    OperatorReport,
+    Progress,
+    Sample,
+    Samples,
+    totals,
+)
 from raystream.dataflow.plan import Plan
 from raystream.errors import InternalError, LostError, RaystreamError, Stopped
 
@@ -69,6 +77,7 @@ class Controller:
         self._plan: Plan
         self._requests: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._samples = Samples()
+        self._known: dict[str, OperatorReport] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
@@ -263,9 +272,10 @@ class Controller:
 
     def _sample(self) -> None:
         t = time.time() - self._started
-        if self._started and self._samples.due(t):
+        operators = self._totals()
+        if self._started and self._samples.due(t) and len(operators) == len(self._plan.vertices):
             with self._lock:
-                self._samples.add(Sample(t, self._totals(), self._processes(), self._floor()))
+                self._samples.add(Sample(t, operators, self._processes(), self._floor()))
 
     def _floor(self) -> Floor | None:
         machine = self._machine
@@ -276,8 +286,11 @@ class Controller:
         saved = None if self._plan.durable is None else entry.saved
         return Floor(entry.committed, age, machine.bare, saved, machine.unsaved)
 
-    def _totals(self) -> dict[str, Any]:
-        return {o.name: o for o in totals(self._machine.progress())}
+    def _totals(self) -> dict[str, OperatorReport]:
+        """By operator, those nobody was heard of yet left out; while a new instance has not said
+        anything, what was known before it."""
+        self._known |= {o.name: o for o in totals(self._machine.progress())}
+        return {v.name: self._known[v.name] for v in self._plan.vertices if v.name in self._known}
 
     def _processes(self) -> dict[str, int]:
         """Process ids by name."""

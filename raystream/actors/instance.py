@@ -123,10 +123,13 @@ class InstanceActor:
         return Hello(versions(), node, os.getpid(), self._shell is not None)
 
     def warm(self) -> None:
-        """Load what any role may need: compiled functions and kernels."""
+        """Load what any role may need: compiled functions and kernels, and what Arrow needs."""
+        import pyarrow
+
         from raystream.dataflow.instance import Outlets
         from raystream.dataflow.select import logic_of
 
+        pyarrow.array([""])  # with the first one it imports pandas, if there is one: for seconds
         for vertex in self._plan.vertices:
             if vertex.spec is not None and vertex.spec.compiled:
                 logic_of(vertex.spec, self._plan).open(KeyRange(0, 1))

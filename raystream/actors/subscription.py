@@ -17,9 +17,11 @@ from raystream.dataflow.plan import Edge
 from raystream.errors import InternalError, JobError
 from raystream.schema.types import KeyRange
 
-RECONNECT_SECONDS = 60.0
-"""How long a broken subscription tries to reconnect before it gives up. Time for which it was
-connected does not count, however silent the other side was."""
+RECONNECT_SECONDS = 600.0
+"""How long a broken subscription tries to reconnect before it gives up. That is for the controller
+to decide: it must outlast a controller that is restarted, and a process that starts and takes its
+place at the third attempt. Time for which it was connected does not count, however silent the other
+side was."""
 RETRY_SECONDS = 0.01
 
 

@@ -1,0 +1,139 @@
+"""The benchmarks at a tiny size: what they run is right, and what they say of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks import chaos, words
+from benchmarks.__main__ import app
+from benchmarks.chaos import Job, differences, tally
+from benchmarks.faults import Strike
+from benchmarks.recovery import (
+    TICKS,
+    WINDOW,
+    Pooled,
+    first_arrivals,
+    flow_of,
+    medians,
+    times_back,
+)
+from benchmarks.recovery_plot import draw, lines_of
+from raystream.testing import Collect, run_local
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "w1 --rows 2000 --distinct 10 --form interpreted --local --repeat 1",
+        "epoch --epochs 20 --local --repeat 1 --json",
+        "restore --megabytes 0.1 --repeat 1",
+        "checkpoints sizes --largest 100 --repeat 1",
+        "checkpoints throughput --keys 1000 --seconds 0.01 --cuts 1 --records 100",
+    ],
+)
+def test_commands_run(line: str) -> None:
+    result = CliRunner().invoke(app, line.split())
+    assert result.exit_code == 0, result.output
+    assert any(c.isdigit() for c in result.output)
+
+
+@pytest.mark.parametrize("line", ["recovery --modes none", "restore --form none"])
+def test_what_is_unknown_is_refused(line: str) -> None:
+    result = CliRunner().invoke(app, line.split())
+    assert result.exit_code == 2 and "none" in result.output
+
+
+# ---------------------------------------------------------------------------- the work
+
+
+def test_lines_that_arrive_are_numbered_exactly(tmp_path: Path) -> None:
+    lines = words.Lines(20, 6)
+    words.arriving(tmp_path, lines, wait=0.001).run()
+    got = words.answers(tmp_path)
+    assert got == words.numbered(lines)
+    assert len(got) == 20 * 6 * 5
+
+
+def test_the_batch_form_counts_words_by_window() -> None:
+    sink, ticks = Collect(), WINDOW + 3
+    run_local(flow_of(sink, 20 * TICKS, ticks, speed=None, batch=True))
+    expected: Counter[tuple[str, int]] = Counter()
+    for t, batch in Pooled(20, ticks).read(Pooled(1, 1).splits()[0], WINDOW):
+        assert t > WINDOW
+        expected.update((w, WINDOW) for text in batch["text"].to_pylist() for w in text.split())
+    last = {(r.word, r.start): r.n for r in sink.records()}
+    assert {at: n for at, n in last.items() if at[1] == WINDOW} == expected
+    assert {start for _, start in last} == {0, WINDOW}
+
+
+# ---------------------------------------------------------------------------- what is said
+
+
+def test_time_back_is_until_latency_is_small_for_good() -> None:
+    latency = dict.fromkeys(range(1, 1001), 0.01)
+    for e in range(400, 420):
+        latency[e] = 1.0 - (e - 400) * 0.05  # from 1 s down to 0.05 s: the last is still late
+    first = {e: e / TICKS + late for e, late in latency.items()}
+    usual, (back,) = times_back(first, latency, [399.9 / TICKS], 0.0)
+    assert usual == pytest.approx(0.01)
+    assert back == pytest.approx(first[420] - 399.9 / TICKS)
+    slow = {e: 5.0 if e > 400 else late for e, late in latency.items()}
+    assert times_back({e: e / TICKS + s for e, s in slow.items()}, slow, [20.0], 0.0)[1] == [
+        math.inf
+    ]
+
+
+def test_an_epoch_arrives_when_it_came_first() -> None:
+    import numpy as np
+
+    assert first_arrivals(np.array([[1, 5.0], [2, 6.0], [1, 7.0]])) == {1: 5.0, 2: 6.0}
+
+
+def result(mode: str, rate: int, back: list[float]) -> dict[str, object]:
+    same = {"cut_seconds": 5.0, "into": 1, "together": 1, "usual_p99_ms": 9.0}
+    same |= {"detect_ms": [1.0], "replace_ms": [2.0]}
+    return {"mode": mode, "rate": rate, "recovered_ms": back, **same}
+
+
+def test_medians_are_over_all_kills() -> None:
+    runs = [result("state", 10, [100.0, 900.0]), result("state", 10, [200.0])]
+    assert medians(runs)["recovered_ms"] == 200 and medians(runs)["recovered_most_ms"] == 900
+    assert medians(runs)["kills"] == 3
+
+
+def test_a_plot_has_a_line_for_each_mode() -> None:
+    runs = [result("state", 10, [100.0]), result("state", 1, [50.0]), result("source", 1, [9e3])]
+    runs.append(result("source", 10, [math.inf]))
+    assert lines_of(runs) == {
+        "state, into 1": [(1, 0.05), (10, 0.1)],
+        "source, into 1": [(1, 9.0)],
+    }
+    assert draw(runs).startswith(b"\x89PNG")
+
+
+def test_answers_are_compared_as_often_as_they_are_given() -> None:
+    assert differences(["a", "b"], ["b", "a"]) == 0
+    assert differences(["a", "b"], ["a", "a", "c"]) == 3
+
+
+def test_the_table_counts_faults_and_whom_they_cost() -> None:
+    strikes = [Strike("pair", ("lines/0", "count/0"), 1.0), Strike("stop count", ("count/1",), 2.0)]
+    recoveries = [(1.1, 0.2, ("lines/0", "count/0")), (5.0, 0.4, ("counts/0",))]
+    jobs = [
+        Job(strikes, "right", 5, "", recoveries),
+        Job([Strike("pair", ("lines/0", "count/1"), 1.0)], "wrong"),
+    ]
+    rows = {r.kind: r for r in tally(["pair", "stop count", "node"], jobs)}
+    assert rows["pair"][1:] == (2, 2, [200.0], {"right": 1, "wrong": 1})
+    assert rows["stop count"][1:] == (1, 0, [], {"right": 1})
+    assert rows["node"][1:] == (0, 0, [], {})
+    assert rows[chaos.NOT_STRUCK].replaced == 1
+
+
+def test_a_job_has_room_for_its_faults() -> None:
+    assert chaos.length(10, 3.0) > 10 * 3.0 + 4
