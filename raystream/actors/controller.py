@@ -22,7 +22,8 @@ from raystream.actors.staff import Fenced, Staff
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
 from raystream.controller.journal import Entry, newest
-from raystream.controller.machine import KEEPER, Machine
+from raystream.controller.keeping import KEEPER
+from raystream.controller.machine import Machine
 from raystream.controller.members import Options
 from raystream.controller.report import (
     Floor,

@@ -20,7 +20,8 @@ from dataclasses import replace
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
 from raystream.controller.decide import Commit, Recover, Release, View, behind, decide
-from raystream.controller.journal import Entry, Post, Seat
+from raystream.controller.journal import Entry, Seat
+from raystream.controller.keeping import KEEPER, Keeping
 from raystream.controller.members import (
     STALL_SECONDS,
     Engagement,
@@ -30,7 +31,6 @@ from raystream.controller.members import (
     positions,
     stalled,
 )
-from raystream.controller.placing import keepers_of
 from raystream.controller.recovery import (
     ATTEMPTS_MAX,
     Deaths,
@@ -40,35 +40,22 @@ from raystream.controller.recovery import (
     successors,
     widened,
 )
-from raystream.controller.registering import (
-    Registering,
-    answered,
-    change,
-    due,
-    filled,
-    first,
-    resumed,
-)
+from raystream.controller.registering import answered, filled
 from raystream.controller.report import Progress, Recovery
 from raystream.controller.saving import Saver
 from raystream.dataflow.plan import Plan
 from raystream.errors import JobError, RaystreamError, Stopped
-from raystream.state.assignment import Assignment, Serving
+from raystream.state.assignment import Serving
 
 START_DELAY = 0.2
 """Seconds between the last instance's readiness and the first row of a paced run."""
-KEEPER = "keeper-"
-"""How the names of keepers begin."""
 RECOVERIES_MAX = 1000
 """So many recoveries are kept of a job, the newest."""
-CUT_AHEAD = 16
-"""How many epochs after the newest that is known an extra cut is asked for at first."""
 
 
-class Machine:
+class Machine(Keeping):
     """Decides for one job.
 
-    journal: what was written last. members: who has a place. ended: whether the job has.
     committed_at: when the floor moved last, as far as this machine knows.
 
     Args:
@@ -78,14 +65,11 @@ class Machine:
     def __init__(
         self, plan: Plan, options: Options, journal: Entry | None = None, incarnation: int = 1
     ) -> None:
-        self.plan = plan
-        self.options = options
         begun = Entry(committed=plan.begins, saved=plan.begins)
-        self.journal = replace(journal or begun, incarnation=incarnation, number=0)
-        self.members = [Member(seat, seat.last) for seat in self.journal.seats]
-        self.ended = False
+        super().__init__(
+            plan, options, replace(journal or begun, incarnation=incarnation, number=0)
+        )
         self.committed_at = 0.0
-        self.drawn = 0
         self._hands: dict[str, Hand] = {}
         self._hiring: set[str] = set()
         self._adopting: set[str] = set()
@@ -93,18 +77,10 @@ class Machine:
         self._deaths = Deaths()
         self._finished: set[str] = set()
         self._failed: list[tuple[str, RaystreamError]] = []
-        self._nodes: tuple[str, ...] = ()
         self._stand_by = False
-        self._reposted: set[str] = set()  # nodes that got another keeper since the last tick
         self._unhired = 0  # processes that died before they were there, one after the other
-        self._wanted: tuple[int, int] | None = None  # an extra cut: after which floor, how far on
-        if self.journal.stop_after >= 0:
-            self._wanted = (self.journal.stop_after, CUT_AHEAD)
         self._saver = Saver(plan)
-        self._register: Registering | None = None
-        self._stage: tuple[int, bool, bool] | None = None
         self._drills, self._drilled = 0, plan.begins
-        self._out: list[Command] = []
 
     # ------------------------------------------------------------ in and out
 
@@ -155,16 +131,6 @@ class Machine:
         except JobError as error:
             self._end(error)
         return self._flush()
-
-    def _keep_journal(self, event: Event) -> None:
-        """The end has to be written too."""
-        if isinstance(event, do.Tick):
-            self._nodes = event.nodes
-            self._post(event.nodes)
-        elif isinstance(event, do.Gone):
-            posts = tuple(p for p in self.journal.posts if p.process != event.process)
-            if posts != self.journal.posts:
-                self._write(posts=posts)
 
     def _flush(self) -> list[Command]:
         out, self._out = self._out, []
@@ -227,22 +193,11 @@ class Machine:
             case do.Cancel():
                 self._end(Stopped("the job was stopped"))
 
-    def _write(self, **changes: object) -> None:
-        """Put the journal's next entry before whatever follows."""
-        entry = replace(self.journal, number=self.journal.number + 1, **changes)  # type: ignore[arg-type]
-        self.journal = entry
-        self._out.append(do.Write(entry, entry.places(self.options.copies)))
-
     def _end(self, error: RaystreamError | None) -> None:
         self.ended = True
         if self.journal.over is None:
             self._write(over=error or "ended")
         self._out.append(do.End(error))
-
-    def _name(self) -> str:
-        """A name for a process that none has had."""
-        self.drawn += 1
-        return f"{self.journal.incarnation}.{self.drawn}"
 
     # ------------------------------------------------------------ what is known
 
@@ -263,13 +218,6 @@ class Machine:
     def progress(self) -> list[Progress]:
         """What every instance said last."""
         return [m.progress for m in self.members if m.progress is not None]
-
-    @property
-    def bare(self) -> int:
-        """How many ranges have fewer copies of their checkpoint than they should; the boundary
-        register counts as one."""
-        moving = self._register is not None and not self._register.settled
-        return sum(m.bare >= 0 for m in self.members) + moving
 
     def _member(self, process: str) -> Member | None:
         return next((m for m in self.members if m.seat.process == process), None)
@@ -332,10 +280,6 @@ class Machine:
             member = fit[self._drills % len(fit)]
             member.dead = "it is replaced on purpose, to be checked"
             self._recover(Recover((member.name,), self.journal.committed, "checking"), now)
-
-    def _assign(self, assignment: Assignment, **changes: object) -> None:
-        self._write(assignment=assignment, **changes)
-        self._out += [do.Assign(m.seat.process, assignment) for m in self.members if not m.dead]
 
     def _heard(self, process: str, progress: Progress, now: float) -> None:
         """A call may be lost with its connection: who was not told what is newest is told again."""
@@ -463,15 +407,6 @@ class Machine:
         holders = tuple(p.process for p in self.journal.posts) if e.floor else ()
         self._out.append(do.Become(hand.process, place, e.floor, holders))
 
-    def _keepers_of(self, seat: Seat) -> tuple[str, ...]:
-        place = seat.place
-        producers = {e.producer for e in self.plan.vertices[place.vertex].inputs}
-        upstream = [m.seat.node for m in self.members if m.seat.place.vertex in producers]
-        posts = {p.node: p.process for p in self.journal.posts}
-        source = self.plan.vertices[place.vertex].kind == "source"
-        nodes = keepers_of(place, seat.node, upstream, posts, self.options.copies, source=source)
-        return tuple(posts[n] for n in nodes)
-
     def _became(self, process: str, address: str, now: float) -> None:
         e = self._engaged(process)
         if e is None or process not in e.preparing:
@@ -548,109 +483,6 @@ class Machine:
         e.failures[place] += 1
         if e.failures[place] >= ATTEMPTS_MAX:
             raise JobError(f"{place.name} could not be made, {ATTEMPTS_MAX} times: {why}")
-
-    # ------------------------------------------------------------ keepers
-
-    def _post(self, nodes: Iterable[str]) -> None:
-        """Have a keeper on every node."""
-        held = {p.node for p in self.journal.posts}
-        new = tuple(Post(n, KEEPER + self._name()) for n in sorted({*nodes} - held))
-        if new or not self.journal.number:
-            self._out += [do.Keep(p.process, p.node) for p in new]
-            self._write(posts=self.journal.posts + new)
-
-    def _keeper_gone(self, process: str) -> None:
-        """Its node gets another one, if that is alive."""
-        entry = self.journal
-        post = next(p for p in entry.posts if p.process == process)
-        self.journal = replace(entry, posts=tuple(p for p in entry.posts if p is not post))
-        if post.node in self._nodes and post.node not in self._reposted:
-            self._reposted.add(post.node)
-            self._post([post.node])
-        else:
-            self._write()
-        self._out.append(do.Kill(process, "its place is another's"))
-        self._keep()
-
-    def _keep(self) -> None:
-        """Who lost a keeper has others, and stores a new checkpoint at once."""
-        posts = {p.process for p in self.journal.posts}
-        full = min(self.options.copies, len(posts))
-        short = [m for m in self.members if len({*m.seat.keepers} & posts) < full]
-        if not short:
-            return
-        kept = self.journal.kept + 1
-        for m in short:
-            m.seat = replace(m.seat, keepers=self._keepers_of(m.seat), kept=kept)
-            m.bare = max(m.bare, m.progress.position if m.progress else 0)
-        self._write(seats=tuple(m.seat for m in self.members), kept=kept)
-        told = [m.seat for m in short if not m.dead]
-        self._out += [do.KeptBy(s.process, s.keepers, s.kept) for s in told]
-        self._want_cut()
-
-    # ------------------------------------------------------------ the boundary register
-
-    def _register_boundaries(self, *, again: bool) -> None:
-        """Have the boundary register in as many places as it should be, and the sources told.
-
-        Args:
-            again: whether to say again what was not answered.
-        """
-        if self.plan.clock is not None or not self.members or self.ended:
-            return
-        entry, committed = self.journal, self.journal.committed
-        places = entry.places(self.options.copies)
-        living = [p.process for p in entry.posts]
-        told = {m.seat.process: m.progress.view if m.progress else 0
-                for m in self._sources() if not m.dead}  # fmt: skip
-        state = self._register
-        if state is None and entry.view:
-            state = resumed(entry.view, entry.told, entry.knowing)
-        elif state is None:
-            state = first(places, told, self.plan.begins)
-        if due(state, places, living, told):
-            ended = [(m, m.progress) for m in self._sources() if m.progress and m.progress.ended]
-            over = [m.seat.process for m, p in ended if p.position <= committed]
-            vacant = [m.seat.process for m in self._sources() if m.dead]
-            state = change(state, places, living, told, vacant, over)
-        if (state.begun.number, state.told) != (entry.view, entry.told):
-            self._write(view=state.begun.number, told=state.told, knowing=state.knowing)
-        stage = (state.begun.number, state.content is None, state.settled)
-        if again or stage != self._stage:
-            self._out += state.commands(told)
-        self._register, self._stage = state, stage
-
-    # ------------------------------------------------------------ cuts out of turn
-
-    def _want_cut(self) -> None:
-        """Ask for a cut as soon as it can be."""
-        if self.options.recovery == "state" and self._wanted is None:
-            self._wanted = (self.journal.committed, CUT_AHEAD)
-            self._cut_soon()
-
-    def _cut_if_wanted(self) -> None:
-        """Ask again for a cut of which some source heard too late, further on."""
-        if self._wanted is None:
-            return
-        before, ahead = self._wanted
-        cuts = self.journal.assignment.cuts
-        if self.journal.committed > before:
-            self._wanted = None
-        elif not cuts or all(m.progress and m.progress.stored > cuts[-1] for m in self._sources()):
-            self._wanted = (before, 4 * ahead)
-            self._cut_soon()
-
-    def _cut_soon(self) -> None:
-        assert self._wanted is not None
-        at = [m.progress for m in self._sources() if m.progress is not None]
-        if not at or all(p.ended for p in at):
-            return  # the last epoch is a cut
-        epoch = max(p.position for p in at) + self._wanted[1]
-        self._assign(self.journal.assignment.cut_at(epoch, self.journal.committed))
-
-    def _sources(self) -> list[Member]:
-        kinds = self.plan.vertices
-        return [m for m in self.members if kinds[m.seat.place.vertex].kind == "source"]
 
 
 def _by_age(process: str) -> tuple[int, ...]:

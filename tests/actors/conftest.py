@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -56,10 +57,10 @@ def on_ray(ray_runtime: Path) -> Iterator[None]:
 
 def job_processes(above: psutil.Process | None = None) -> list[psutil.Process]:
     """The processes of actors of our jobs, below a process (this one)."""
-    names = ("ray::Controller", "ray::InstanceActor", "ray::Keeper")
+    ours = re.compile(r"ray::(.*:)?(Controller|InstanceActor|Keeper)\b")
     found = []
     for process in (above or psutil.Process()).children(recursive=True):
         with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            if " ".join(process.cmdline()).startswith(names):
+            if ours.match(" ".join(process.cmdline())):
                 found.append(process)
     return found

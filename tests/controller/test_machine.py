@@ -11,7 +11,8 @@ import pytest
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
 from raystream.controller.journal import Entry
-from raystream.controller.machine import CUT_AHEAD, Machine
+from raystream.controller.keeping import CUT_AHEAD
+from raystream.controller.machine import Machine
 from raystream.controller.members import STALL_SECONDS, Options
 from raystream.controller.recovery import ATTEMPTS_MAX, Place
 from raystream.controller.report import Progress
