@@ -44,6 +44,8 @@ OUTLIVED = Scenario(
     fragile=0, kinds=("controller pause", "controller", "kill"),
 )  # fmt: skip
 """Controllers that wake when there is another one."""
+UNHEARD = Scenario("words", recovery="state", faults=3, loss=0.3)
+"""Much of what is said is lost."""
 SCHEDULES = 40
 TRIES = 80
 """Schedules in which a broken engine has to be caught."""
@@ -216,7 +218,7 @@ def test_a_broken_engine_is_caught(
     broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(simulator, "EVENTS_MAX", 4000)
-    scenarios = (Scenario("words"), AT_THE_END, OUTLIVED)
+    scenarios = (Scenario("words"), AT_THE_END, OUTLIVED, UNHEARD)
     for s, seed in product(scenarios, range(TRIES)):
         simulator.planned(s.flow, s.instances or _instances(seed))  # before it breaks
     broken(monkeypatch)
