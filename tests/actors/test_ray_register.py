@@ -16,7 +16,7 @@ from tests.flows import Line, running, split
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
 
-ROWS = 900
+ROWS = 1800
 
 
 @dataclass(frozen=True)
