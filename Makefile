@@ -13,6 +13,8 @@ PYTHON_IN := $(VENV)/bin/python
 SETUP := pyproject.toml constraints.txt tools/install.py tools/system.py
 
 export RAY_USAGE_STATS_ENABLED := 0
+# Some machines forbid Python to keep what it compiled: each process of a job would compile it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test check clean
 .DELETE_ON_ERROR:
