@@ -60,22 +60,31 @@ def records(folder: Path) -> list[tuple[int, str, list[Any]]]:
 
 
 class Killer:
-    """Kills processes of a job one after the other, each when all is stored again since the one
-    before: there is one copy of everything. killed: their ids."""
+    """Kills processes of a job one after the other, each when everybody has stored again what came
+    after the one before: there is one copy of everything. killed: their ids.
 
-    def __init__(self, *victims: str) -> None:
+    Args:
+        samples: in so many in a row nothing must be lacking.
+    """
+
+    def __init__(self, *victims: str, samples: int = 1) -> None:
+        self.samples = samples
         self.victims = [*victims]
         self.killed: list[int] = []
         self._floor = 0
+        self._whole = 0  # samples in a row in which nothing was lacking
 
     def __call__(self, sample: Any) -> None:
         whole = sample.floor.epoch > self._floor and not sample.floor.short
-        if self.victims and whole and (pid := sample.processes.get(self.victims[0])):
+        self._whole = self._whole + 1 if whole else 0
+        ready = self.victims and self._whole >= self.samples
+        if ready and (pid := sample.processes.get(self.victims[0])):
             with suppress(ProcessLookupError):  # a sample may be late
                 os.kill(pid, signal.SIGKILL)
                 self.killed.append(pid)
                 self.victims.pop(0)
-                self._floor = sample.floor.epoch
+                self._floor = max(o.position for o in sample.operators.values())
+                self._whole = 0
 
 
 def many(folder: Path, speed: float | None = None) -> rs.Flow:

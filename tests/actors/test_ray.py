@@ -160,7 +160,7 @@ def test_processes_that_are_killed_are_replaced(
 ) -> None:
     """Every kind of process is killed under load; the answers are what they would have been."""
     kill = parts.Killer("keeper/0", "files/0", "orders/0", "sessions/0", "ledger/0", "controller")
-    flow = parts.many(tmp_path, speed=5)
+    flow = parts.many(tmp_path, speed=3)
     report = flow.run(cluster="auto", on_progress=kill, cut_every=5)
     assert not kill.victims
     assert parts.records(tmp_path) == expected

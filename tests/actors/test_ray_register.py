@@ -36,8 +36,8 @@ class Drip:
 
 
 def test_the_register_outlives_its_place_and_its_sources(tmp_path: Path) -> None:
-    """The only place dies, so that sources say what they know; then a source, then the place."""
-    kill = parts.Killer("keeper/0", "lines/0", "keeper/0")
+    """The only place dies, so that sources say what they know; then a source."""
+    kill = parts.Killer("keeper/0", "lines/0", samples=2)
     flow = rs.Flow("drip")
     lines = flow.source(Drip(), epochs=rs.by_arrival(seconds=0.02), name="lines")
     lines.through(split).through(running).to(parts.Files(tmp_path))
