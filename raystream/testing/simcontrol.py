@@ -240,7 +240,8 @@ class Job:
                 raise Wrong(f"{floor} was committed, and {seat.name} is at {at.position}")
             cut = min(floor, at.position) if at.ended else floor
             kept = self.held(seat.place, cut)
-            full = 1 if self.controller.machine.bare else min(self.options.copies, len(self.nodes))
+            # Who lost a keeper, or began when there were few, has fewer copies until the next cut.
+            full = min(self.options.copies, max(1, len(seat.keepers))) if seat.kept == 1 else 1
             if len({k.node for k in kept}) < full:
                 raise Wrong(f"{floor} was committed, and {seat.name} is stored {len(kept)} times")
 

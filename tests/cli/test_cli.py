@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from raystream.actors import deploy
 from raystream.cli import app
 from raystream.cli.load import load_flow, parse_instances
 from raystream.cli.plan import describe
@@ -247,7 +248,10 @@ def test_who_was_stopped_ends_with_3(module: Callable[[str], str]) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("jobs",), ("stop", "words")])
-def test_without_a_cluster_nothing_can_be_stopped(arguments: tuple[str, ...]) -> None:
+def test_without_a_cluster_nothing_can_be_stopped(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deploy.ray, "is_initialized", lambda: False)  # other tests use Ray here
     result = command(*arguments, "--address", "127.0.0.1:1")
     assert result.exit_code == 2
     assert "no Ray cluster at '127.0.0.1:1'" in result.stderr
