@@ -30,9 +30,9 @@ from raystream.errors import JobError
 TICKS = 20
 """Event time counts epochs, of which there are so many in a real second."""
 WINDOW = 30 * TICKS
-WARM_SECONDS = 12.0
-"""Before the first kill: processes are started, spare ones loaded, a cut is stored; and the half
-of it is what latency is when nothing is disturbed."""
+WARM_SECONDS = 20.0
+"""Before the first kill: processes are started, a cut is stored, spare processes are loaded; and
+the second half of it is what latency is when nothing is disturbed."""
 BETWEEN_SECONDS = 6.0
 """Between kills, if the job has caught up."""
 BEHIND_SECONDS = 1.0

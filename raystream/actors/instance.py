@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import Enum
 from importlib import metadata
@@ -123,9 +123,15 @@ class InstanceActor:
         return Hello(versions(), node, os.getpid(), self._shell is not None)
 
     def warm(self) -> None:
-        """Load what any role may need: compiled functions and kernels, and what Arrow needs."""
+        """Begin to load what any role may need, while nobody else needs the processor."""
+        threading.Thread(target=self._warm, name="warm", daemon=True).start()
+
+    def _warm(self) -> None:
+        """Load compiled functions and kernels, and what Arrow needs."""
         import pyarrow
 
+        with suppress(OSError, AttributeError):  # of this thread alone, where the system has it
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         from raystream.dataflow.instance import Outlets
         from raystream.dataflow.select import logic_of
 

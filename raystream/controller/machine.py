@@ -51,6 +51,9 @@ START_DELAY = 0.2
 """Seconds between the last instance's readiness and the first row of a paced run."""
 RECOVERIES_MAX = 1000
 """So many recoveries are kept of a job, the newest."""
+SETTLE_SECONDS = 2.0
+"""Spare processes are started so long after places were taken: their start would take the processor
+from those that catch up."""
 
 
 class Machine(Keeping):
@@ -78,6 +81,7 @@ class Machine(Keeping):
         self._finished: set[str] = set()
         self._failed: list[tuple[str, RaystreamError]] = []
         self._stand_by = False
+        self._settled = 0.0  # when places were taken last
         self._unhired = 0  # processes that died before they were there, one after the other
         self._saver = Saver(plan)
         self._drills, self._drilled = 0, plan.begins
@@ -144,6 +148,7 @@ class Machine(Keeping):
                 self._post(nodes)
                 self._keep()
                 self._hire()
+                self._hire_spare(now)
                 self._cut_if_wanted()
                 self._out += self._saver.tick(now)
                 for m in stalled(self.members, self.plan, now):
@@ -321,14 +326,22 @@ class Machine(Keeping):
     # ------------------------------------------------------------ processes
 
     def _hire(self) -> None:
-        """Have as many processes as are wanted."""
+        """Have a process for every place that waits for one."""
         wanted = sum(len(e.waiting) for e in self._engagements)
-        if self._stand_by and self._unhired < ATTEMPTS_MAX:
-            wanted += self.options.spares
         for _ in range(wanted - len(self._hands) - len(self._hiring)):
-            process = self._name()
-            self._hiring.add(process)
-            self._out.append(do.Hire(process, self._stand_by))
+            self._hire_one(spare=False)
+
+    def _hire_spare(self, now: float) -> None:
+        """Have another spare process, one after the other, while nobody takes a place."""
+        calm = not self._engagements and not self._hiring and now >= self._settled + SETTLE_SECONDS
+        short = len(self._hands) < self.options.spares and self._unhired < ATTEMPTS_MAX
+        if self._stand_by and calm and short:
+            self._hire_one(spare=True)
+
+    def _hire_one(self, *, spare: bool) -> None:
+        process = self._name()
+        self._hiring.add(process)
+        self._out.append(do.Hire(process, spare))
 
     def _gone(self, process: str, why: str, now: float) -> None:
         if process in self._hiring:
@@ -418,6 +431,7 @@ class Machine(Keeping):
 
     def _take_over(self, e: Engagement, now: float) -> None:
         """All places of an engagement have their process: they begin, in a new assignment."""
+        self._settled = now
         entry = self.journal
         new = [
             Member(Seat(place, hand.process, hand.node, hand.pid, address), moved=now)
