@@ -205,10 +205,12 @@ def _run_here(plan: Plan, saves: Saves | None, on_progress: OnProgress | None) -
     if not paced:
         started = time.time()
     samples = Samples()
-    gc.disable()  # as in an instance's process: the cyclic collector runs between epochs
+    gc.disable()  # as in an instance's process: the cyclic collector runs between epochs, and does
+    gc.freeze()  # not look at what was there before
     try:
         _drive(job, plan, started, samples, saving, on_progress)
     finally:
+        gc.unfreeze()
         gc.enable()
     job.finish()
     elapsed = time.time() - started
@@ -247,7 +249,7 @@ def _drive(
         saving.after(job)
         t = time.time() - started
         if samples.due(t):
-            gc.collect()
+            gc.collect(1)
             sample = Sample(t, {o.name: o for o in totals(job.progress())})
             samples.add(sample)
             if on_progress is not None:

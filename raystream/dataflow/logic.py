@@ -6,9 +6,9 @@ time outside its arguments. All logics have `process` for records and `fire` for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
-from operator import itemgetter
+from operator import itemgetter, length_hint
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from raystream.api.operators import OperatorSpec
 from raystream.errors import OperatorError, StateError, operator_error
 from raystream.schema.blocks import Emitted, Input, Output
-from raystream.schema.columns import empty, from_lists
+from raystream.schema.columns import empty, from_records
 from raystream.schema.objects import encode
 from raystream.schema.records import RecordSchema
 from raystream.schema.state import FORGOTTEN, State
@@ -105,7 +105,7 @@ class Collector:
         if not records:
             return empty(schema)
         try:
-            return from_lists(schema, list(zip(*records, strict=True)), len(records))
+            return from_records(schema, records)
         except StateError as error:
             raise OperatorError(
                 f"{self.name} emitted a value that does not fit: {error.message}", hint=error.hint
@@ -132,9 +132,23 @@ def in_order(given: Input) -> list[Any]:
     return [lists[t][i] for t, i in zip(given.which.tolist(), given.where.tolist(), strict=True)]
 
 
+def reached(left: Iterator[Any], hi: int) -> int:
+    """The record that a loop has come to which takes all before `hi` from `left`."""
+    return hi - 1 - length_hint(left)
+
+
 def key_getter(spec: OperatorSpec, schema: RecordSchema) -> Callable[[Any], Any]:
     """What takes a record's key: a value, or a tuple for a key of several fields."""
     return itemgetter(*(schema.names.index(k) for k in spec.key))
+
+
+def keys_in_order(
+    getters: list[Callable[[Any], Any]], given: Input, records: list[Any]
+) -> list[Any]:
+    """The keys of records. getters: by input type."""
+    if given.which is None:
+        return list(map(getters[0], records))
+    return [getters[t](r) for t, r in zip(given.which.tolist(), records, strict=True)]
 
 
 class Stateless:
@@ -174,8 +188,6 @@ class Keyed:
     def __init__(self, spec: OperatorSpec, groups: int) -> None:
         self.spec = spec
         self.groups = groups
-        places = [[s.names.index(k) for k in spec.key] for s in spec.inputs]
-        self.alike = all(p == places[0] for p in places)
         self.keys_of = [key_getter(spec, s) for s in spec.inputs]
         self.table = ObjectTable(spec.state) if spec.state is not None else None
         self.due = spec.state.timer if spec.state is not None else None
@@ -194,7 +206,7 @@ class Keyed:
     def process(self, given: Input, epoch: int, watermark: int) -> Output:
         collector = Collector(self.spec.name, self.spec.outputs)
         records = in_order(given)
-        keys = self._keys(given, records)
+        keys = keys_in_order(self.keys_of, given, records)
         bounds = given.offsets.tolist()
         step = self._stateless if self.table is None else self._run
         for g in range(len(bounds) - 1):
@@ -202,11 +214,6 @@ class Keyed:
                 step(collector, given.lo + g, keys, records, bounds[g], bounds[g + 1], epoch)
             collector.close_group()
         return collector.output()
-
-    def _keys(self, given: Input, records: list[Any]) -> list[Any]:
-        if given.which is None or self.alike:
-            return list(map(self.keys_of[0], records))
-        return [self.keys_of[t](r) for t, r in zip(given.which.tolist(), records, strict=True)]
 
     def _stateless(
         self,
@@ -242,15 +249,14 @@ class Keyed:
         rows, fresh = self.table.rows, self.spec.state.fresh
         get, extend, function = rows.get, collector.extend, self.spec.process
         due, alarms = self.due, self.alarms
-        at, key = lo, None
+        left, key = iter(records[lo:hi]), None
         try:
-            for at in range(lo, hi):
-                key = keys[at]
+            for record, key in zip(left, keys[lo:hi], strict=True):
                 row = get(key)
                 if row is None:
                     row = rows[key] = fresh()
                 row._mark = epoch
-                emitted = function(records[at], row)
+                emitted = function(record, row)
                 if emitted is not None:
                     extend(emitted)
                 if row._mark == FORGOTTEN:
@@ -259,7 +265,7 @@ class Keyed:
                     self._alarm(group, key, getattr(row, due))
         except Exception as error:
             raise operator_error(
-                self.spec.name, error, epoch=epoch, key=key, doing=f"record {at}"
+                self.spec.name, error, epoch=epoch, key=key, doing=f"record {reached(left, hi)}"
             ) from error
 
     def _forget(self, key: Any, epoch: int) -> None:

@@ -9,11 +9,21 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from raystream.api.operators import OperatorSpec
 from raystream.api.windows import Session, Sliding, Tumbling
-from raystream.dataflow.logic import Collector, in_order, key_getter, row_of
+from raystream.dataflow.logic import (
+    Collector,
+    in_order,
+    key_getter,
+    keys_in_order,
+    reached,
+    row_of,
+)
 from raystream.errors import GraphError, operator_error
 from raystream.schema.blocks import Input, Output
 from raystream.schema.state import FORGOTTEN, State
@@ -155,6 +165,68 @@ class FixedWindows(_Windows):
         self.heaps = {}
         for key, start in self.table.rows:
             self._open(key_group(key, self.groups), key, start, start + self.size)
+
+    def process(self, given: Input, epoch: int, watermark: int) -> Output:
+        newest = self._newest(given)
+        if self.every != self.size or (len(newest) and newest.min() + self.size <= watermark):
+            return super().process(given, epoch, watermark)
+        return self._tumble(given, newest.tolist(), epoch)
+
+    def _newest(self, given: Input) -> np.ndarray:
+        """int64: the start of the newest window of each record, in canonical order."""
+        newest: np.ndarray = np.empty(len(given), np.int64)
+        for t, (rows, at) in enumerate(zip(given.columns, self.time_at, strict=True)):
+            names = rows.schema.names
+            times = rows.column(names[at]).astype(np.int64)
+            mine = slice(None) if given.which is None else given.which == t
+            newest[mine] = times if given.where is None else times[given.where[mine]]
+        return newest // self.every * self.every
+
+    def _tumble(self, given: Input, starts: list[int], epoch: int) -> Output:
+        """As `process` for tumbling windows when no record is late: in one loop a key group."""
+        collector = Collector(self.spec.name, self.spec.outputs)
+        records = in_order(given)
+        windows = list(zip(keys_in_order(self.keys_of, given, records), starts, strict=True))
+        bounds = given.offsets.tolist()
+        for g, (lo, hi) in enumerate(pairwise(bounds)):
+            if lo < hi:
+                self._run(collector, given.lo + g, records[lo:hi], windows[lo:hi], hi, epoch)
+            collector.close_group()
+        return collector.output(late=[])
+
+    def _run(
+        self,
+        collector: Collector,
+        group: int,
+        records: list[Any],
+        windows: list[tuple[Any, int]],
+        hi: int,
+        epoch: int,
+    ) -> None:
+        assert self.spec.state is not None
+        rows, fresh = self.table.rows, self.spec.state.fresh
+        get, extend, function = rows.get, collector.extend, self.spec.process
+        left, window = iter(records), windows[0]
+        try:
+            for record, window in zip(left, windows, strict=True):
+                row = get(window)
+                if row is None:
+                    row = rows[window] = fresh()
+                    self._open(group, *window, window[1] + self.size)
+                row._mark = epoch
+                emitted = function(record, row)
+                if emitted is not None:
+                    extend(emitted)
+                if row._mark == FORGOTTEN:
+                    self.table.remove(window, epoch)
+        except Exception as error:
+            raise operator_error(
+                self.spec.name,
+                error,
+                epoch=epoch,
+                key=window[0],
+                doing=f"record {reached(left, hi)}",
+            ) from error
 
     def _take(
         self,

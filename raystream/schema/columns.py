@@ -8,8 +8,10 @@ share memory.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -75,7 +77,7 @@ class Columns:
 
     def records(self) -> Iterator[Any]:
         """The rows as records of the user's class, holding Python values only."""
-        make = self.schema.cls._make  # type: ignore[attr-defined]
+        make = partial(tuple.__new__, self.schema.cls)  # as `_make`, which is a Python function
         return map(make, zip(*self.lists(), strict=True)) if self.length else iter(())
 
     def lists(self) -> list[Any]:
@@ -168,7 +170,8 @@ def from_records(schema: RecordSchema, records: Iterable[Any]) -> Columns:
     rows = records if isinstance(records, list) else list(records)
     if not rows:
         return empty(schema)
-    return from_lists(schema, list(zip(*rows, strict=True)), len(rows))
+    fields = range(len(schema.fields))
+    return from_lists(schema, [list(map(itemgetter(i), rows)) for i in fields], len(rows))
 
 
 def from_lists(schema: RecordSchema, lists: Sequence[Sequence[Any]], length: int) -> Columns:
@@ -266,7 +269,7 @@ def _numbers(owner: str, f: Field, values: Any) -> np.ndarray:
     if isinstance(values, np.ndarray) and values.dtype == dtype:
         return values if values.flags.c_contiguous else np.ascontiguousarray(values)
     try:
-        raw = np.asarray(values)
+        raw = _raw(values, dtype)
         if len(raw) == 0:
             return np.zeros(0, dtype)
         fits = raw.dtype.kind in {"b": "b", "i": "iub", "f": "fiub"}[dtype.kind]
@@ -276,10 +279,18 @@ def _numbers(owner: str, f: Field, values: Any) -> np.ndarray:
             info = np.iinfo(dtype)
             if raw.dtype.kind != "b" and (raw.max() > info.max or raw.min() < info.min):
                 raise OverflowError
-        return raw.astype(dtype)
+        return raw.astype(dtype, copy=False)
     except (TypeError, ValueError, OverflowError):
         bad = next((v for v in _plain(values) if not _fits(v, dtype)), "a value")
         raise StateError(f"{owner}.{f.name}: {bad!r} does not fit {f}") from None
+
+
+def _raw(values: Any, dtype: np.dtype[Any]) -> np.ndarray:
+    """As an array. The numbers of a list are integers, or may be floats, as the dtype is."""
+    if type(values) is list and dtype.kind in "if":
+        wide, code = ("i8", "q") if dtype.kind == "i" else ("f8", "d")
+        return np.frombuffer(array(code, values), wide)
+    return np.asarray(values)
 
 
 def _plain(values: Any) -> Iterable[Any]:
