@@ -233,6 +233,8 @@ def _store_strings(owner: str, f: Field, values: Any) -> Any:
     return array
 
 
+_SAME: dict[str, type] = {"i": int, "f": float, "b": bool}
+"""The Python type whose values a number column holds as they are, by its kind."""
 _NOTHING = {"?": False}
 """What stands in a number column where there is none, if not 0."""
 
@@ -266,6 +268,8 @@ def _numbers(owner: str, f: Field, values: Any) -> np.ndarray:
     if isinstance(values, np.ndarray) and values.dtype == dtype:
         return values if values.flags.c_contiguous else np.ascontiguousarray(values)
     try:
+        if isinstance(values, list | tuple) and {*map(type, values)} == {_SAME.get(dtype.kind)}:
+            return np.array(values, dtype)  # raises where one does not fit
         raw = np.asarray(values)
         if len(raw) == 0:
             return np.zeros(0, dtype)
