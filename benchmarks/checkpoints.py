@@ -216,7 +216,7 @@ def interval(backup: Backup, pieces: list[Piece], seconds: float, *, cut: bool) 
     records = 0
     while time.perf_counter() < began + seconds:
         piece, epoch = pieces[instance.position % len(pieces)], instance.position + 1
-        instance.receive(0, Piece(replace(piece.header, epoch=epoch), piece.rows, piece.offsets))
+        instance.receive(0, Piece(piece.header._replace(epoch=epoch), piece.rows, piece.offsets))
         instance.step()
         instance.outlets.trim(epoch)
         records += len(piece.rows)

@@ -2,8 +2,9 @@
 
 A paced word count in windows of 30 s, which also shows every count as it grows, runs on Ray; its
 operator is killed with SIGKILL again and again, one instance or several at once. The sink notes
-when each epoch came. Recovered is the first epoch after the kill, with all later ones, whose
-latency is at most twice the 99th percentile of those before the first kill.
+when each epoch came. Recovered is the first epoch after the kill whose latency, with that of all
+that come within a second of it, is at most twice the 99th percentile of those before the first
+kill.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ WARM_SECONDS = 20.0
 the second half of it is what latency is when nothing is disturbed."""
 BETWEEN_SECONDS = 6.0
 """Between kills, if the job has caught up."""
+STEADY_SECONDS = 1.0
+"""So long latency is to be as usual again: what is on its way when somebody dies still comes."""
 BEHIND_SECONDS = 1.0
 """A job that is no further behind has caught up: its progress is known about so late."""
 BATCH_FROM = 50_000
@@ -259,8 +262,8 @@ def times_back(
     first: Mapping[int, float], latency: Mapping[int, float], kills: Sequence[float], begin: float
 ) -> tuple[float, list[float]]:
     """The 99th percentile of latency before the first kill, and of each kill the
-    seconds until latency is at most twice that again, for good, until the next kill;
-    infinity where it was not before that, or the end.
+    seconds until latency is at most twice that again, and stays so for a while; infinity where it
+    does not before the next kill, or the end.
 
     Args:
         first: when each epoch came; latency: how late; kills: when; begin: of what counts.
@@ -275,9 +278,9 @@ def times_back(
     back = []
     for kill, following in zip(kills, [*kills[1:], float("inf")], strict=True):
         after = sorted((at, latency[e]) for e, at in first.items() if kill < at < following)
-        slow = [i for i, (_, late) in enumerate(after) if late > 2 * usual]
-        at = slow[-1] + 1 if slow else 0
-        back.append(after[at][0] - kill if at < len(after) else math.inf)
+        slow = [at for at, late in after if late > 2 * usual]
+        steady = (at for at, _ in after if not any(at <= s <= at + STEADY_SECONDS for s in slow))
+        back.append(next(steady, math.inf) - kill)
     return usual, back
 
 

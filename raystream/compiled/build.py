@@ -22,6 +22,7 @@ import warnings
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "raystream"
 
 
+@lru_cache(maxsize=256)
 def build(spec: OperatorSpec, ticks: int) -> Built:
     """Rewrite and compile an operator; `ticks` are the flow's time units per second.
 

@@ -128,7 +128,8 @@ class CompiledOperator:
         rounds = [self._round(table, slots, offsets, keys, epoch)]
         while not last and len(slots) and self.spec.timer is not None:
             slots, offsets = table.due_again(slots, watermark)
-            rounds.append(self._round(table, slots, offsets, keys, epoch))
+            if len(slots):
+                rounds.append(self._round(table, slots, offsets, keys, epoch))
         return grouped(rounds)
 
     def _round(

@@ -202,6 +202,7 @@ def progress_of(
     closed: bool = True,
     kept: int = 0,
     image: tuple[int, float] = (0, 0.0),
+    view: int = 0,
 ) -> Progress:
     """What an instance says of itself. stored: unless given, all that it has applied.
 
@@ -231,6 +232,7 @@ def progress_of(
         closed,
         kept,
         *image,
+        view,
     )
 
 

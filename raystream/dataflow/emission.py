@@ -181,5 +181,9 @@ def cut_for(edge: Edge, e: Emission, keys: KeyRange, groups: int) -> tuple[Colum
     from raystream.state import kernels
 
     group = kernels.key_groups([rows.column(k) for k in edge.key], groups)
+    if len(rows) == 1:
+        offsets = np.zeros(groups + 1, np.int64)
+        offsets[int(group[0]) + 1 :] = 1
+        return rows, offsets
     order, offsets = kernels.sort_by_group(group, groups)
     return rows.take(order), offsets

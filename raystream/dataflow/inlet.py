@@ -7,6 +7,8 @@ them tiles exactly.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from raystream.dataflow.pieces import Header, Piece
 from raystream.errors import InternalError
 from raystream.schema.columns import empty
@@ -19,6 +21,13 @@ def tile(ranges: list[KeyRange], groups: int) -> list[int] | None:
     Ranges are arcs from `lo` to `hi`; a tiling is a path from 0 to `groups`. The path through the
     widest ranges is found first. Ranges that were given earlier win over equal later ones.
     """
+    if sum(map(len, ranges)) < groups:
+        return None
+    order = sorted(range(len(ranges)), key=ranges.__getitem__)
+    if ranges[order[-1]].hi == groups and all(
+        ranges[i].hi == ranges[j].lo for i, j in pairwise(order)
+    ):
+        return order if ranges[order[0]].lo == 0 else None
     at: dict[int, list[int]] = {}
     for i, r in enumerate(ranges):
         at.setdefault(r.lo, []).append(i)

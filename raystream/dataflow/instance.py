@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from raystream.dataflow.checking import Checksums
@@ -25,6 +26,7 @@ from raystream.dataflow.emission import (
     fuse_input,
     inherit,
     late_emission,
+    nothing,
     two_phases,
     warm,
 )
@@ -36,6 +38,7 @@ from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.select import logic_of
 from raystream.dataflow.source import Taken
 from raystream.errors import JobError, RaystreamError
+from raystream.schema.columns import Columns
 from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange, SinkContext
 from raystream.state.log import Entry, EpochLog
 
@@ -62,6 +65,10 @@ class Outlets:
         self.keys = keys
         self.fused = [(f, logic_of(f.spec, plan)) for f in vertex.fused]
         self.logs: dict[int, EpochLog[Header]] = {e.id: EpochLog() for e in vertex.outputs}
+        self._names = [
+            f"{p.node}.{p.schema.name}" + (".late" if p.late else "") for p in vertex.ports
+        ]
+        self._nothing: list[tuple[int, Columns, np.ndarray]] = []
         self.guard: AbstractContextManager[Any] = nullcontext()
 
     def open(self) -> None:
@@ -74,18 +81,33 @@ class Outlets:
 
     def emit(self, head: list[Emission], header: Header, counts: Counts) -> None:
         """Run the fused operators on what the head emitted and log one entry per edge."""
-        ports = self._through(head, header.epoch)
-        for port, e in zip(self.vertex.ports, ports, strict=True):
-            name = f"{port.node}.{port.schema.name}" + (".late" if port.late else "")
-            counts.by_port[name] = counts.by_port.get(name, 0) + len(e.rows)
-        entries = []
-        for edge in self.vertex.outputs:
-            rows, offsets = cut_for(edge, ports[edge.port], self.keys, self.plan.groups)
-            counts.records_out += len(rows)
-            entries.append((edge.id, Entry(header.epoch, header, rows, offsets)))
+        if any(e.rows.length for e in head):
+            ports = self._through(head, header.epoch)
+            sizes = [len(e.rows) for e in ports]
+            cut = self._cut(ports)
+            counts.records_out += sum(len(rows) for _, rows, _ in cut)
+        else:
+            sizes, cut = [0] * len(self._names), self._silence()
+        for name, n in zip(self._names, sizes, strict=True):
+            counts.by_port[name] = counts.by_port.get(name, 0) + n
         with self.guard:
-            for at, entry in entries:
-                self.logs[at].append(entry)
+            for at, rows, offsets in cut:
+                self.logs[at].append(Entry(header.epoch, header, rows, offsets))
+
+    def _cut(self, ports: list[Emission]) -> list[tuple[int, Columns, np.ndarray]]:
+        """Per edge its rows and their offsets."""
+        return [
+            (e.id, *cut_for(e, ports[e.port], self.keys, self.plan.groups))
+            for e in self.vertex.outputs
+        ]
+
+    def _silence(self) -> list[tuple[int, Columns, np.ndarray]]:
+        """The same of an epoch without rows: fused operators make none of nothing."""
+        if not self._nothing:
+            self._nothing = self._cut(
+                [nothing(p.schema, len(self.keys)) for p in self.vertex.ports]
+            )
+        return self._nothing
 
     def _through(self, head: list[Emission], epoch: int) -> list[Emission]:
         ports = list(head)
@@ -168,6 +190,8 @@ class Instance:
         self.checksums = Checksums(plan) if plan.check else None
         self.logic: Logic | None = logic_of(vertex.spec, plan) if vertex.spec is not None else None
         self.outlets = Outlets(plan, vertex, keys)
+        outputs = vertex.spec.outputs if vertex.spec is not None else ()
+        self._nothing = [nothing(schema, len(keys)) for schema in outputs]
 
     def open(self) -> None:
         """Make ready for the first epoch: load references, set the alarms of restored rows."""
@@ -220,14 +244,16 @@ class Instance:
         spec = self.vertex.spec
         assert spec is not None
         given = assemble(self.feeds, pieces, spec.inputs, self.keys, spec.order_by)
-        output = logic.process(given, header.epoch, before)
-        head = emissions(output)
+        head, late = [*self._nothing], None
+        if len(given):
+            output = logic.process(given, header.epoch, before)
+            head, late = emissions(output), output.late
         fired = logic.fire(self.keys, header.epoch, header.watermark, last=header.ended)
         if fired is not None:
             head = two_phases(head, emissions(fired))
         if spec.window is not None:
-            head += [late_emission(output.late, given, t, s) for t, s in enumerate(spec.inputs)]
-            self.counts.late += 0 if output.late is None else len(output.late)
+            head += [late_emission(late, given, t, s) for t, s in enumerate(spec.inputs)]
+            self.counts.late += 0 if late is None else len(late)
         self.counts.records_in += len(given)
         self.outlets.emit(head, header, self.counts)
 

@@ -7,6 +7,7 @@ time outside its arguments. All logics have `process` for records and `fire` for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from heapq import heappop, heappush
 from operator import itemgetter, length_hint
 from typing import Any, Protocol
@@ -42,8 +43,7 @@ class Collector:
         self.schemas = schemas
         self.out: list[Any] = []
         self.offsets: list[int] = [0]
-        frozen = {s.cls: [i for i, f in enumerate(s.fields) if f.kind == "object"] for s in schemas}
-        self.frozen = {cls: at for cls, at in frozen.items() if at}
+        self.frozen = _encoded(schemas)
 
     @property
     def extend(self) -> Callable[[Any], None]:
@@ -118,6 +118,13 @@ class Collector:
             f"{self.name} emitted a {type(bad).__name__}, which its annotation does not name",
             hint=f"It declares {' | '.join(s.name for s in self.schemas)}.",
         )
+
+
+@lru_cache(maxsize=256)
+def _encoded(schemas: tuple[RecordSchema, ...]) -> dict[type, list[int]]:
+    """By record class the places of the fields that are not plain, where there are any."""
+    at = {s.cls: [i for i, f in enumerate(s.fields) if f.kind == "object"] for s in schemas}
+    return {cls: places for cls, places in at.items() if places}
 
 
 def in_order(given: Input) -> list[Any]:

@@ -86,7 +86,7 @@ def assemble(
 def _ascends(column: np.ndarray, offsets: np.ndarray) -> bool:
     """Whether a column never falls inside a key group."""
     falls = np.flatnonzero(column[1:] < column[:-1]) + 1
-    return not len(falls) or bool(np.isin(falls, offsets).all())
+    return not len(falls) or bool((offsets[np.searchsorted(offsets, falls)] == falls).all())
 
 
 def _merge(

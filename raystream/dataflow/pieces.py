@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,8 +10,7 @@ from raystream.schema.columns import Columns
 from raystream.schema.types import KeyRange
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """What travels with every piece, empty or not.
 
     keys: the producer's range. watermark: no record with a lesser time will come from it (see L1:
@@ -26,8 +25,7 @@ class Header:
     ended: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """rows: for a range of the consumer, sorted by the consumer's key group; offsets: int64 [R + 1]
     by key group of that range."""
 

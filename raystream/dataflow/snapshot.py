@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -206,6 +207,7 @@ def _check(machine: Machine, image: Image) -> None:
 # ---------------------------------------------------------------- rows
 
 
+@lru_cache(maxsize=256)
 def shape_of(spec: OperatorSpec) -> Shape | None:
     """What the rows of an operator hold; None for one that keeps none."""
     if spec.state is None:

@@ -263,13 +263,21 @@ def _store_numbers(owner: str, f: Field, values: Any) -> list[np.ndarray]:
     return [array, valid]
 
 
+_CODES = {
+    np.dtype(d): c for d, c in zip(("i1", "i2", "i4", "i8", "f4", "f8"), "bhiqfd", strict=True)
+}
+"""Numbers for which Python has arrays, that take what fits and nothing else."""
+
+
 def _numbers(owner: str, f: Field, values: Any) -> np.ndarray:
     """Numbers in the field's dtype; a value that would change is refused."""
     dtype = np.dtype(f.dtype)
     if isinstance(values, np.ndarray) and values.dtype == dtype:
         return values if values.flags.c_contiguous else np.ascontiguousarray(values)
     try:
-        raw = _raw(values, dtype)
+        if type(values) in (list, tuple) and dtype in _CODES:
+            return np.frombuffer(array(_CODES[dtype], values), dtype)
+        raw = np.asarray(values)
         if len(raw) == 0:
             return np.zeros(0, dtype)
         fits = raw.dtype.kind in {"b": "b", "i": "iub", "f": "fiub"}[dtype.kind]
@@ -283,14 +291,6 @@ def _numbers(owner: str, f: Field, values: Any) -> np.ndarray:
     except (TypeError, ValueError, OverflowError):
         bad = next((v for v in _plain(values) if not _fits(v, dtype)), "a value")
         raise StateError(f"{owner}.{f.name}: {bad!r} does not fit {f}") from None
-
-
-def _raw(values: Any, dtype: np.dtype[Any]) -> np.ndarray:
-    """As an array. The numbers of a list are integers, or may be floats, as the dtype is."""
-    if type(values) is list and dtype.kind in "if":
-        wide, code = ("i8", "q") if dtype.kind == "i" else ("f8", "d")
-        return np.frombuffer(array(code, values), wide)
-    return np.asarray(values)
 
 
 def _plain(values: Any) -> Iterable[Any]:

@@ -221,6 +221,8 @@ def _item(f: Field) -> Field:
 
 def _sorted(columns: list[Any], schema: Any, groups: int) -> Any:
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    if batch.num_rows < 2:
+        return batch
     return batch.take(pa.array(key_order(batch, groups)))
 
 

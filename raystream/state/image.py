@@ -28,6 +28,8 @@ MAGIC = b"raystate"
 VERSION = 1
 _PREFIX = struct.Struct("<8sHII")
 _ALIGN = 64
+_STREAM = pa.ipc.IpcWriteOptions()
+"""Without options PyArrow looks for some in the environment, each time."""
 
 KEY = "key:"
 """Prefix of key columns."""
@@ -99,7 +101,7 @@ class Image:
         sink = pa.BufferOutputStream()
         for batch in (self.rows, self.gone):
             if batch is not None:
-                with pa.ipc.new_stream(sink, batch.schema) as writer:
+                with pa.ipc.new_stream(sink, batch.schema, options=_STREAM) as writer:
                     writer.write_batch(batch)
         body = sink.getvalue()
         size = struct.pack("<I", len(head))

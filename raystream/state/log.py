@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,8 +20,7 @@ from raystream.schema.types import KeyRange
 H = TypeVar("H")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry(Generic[H]):
+class Entry(NamedTuple, Generic[H]):
     """One epoch of an edge. rows: sorted by consumer key group; offsets: int64 [G + 1].
 
     Never changed: whoever serves a log holds entries while the log spills or drops them.
@@ -35,6 +33,8 @@ class Entry(Generic[H]):
 
     def part(self, keys: KeyRange) -> tuple[Columns, np.ndarray]:
         """The rows of a consumer range and their offsets, without a copy."""
+        if len(keys) == len(self.offsets) - 1:
+            return self.rows, self.offsets
         lo, hi = int(self.offsets[keys.lo]), int(self.offsets[keys.hi])
         return self.rows.slice(lo, hi), self.offsets[keys.lo : keys.hi + 1] - lo
 
@@ -71,22 +71,21 @@ class EpochLog(Generic[H]):
             raise InternalError(f"epoch {entry.epoch} appended to a log that is at {self.next}")
         self.entries.append(entry)
         self.next = entry.epoch + 1
-        self.memory += entry.rows.nbytes()
-        self._spill()
+        if self.spill is not None:
+            self.memory += entry.rows.nbytes()
+            self._make_room(self.spill)
 
-    def _spill(self) -> None:
+    def _make_room(self, spill: Spill) -> None:
         """Move the oldest entries in memory to disk until the rest is within the budget."""
-        if self.spill is None:
-            return
         self._resident = max(self._resident, self.first)
         while self.memory > self.budget and self._resident < self.next:
             at = self._resident - self.first
             entry = self.entries[at]
             if len(entry.rows):
-                self.spill.write(entry.epoch, entry.rows)
+                spill.write(entry.epoch, entry.rows)
                 self.memory -= entry.rows.nbytes()
                 nothing = empty(entry.rows.schema)  # a slice would hold the memory
-                self.entries[at] = replace(entry, rows=nothing)
+                self.entries[at] = entry._replace(rows=nothing)
                 self.spilled.add(entry.epoch)
             self._resident += 1
 
@@ -114,7 +113,9 @@ class EpochLog(Generic[H]):
         """Drop the epochs up to and including `floor`."""
         while self.entries and self.entries[0].epoch <= floor:
             entry = self.entries.popleft()
-            if self.spill is not None and entry.epoch in self.spilled:
+            if self.spill is None:
+                continue
+            if entry.epoch in self.spilled:
                 self.spilled.remove(entry.epoch)
                 self.spill.drop(entry.epoch)
             else:

@@ -322,7 +322,9 @@ class Controller(Box):
             if isinstance(self._todo[0], do.Write):
                 do.catch_up(self._todo)
             command = self._todo.popleft()
-            if not isinstance(command, do.Trim | do.CommitTo | do.Assign):
+            if self.world.story is not None and not isinstance(
+                command, do.Trim | do.CommitTo | do.Assign
+            ):
                 self.world.tell(self.name, command if len(str(command)) < 200 else type(command))
             self._do(command)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import raystream as rs
@@ -176,9 +177,14 @@ class Rows:
         rows = self.parts[int(split.name.split("-")[1])]
         for at in range(position, len(rows), self.batch):
             part = rows[at : at + self.batch]
-            names: tuple[str, ...] = self.record._fields  # type: ignore[attr-defined]
-            columns = dict(zip(names, zip(*part, strict=True), strict=True))
-            yield at + len(part), rs.Batch(self.record, columns)
+            yield at + len(part), _batch(self.record, part)
+
+
+@cache
+def _batch(record: type, rows: tuple[Any, ...]) -> rs.Batch[Any]:
+    """The same for every schedule."""
+    names: tuple[str, ...] = record._fields  # type: ignore[attr-defined]
+    return rs.Batch(record, dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
 def _times(rng: random.Random, rows: int, until: int) -> list[int]:

@@ -7,7 +7,7 @@ all from an epoch on; pieces come in order within a stream, in any order between
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from raystream.controller.journal import Entry, Seat, Shelf
@@ -235,7 +235,7 @@ class Instances(Box):
     def progress(self) -> Progress:
         """What it says of itself."""
         view = 0 if self.claimer is None else self.claimer.claims.told.number
-        progress = progress_of(
+        return progress_of(
             self.machine,
             self.place.index,
             name=self.name,
@@ -244,8 +244,8 @@ class Instances(Box):
             floor=self.floor,
             closed=self.over or self.vertex.kind != "sink",
             kept=self.kept,
+            view=view,
         )
-        return replace(progress, view=view)
 
     def die(self) -> None:
         """Its process is gone; of what it sent last some still comes."""

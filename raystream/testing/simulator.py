@@ -20,9 +20,9 @@ import sys
 import tomllib
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +34,8 @@ from raystream.controller.recovery import Mode
 from raystream.controller.resuming import durably
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, JobError, LostError, RaystreamError
+from raystream.schema.types import KeyRange
+from raystream.state.keys import even_ranges
 from raystream.state.saved import Saved
 from raystream.testing.collect import Collect
 from raystream.testing.local import Ends, LocalJob
@@ -100,7 +102,7 @@ class Outcome:
     story: list[str] = field(default_factory=list)
 
 
-@lru_cache(maxsize=256)
+@cache
 def planned(flow: str, instances: tuple[int, ...]) -> tuple[Plan, Reference | None]:
     """The plan of a flow, and what its sinks are to be given; the same bits as with one instance.
     None for a flow that is cut by arrival: that depends on the cuts.
@@ -108,14 +110,41 @@ def planned(flow: str, instances: tuple[int, ...]) -> tuple[Plan, Reference | No
     Args:
         instances: of each vertex in turn, over again.
     """
-    build = _flow(flow)
-    sequential = _ran(build, (1,))[1]
-    plan, sink = _ran(build, instances)
-    if plan.clock is None:
-        return plan, None
-    if wrong := difference(sink.by_epoch(), sequential.by_epoch()):
-        raise Wrong(f"{flow} with {instances} instances: {wrong}")
-    return plan, _given(plan, sink)
+    plan = _plan(flow)
+    counts = {v.id: instances[i % len(instances)] for i, v in enumerate(plan.vertices)}
+    plan = replace(plan, ranges={v: even_ranges(plan.groups, n) for v, n in counts.items()})
+    (sink,) = (v.id for v in plan.vertices if v.kind == "sink")
+    return plan, None if plan.clock is None else _reference(flow, counts[sink])
+
+
+@cache
+def _plan(flow: str) -> Plan:
+    """The plan of a flow with one instance of everything, made once."""
+    plan = make_plan(_flow(flow)(Collect()))
+    if sum(v.kind == "sink" for v in plan.vertices) != 1:
+        raise ConfigError(f"flow {flow!r} must have one sink to be simulated")
+    return plan
+
+
+@cache
+def _reference(flow: str, sinks: int) -> Reference:
+    """What so many instances of the sink are given in an undisturbed run: the bits do not depend on
+    how many of all others there are."""
+    whole = _run_alone(_plan(flow))
+    sink, *_ = (v for v in _plan(flow).vertices if v.kind == "sink")
+    ranges = {**_plan(flow).ranges, sink.id: even_ranges(_plan(flow).groups, sinks)}
+    parts = _run_alone(replace(_plan(flow), ranges=ranges))
+    if wrong := difference(parts.by_epoch(), whole.by_epoch()):
+        raise Wrong(f"{flow} with {sinks} instances of its sink: {wrong}")
+    return _given(_plan(flow), parts)
+
+
+def _run_alone(plan: Plan, boundaries: Ends | None = None) -> Collect:
+    """What the sink of a plan is given in an undisturbed run."""
+    sink = Collect()
+    vertices = [replace(v, sink=sink) if v.kind == "sink" else v for v in plan.vertices]
+    LocalJob(replace(plan, vertices=vertices), boundaries=boundaries).run()
+    return sink
 
 
 def _given(plan: Plan, sink: Collect) -> Reference:
@@ -126,22 +155,9 @@ def _given(plan: Plan, sink: Collect) -> Reference:
 
 def _again(plan: Plan, boundaries: Ends) -> Reference:
     """What the sinks of a flow are to be given whose epochs were cut there."""
-    sink = Collect()
-    vertices = [replace(v, sink=sink) if v.kind == "sink" else v for v in plan.vertices]
-    LocalJob(replace(plan, vertices=vertices), boundaries=dict(boundaries)).run()
-    return _given(plan, sink)
-
-
-def _ran(build: Callable[[Collect], Flow], instances: tuple[int, ...]) -> tuple[Plan, Collect]:
-    sink = Collect()
-    flow = build(sink)
-    names = [v.name for v in make_plan(flow).vertices]
-    counts = {name: instances[i % len(instances)] for i, name in enumerate(names)}
-    plan = make_plan(flow, instances=counts)
-    if sum(v.kind == "sink" for v in plan.vertices) != 1:
-        raise ConfigError(f"flow {flow.name!r} must have one sink to be simulated")
-    LocalJob(plan).run()
-    return plan, sink
+    one = {v.id: plan.ranges[v.id] if v.kind == "sink" else [KeyRange(0, plan.groups)]
+           for v in plan.vertices}  # fmt: skip
+    return _given(plan, _run_alone(replace(plan, ranges=one), dict(boundaries)))
 
 
 def _flow(name: str) -> Callable[[Collect], Flow]:
@@ -382,7 +398,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--story", action="store_true", help="tell one schedule, event by event")
     given = parser.parse_args(arguments)
     try:
-        scenarios = _asked_for(given)
+        if given.scenarios is None:
+            scenarios = asked_for(given.set, [given.flow] if given.flow else FLOWS)
+        else:
+            scenarios = _written(given.scenarios)
         if given.story:
             outcome = simulate(scenarios[0], given.seed, story=True)
             _say(*outcome.story)
@@ -401,16 +420,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if wrong else 0
 
 
-def _asked_for(given: argparse.Namespace) -> list[Scenario]:
-    """The scenarios that the options name."""
-    if given.scenarios is not None:
-        try:
-            return scenarios_of(given.scenarios.read_text())
-        except OSError as error:
-            raise ConfigError(f"{given.scenarios}: {error.strerror}") from None
-    table = "\n".join(given.set)
+def _written(path: Path) -> list[Scenario]:
+    try:
+        return scenarios_of(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+
+
+def asked_for(settings: Iterable[str], flows: Iterable[str]) -> list[Scenario]:
+    """A scenario for each of the flows, with what is set as in `copies=2`.
+
+    Raises:
+        ConfigError: a scenario has no such thing.
+    """
+    table = "\n".join(settings)
     (scenario,) = scenarios_of(f"[[scenario]]\n{table}")
-    return [replace(scenario, flow=name) for name in ([given.flow] if given.flow else FLOWS)]
+    return [replace(scenario, flow=name) for name in flows]
 
 
 def _say(*lines: str) -> None:

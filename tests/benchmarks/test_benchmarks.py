@@ -74,7 +74,7 @@ def test_the_batch_form_counts_words_by_window() -> None:
 # ---------------------------------------------------------------------------- what is said
 
 
-def test_time_back_is_until_latency_is_small_for_good() -> None:
+def test_time_back_is_until_latency_is_small_for_a_while() -> None:
     latency = dict.fromkeys(range(1, 1001), 0.01)
     for e in range(400, 420):
         latency[e] = 1.0 - (e - 400) * 0.05  # from 1 s down to 0.05 s: the last is still late
@@ -82,6 +82,8 @@ def test_time_back_is_until_latency_is_small_for_good() -> None:
     usual, (back,) = times_back(first, latency, [399.9 / TICKS], 0.0)
     assert usual == pytest.approx(0.01)
     assert back == pytest.approx(first[420] - 399.9 / TICKS)
+    blip = {e: 0.5 if e == 600 else late for e, late in latency.items()}
+    assert times_back(first, blip, [399.9 / TICKS], 0.0)[1] == [back]
     slow = {e: 5.0 if e > 400 else late for e, late in latency.items()}
     assert times_back({e: e / TICKS + s for e, s in slow.items()}, slow, [20.0], 0.0)[1] == [
         math.inf
