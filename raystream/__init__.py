@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from raystream.api.windows import session as session
     from raystream.api.windows import sliding as sliding
     from raystream.api.windows import tumbling as tumbling
+    from raystream.controller.policy import CpuThreshold as CpuThreshold
+    from raystream.controller.policy import Load as Load
+    from raystream.controller.policy import Policy as Policy
+    from raystream.controller.policy import RateBased as RateBased
+    from raystream.controller.policy import Report as Report
+    from raystream.controller.policy import Target as Target
+    from raystream.controller.policy import Unable as Unable
     from raystream.schema.state import State as State
     from raystream.schema.state import forget as forget
     from raystream.schema.types import NEVER as NEVER
@@ -48,6 +55,15 @@ _HOMES = {
     "api.operators": ("operator",),
     "api.protocols": ("Sink", "Source"),
     "api.windows": ("session", "sliding", "tumbling"),
+    "controller.policy": (
+        "CpuThreshold",
+        "Load",
+        "Policy",
+        "RateBased",
+        "Report",
+        "Target",
+        "Unable",
+    ),
     "schema.state": ("State", "forget"),
     "schema.types": (
         "NEVER",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from raystream.actors.metering import Meter
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.register import Boundary, Held
 from raystream.dataflow.source import (
@@ -33,6 +34,7 @@ class SourceReader:
     """Reads for a source instance and decides when an epoch is due.
 
     Args:
+        meter: counts what is waited as idle.
         taken: the last epoch that was published before; `positions` where the splits were then.
     """
 
@@ -45,8 +47,10 @@ class SourceReader:
         *,
         taken: int = 0,
         positions: Positions | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.plan = plan
+        self.meter = meter or Meter()
         self.paced_from: float | None = None
         self.readers: list[_ReadAhead] = []
         self.machine: Recorded | Arrival
@@ -71,13 +75,15 @@ class SourceReader:
     def take(self, epoch: int, stopping: Callable[[], bool]) -> Taken | None:
         """The next epoch, when it is due; None when stopping."""
         if isinstance(self.machine, Arrival):
-            return self._arrived(self.machine, epoch, stopping)
+            with self.meter.meanwhile("idle"):  # others read: all it does itself is to cut
+                return self._arrived(self.machine, epoch, stopping)
         taken = self.machine.take(epoch)
         clock = self.plan.clock
         if self.paced_from is not None and clock is not None and clock.speed is not None:
             due = self.paced_from + epoch * clock.seconds / clock.speed
-            if not sleep_until(due, stopping):
-                return None
+            with self.meter.meanwhile("idle"):
+                if not sleep_until(due, stopping):
+                    return None
         return taken
 
     def positions(self) -> Positions:

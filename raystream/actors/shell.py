@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from raystream.actors.metering import Meter
 from raystream.actors.reading import Claim, SourceReader
 from raystream.actors.server import Cursors, LogServer
 from raystream.actors.shipping import Ship, Shipper
@@ -69,6 +70,7 @@ class Shell:
     Args:
         claim: asks the boundary register. ship: stores an image with a keeper.
         folder: where logs spill to when they take more than `log_bytes`.
+        share: how many cores it was given.
 
     address: where its logs are served. error: why it stopped, if it failed.
     """
@@ -84,6 +86,7 @@ class Shell:
         ship: Ship | None = None,
         folder: Path | None = None,
         log_bytes: int = LOG_BYTES,
+        share: float = 1.0,
     ) -> None:
         self.plan = plan
         self.role = role
@@ -92,6 +95,8 @@ class Shell:
         self.token = token
         self.error: RaystreamError | None = None
         self.stopping = False
+        self.share = share
+        self.meter = Meter()
         self.done = threading.Event()
         self.machine: SourceInstance | Instance
         self._source: SourceReader | None = None
@@ -104,7 +109,13 @@ class Shell:
         if isinstance(self.machine, SourceInstance):
             positions = standing.splits if standing else None
             self._source = SourceReader(
-                plan, self.vertex, role.keys, claim, taken=role.floor, positions=positions
+                plan,
+                self.vertex,
+                role.keys,
+                claim,
+                taken=role.floor,
+                positions=positions,
+                meter=self.meter,
             )
         self.cursors = Cursors()
         outlets = self.machine.outlets
@@ -181,6 +192,7 @@ class Shell:
         if self._source is not None:
             self._source.paced_from = paced_from
         self._cpu = time.process_time()
+        self.meter.begin()
         self._thread.start()
 
     @property
@@ -225,17 +237,21 @@ class Shell:
 
     def progress(self) -> Any:
         """What this instance has done so far."""
+        shipper = self._shipper
         return progress_of(
             self.machine,
             self.role.index,
             name=self.role.name,
-            stored=None if self._shipper is None else self._shipper.chain.stored,
+            stored=None if shipper is None else shipper.chain.stored,
             version=self._version,
             floor=self._floor,
             closed=self._closed(),
             cpu=time.process_time() - self._cpu,
             ended_at=self._ended_at,
-            image=(0, 0.0) if self._shipper is None else self._shipper.last,
+            image=(0, 0.0) if shipper is None else shipper.last,
+            row_bytes=0.0 if shipper is None else shipper.row_bytes,
+            spent=self.meter.spent(),
+            share=self.share,
         )
 
     def _closed(self) -> bool:
@@ -263,6 +279,7 @@ class Shell:
 
     def _guarded(self) -> None:
         gc.disable()
+        self.meter.turn("busy")
         try:
             if self._source is not None:
                 self._run_source(self._source)
@@ -271,6 +288,7 @@ class Shell:
         except BaseException as error:
             self._fail(error)
         finally:
+            self.meter.turn("idle")
             self.done.set()
 
     def _run_source(self, source: SourceReader) -> None:
@@ -324,7 +342,8 @@ class Shell:
     def _receive(self, machine: Instance | SourceInstance) -> None:
         """Take what is in the inbox; waits for something."""
         try:
-            item = self._inbox.get(timeout=WAIT_SECONDS)
+            with self.meter.meanwhile("idle"):
+                item = self._inbox.get(timeout=WAIT_SECONDS)
             while True:
                 if item is not None and isinstance(machine, Instance):
                     machine.receive(*item)
@@ -337,7 +356,7 @@ class Shell:
         cursors, machine = self.cursors, self.machine
         if machine.position < cursors.slowest() + AHEAD:
             return not self.stopping
-        with cursors.changed:
+        with self.meter.meanwhile("blocked"), cursors.changed:
             while machine.position >= cursors.slowest() + AHEAD and not self.stopping:
                 cursors.changed.wait(WAIT_SECONDS)
         return not self.stopping

@@ -20,7 +20,8 @@ Ship = Callable[[ImageHeader, bytes], bool]
 
 class Shipper:
     """Ships images in order; `chain` knows what is stored and what the next delta may build on.
-    last: bytes and seconds of the image that was stored last.
+    last: bytes and seconds of the image that was stored last. row_bytes: what a row took in the
+    last full image that was made, its header included.
 
     Args:
         stored: the cut that is stored already, 0 for none.
@@ -37,6 +38,7 @@ class Shipper:
     ) -> None:
         self.chain = Chain(stored)
         self.last = (0, 0.0)
+        self.row_bytes = 0.0
         self._ship = ship
         self._fail = fail
         self._full = full
@@ -60,7 +62,10 @@ class Shipper:
         while (captured := self._queue.get()) is not None:
             try:
                 began = time.monotonic()
-                data = captured.image().encode()
+                image = captured.image()
+                data = image.encode()
+                if not image.header.base and len(image):
+                    self.row_bytes = len(data) / len(image)
                 held = self._ship(captured.header, data)
                 if held:
                     self.last = (len(data), time.monotonic() - began)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.plan import Plan, Vertex
@@ -15,6 +16,18 @@ SAMPLE_SECONDS = 1.0
 """How often a sample is taken."""
 SAMPLES_MAX = 4096
 """So many samples are kept of a job; of an hour all of them."""
+
+
+class Spent(NamedTuple):
+    """Seconds since an instance began, by its own clock, and how many of them it worked, and waited
+    for those who read from it; in the rest it waited for input."""
+
+    seconds: float
+    busy: float
+    blocked: float
+
+
+IDLE = Spent(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +41,11 @@ class Progress:
     told; kept: of its keepers; view: of the boundary register. closed: nothing is left to do after
     its last epoch; a sink has to be closed. image_bytes, image_seconds: of the checkpoint that was
     stored last, its size in bytes and how long it took until all its copies were there.
+    seconds: since it began to work, by its own clock. busy, blocked: how many of them it worked,
+    and waited for those who read from it; in the rest it waited for input. share: how many cores
+    it was given. waiting: records at hand and not yet applied. state_bytes: about what its state
+    takes when it is stored; 0 while that is not known. load: the records it has taken so far, by
+    key group of its range, as int64.
     """
 
     vertex: str
@@ -52,6 +70,13 @@ class Progress:
     image_bytes: int = 0
     image_seconds: float = 0.0
     view: int = 0
+    seconds: float = 0.0
+    busy: float = 0.0
+    blocked: float = 0.0
+    share: float = 1.0
+    waiting: int = 0
+    state_bytes: int = 0
+    load: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +228,12 @@ def progress_of(
     kept: int = 0,
     image: tuple[int, float] = (0, 0.0),
     view: int = 0,
+    row_bytes: float = 0.0,
+    spent: Spent = IDLE,
+    share: float = 1.0,
 ) -> Progress:
-    """What an instance says of itself. stored: unless given, all that it has applied.
+    """What an instance says of itself. stored: unless given, all that it has applied. row_bytes:
+    what a row of its state takes when it is stored, about.
 
     The machine may step meanwhile, on another thread.
     """
@@ -233,6 +262,13 @@ def progress_of(
         kept,
         *image,
         view,
+        seconds=spent.seconds,
+        busy=spent.busy,
+        blocked=spent.blocked,
+        share=share,
+        waiting=sum(inlet.rows for inlet in getattr(machine, "inlets", {}).values()),
+        state_bytes=0 if table is None else round(len(table) * row_bytes),
+        load=machine.load.tobytes(),
     )
 
 

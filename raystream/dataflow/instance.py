@@ -143,7 +143,13 @@ class SourceInstance:
         self.ended = False
         self.cuts: frozenset[int] = frozenset()
         self.counts = Counts()
+        self._taken = np.zeros(len(keys) + 1, np.int64)  # the sum of all offsets
         self.outlets = Outlets(plan, vertex, keys)
+
+    @property
+    def load(self) -> np.ndarray:
+        """int64 [R]: the records it has taken so far, by key group of its range."""
+        return np.diff(self._taken)
 
     def open(self) -> None:
         """Make ready for the first epoch."""
@@ -167,6 +173,7 @@ class SourceInstance:
             taken.ended,
         )
         self.counts.records_in += len(taken.rows)
+        self._taken += taken.offsets
         self.outlets.emit([Emission(taken.rows, taken.offsets, None)], header, self.counts)
         self.position = epoch
         self.ended = taken.ended
@@ -185,6 +192,7 @@ class Instance:
         self.watermark = BEFORE_ALL
         self.ended = False
         self.counts = Counts()
+        self._taken = np.zeros(len(keys) + 1, np.int64)  # the sum of all offsets
         self.feeds = feeds_of(vertex)
         self.inlets = {e.id: Inlet(plan.groups) for e in vertex.inputs}
         self.checksums = Checksums(plan) if plan.check else None
@@ -192,6 +200,11 @@ class Instance:
         self.outlets = Outlets(plan, vertex, keys)
         outputs = vertex.spec.outputs if vertex.spec is not None else ()
         self._nothing = [nothing(schema, len(keys)) for schema in outputs]
+
+    @property
+    def load(self) -> np.ndarray:
+        """int64 [R]: the records it has taken so far, by key group of its range."""
+        return np.diff(self._taken)
 
     def open(self) -> None:
         """Make ready for the first epoch: load references, set the alarms of restored rows."""
@@ -255,6 +268,7 @@ class Instance:
             head += [late_emission(late, given, t, s) for t, s in enumerate(spec.inputs)]
             self.counts.late += 0 if late is None else len(late)
         self.counts.records_in += len(given)
+        self._taken += given.offsets
         self.outlets.emit(head, header, self.counts)
 
     def _write(self, pieces: dict[int, list[Piece]], epoch: int) -> None:
@@ -269,6 +283,7 @@ class Instance:
                 continue
             rows = rows if given.where is None else rows.take(given.where)
             self.counts.records_in += len(rows)
+            self._taken += given.offsets
             name = f"{self.vertex.name}.{schema.name}"
             self.counts.by_port[name] = self.counts.by_port.get(name, 0) + len(rows)
             self._guard(

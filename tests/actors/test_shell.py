@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import raystream as rs
@@ -52,6 +53,21 @@ def test_shells_give_the_same_bits_as_one_loop(name: str, n: int) -> None:
     run_in_shells(flow, instances={keyed: n, flow.nodes[0].name: min(n, 2)})
     assert found.by_epoch() == expected.by_epoch()
     assert len(found.records()) > 0
+
+
+def test_an_instance_says_what_it_spent_its_time_with_and_where_its_load_is() -> None:
+    sink = Collect()
+    with shells_of(word_flow(sink, running), instances={"running": 2}, cut_every=2) as job:
+        job.start()
+        job.watch()
+        said = [s.progress() for s in job.shells]
+    for p, shell in zip(said, job.shells, strict=True):
+        load = np.frombuffer(p.load, np.int64)
+        assert len(load) == len(shell.keys) and load.sum() == p.records_in > 0
+        assert p.busy > 0 and p.busy + p.blocked <= p.seconds and p.waiting == 0
+    counts = [p for p in said if p.vertex == "running"]
+    assert all(p.state_bytes > p.state_rows > 0 for p in counts)
+    assert {p.state_bytes for p in said if p.vertex != "running"} == {0}
 
 
 def test_logs_that_spill_give_the_same_bits(tmp_path: Path) -> None:

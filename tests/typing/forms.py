@@ -338,3 +338,18 @@ def batches() -> None:
     batch = rs.Batch(Word, {"time": [1], "word": ["a"], "maybe": [None], "kind": [0]})
     assert_type(batch.record, type[Word])
     assert_type(list(batch.records()), list[Word])
+
+
+class Halves:
+    """A policy of a user's own."""
+
+    interval = 10.0
+
+    def decide(self, loads: Sequence[rs.Load]) -> list[rs.Target]:
+        halves = (rs.KeyRange(0, 128), rs.KeyRange(128, 256))
+        hot = [x for x in loads for mine in x.reports if mine and mine[-1].cpu > 0.5]
+        return [rs.Target(x.operator, halves, "half of it is hot") for x in hot]
+
+
+def policies() -> list[rs.Policy]:
+    return [rs.CpuThreshold(threshold=0.5), rs.RateBased(use=0.5), Halves()]

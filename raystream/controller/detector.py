@@ -1,0 +1,254 @@
+"""The detector: makes reports of what instances say, and has a policy look at them.
+
+    detector.heard(progress, keys, now)                      whenever an instance has said something
+    found = detector.decide(owners, changing, now)           what is to change, what cannot
+
+Counts that only grow come in, whenever; the detector takes differences over whole intervals, by the
+clock of the instance itself. It forgets what was measured before an operator changed, and for a
+while after: an instance that has just begun has a backlog, which is not its load.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from raystream.controller.cutting import tiles, within
+from raystream.controller.policy import Bounds, Load, Policy, Report, Target, Unable, bounds_of
+from raystream.controller.report import Progress
+from raystream.dataflow.plan import Plan, Vertex
+from raystream.schema.types import KeyRange
+
+KEPT = 64
+"""So many reports are kept of an instance, the newest."""
+COOLDOWN_SECONDS = 10.0
+"""How long an operator is left alone after it was changed, or was to be."""
+
+
+class Owner(NamedTuple):
+    """An instance that serves a range."""
+
+    instance: str
+    keys: KeyRange
+
+
+class Findings(NamedTuple):
+    """targets: what is to change. notes: what is to be said, for people, and was not before."""
+
+    targets: tuple[Target, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(eq=False)
+class _Series:
+    """The reports of one instance; since: where the next one begins."""
+
+    since: Progress
+    reports: deque[Report] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+
+@dataclass(eq=False)
+class _Known:
+    """What is known of one operator. series: by instance, also of those that are to take over.
+    settled: when it is to be looked at again after a change. said: of which ranges it was said that
+    what they need cannot be done."""
+
+    vertex: Vertex
+    producers: tuple[str, ...]
+    bounds: Bounds
+    by_group: np.ndarray
+    owners: tuple[Owner, ...] = ()
+    series: dict[str, _Series] = field(default_factory=dict)
+    settled: float = 0.0
+    said: set[KeyRange] = field(default_factory=set)
+
+
+class Detector:
+    """Judges the load of one job.
+
+    Args:
+        bounds: by operator how few and how many instances it may have. Unless given, an operator
+            may have one for each key group, a source one for each split; sinks stay as they are.
+        cooldown: seconds for which an operator is left alone after a change.
+
+    Raises:
+        ConfigError: the bounds do not fit the plan.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        policy: Policy,
+        bounds: Mapping[str, tuple[int, int]] | None = None,
+        cooldown: float = COOLDOWN_SECONDS,
+    ) -> None:
+        self.policy = policy
+        self.groups = plan.groups
+        self.cooldown = cooldown
+        usual = {v.name: _usual(plan, v) for v in plan.vertices}
+        by_name = bounds_of(bounds or {}, usual, plan.groups)
+        names = {v.id: v.name for v in plan.vertices}
+        self._known = {
+            v.name: _Known(
+                v,
+                tuple(dict.fromkeys(names[e.producer] for e in v.inputs)),
+                by_name[v.name],
+                np.zeros(plan.groups),
+            )
+            for v in plan.vertices
+        }
+        self._news = False
+        self._said: set[str] = set()
+
+    def heard(self, progress: Progress, keys: KeyRange, now: float) -> None:
+        """What an instance says of itself.
+
+        Args:
+            keys: its range. now: seconds from the start of the job.
+        """
+        known = self._known[progress.vertex]
+        series = known.series.get(progress.name)
+        if progress.ended or now < known.settled:
+            known.series.pop(progress.name, None)
+        elif series is None:
+            known.series[progress.name] = _Series(progress)
+        elif progress.seconds - series.since.seconds >= self.policy.interval:
+            before, series.since = series.since, progress
+            series.reports.append(report_of(before, progress, keys, now))
+            own = known.by_group[keys.lo : keys.hi]
+            own *= 0.5
+            own += records_of(before, progress, keys)
+            self._news = True
+
+    def reports(self) -> dict[str, Report]:
+        """The newest report of every instance of which there is one."""
+        return {
+            name: s.reports[-1]
+            for known in self._known.values()
+            for name, s in known.series.items()
+            if s.reports
+        }
+
+    def decide(
+        self, owners: Mapping[str, Sequence[Owner]], changing: Collection[str], now: float
+    ) -> Findings:
+        """What the policy makes of all new reports.
+
+        Args:
+            owners: by operator its instances, in the order of their ranges. changing: operators
+                that are being changed, or cannot be.
+        """
+        for name, known in self._known.items():
+            mine = tuple(owners[name])
+            if mine != known.owners:
+                self._forget(known, now + self.cooldown if known.owners else now)
+                known.owners = mine
+                known.said.clear()
+        if not self._news:
+            return Findings((), ())
+        self._news = False
+        loads = {
+            name: self._load(k)
+            for name, k in self._known.items()
+            if name not in changing and now >= k.settled
+        }
+        try:
+            found = list(self.policy.decide(list(loads.values())))
+        except Exception as error:  # a user's own policy; the job does not depend on it
+            return Findings((), self._wrong(f"raised {type(error).__name__}: {error}"))
+        return self._judged(found, loads, now)
+
+    def _judged(
+        self, found: Sequence[Target | Unable], loads: Mapping[str, Load], now: float
+    ) -> Findings:
+        """What of it can be done."""
+        targets: list[Target] = []
+        notes: list[str] = []
+        for f in found:
+            load = loads.get(f.operator)
+            if f.operator not in self._known:
+                notes += self._wrong(f"speaks of {f.operator!r}, which is no operator")
+            elif load is None:
+                continue  # it is being changed
+            elif isinstance(f, Unable):
+                notes += self._once(f)
+            elif not tiles(f.ranges, self.groups):
+                cut = " ".join(map(str, f.ranges))
+                notes += self._wrong(f"wants {f.operator} as {cut}: not every key group once")
+            else:
+                ranges = within(f.ranges, load.by_group, load.least, load.most)
+                if ranges != load.ranges:
+                    targets.append(Target(f.operator, ranges, f.because))
+                    self._forget(self._known[f.operator], now + self.cooldown)
+        return Findings(tuple(targets), tuple(notes))
+
+    def _load(self, known: _Known) -> Load:
+        series = [known.series.get(o.instance) for o in known.owners]
+        return Load(
+            known.vertex.name,
+            known.producers,
+            tuple(o.keys for o in known.owners),
+            tuple(() if s is None else tuple(s.reports) for s in series),
+            known.by_group,
+            known.bounds.least,
+            known.bounds.most,
+        )
+
+    def _forget(self, known: _Known, settled: float) -> None:
+        """What was measured of an operator says nothing any more."""
+        known.settled = settled
+        known.series.clear()
+
+    def _once(self, unable: Unable) -> tuple[str, ...]:
+        """What cannot be done for a range, unless it was said since its operator changed."""
+        said = self._known[unable.operator].said
+        if unable.keys in said:
+            return ()
+        said.add(unable.keys)
+        return (unable.because,)
+
+    def _wrong(self, what: str) -> tuple[str, ...]:
+        """What is wrong with the policy, once: the job goes on as it is."""
+        if what in self._said:
+            return ()
+        self._said.add(what)
+        return (f"{type(self.policy).__name__} {what}; the job goes on as it is",)
+
+
+def records_of(before: Progress, now: Progress, keys: KeyRange) -> np.ndarray:
+    """int64 [len(keys)]: the records that an instance took between two moments, by key group. It
+    may have counted while it was asked."""
+    counts = [np.frombuffer(p.load, np.int64) for p in (before, now)]
+    if len(counts[0]) != len(keys) or len(counts[1]) != len(keys):
+        return np.zeros(len(keys), np.int64)
+    return np.maximum(counts[1] - counts[0], 0)
+
+
+def report_of(before: Progress, now: Progress, keys: KeyRange, t: float) -> Report:
+    """What an instance measured between two moments. t: the later one."""
+    seconds = now.seconds - before.seconds
+    return Report(
+        now.name,
+        keys,
+        t,
+        seconds,
+        (now.cpu - before.cpu) / seconds / now.share,
+        (now.busy - before.busy) / seconds,
+        (now.blocked - before.blocked) / seconds,
+        (now.records_in - before.records_in) / seconds,
+        (now.records_out - before.records_out) / seconds,
+        now.waiting,
+        now.state_bytes,
+    )
+
+
+def _usual(plan: Plan, vertex: Vertex) -> Bounds:
+    if vertex.kind == "source":
+        return Bounds(1, max(1, min(plan.groups, len(plan.splits[vertex.id]))))
+    if vertex.kind == "sink":
+        return Bounds(*2 * (len(plan.ranges[vertex.id]),))
+    return Bounds(1, plan.groups)

@@ -1,0 +1,267 @@
+"""What policies make of reports, and where they come to rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raystream.controller.cutting import even, heaviest, tiles
+from raystream.controller.policy import (
+    Bounds,
+    CpuThreshold,
+    Load,
+    Policy,
+    RateBased,
+    Report,
+    Target,
+    Unable,
+    bounds_of,
+    costs_by_group,
+)
+from raystream.errors import ConfigError
+from raystream.schema.types import KeyRange
+from tests.controller.plant import Plant, words
+from tests.examples import examples
+
+GROUPS = 64
+
+
+def report(cpu: float, i: int = 0, **changes: float) -> Report:
+    """What an instance measured that used so much of its CPU."""
+    measured = Report(f"count/{i}", KeyRange(0, GROUPS), 5.0, 5.0, cpu, cpu, 0.0, 1000.0, 1000.0)
+    return replace(measured, **changes)  # type: ignore[arg-type]
+
+
+def load(
+    cpu: Sequence[Sequence[float]],
+    by_group: np.ndarray | None = None,
+    *,
+    least: int = 1,
+    most: int = GROUPS,
+    operator: str = "count",
+    producers: tuple[str, ...] = ("lines",),
+) -> Load:
+    """An operator of which each instance measured these, its ranges of equal length."""
+    by_group = np.ones(GROUPS) if by_group is None else by_group
+    ranges = even(KeyRange(0, GROUPS), np.ones(GROUPS), len(cpu))
+    reports = tuple(tuple(report(c, i) for c in mine) for i, mine in enumerate(cpu))
+    return Load(operator, producers, ranges, reports, by_group, least, most)
+
+
+def skewed(*shares: float) -> np.ndarray:
+    """Load by key group: these, the others one hundredth each."""
+    out = np.full(GROUPS, 0.01)
+    out[: len(shares)] = shares
+    return out
+
+
+# ---------------------------------------------------------------- the threshold
+
+
+def test_two_reports_in_a_row_above_the_threshold_mark_a_bottleneck() -> None:
+    policy = CpuThreshold()
+    for calm in ([0.9], [0.9, 0.6], [0.6, 0.9], [0.7, 0.7]):
+        assert policy.decide([load([calm])]) == []
+    (target,) = policy.decide([load([[0.3, 0.84, 0.91]])])
+    assert isinstance(target, Target)
+    assert target.ranges == (KeyRange(0, 32), KeyRange(32, 64))
+    assert target.because == (
+        "count/0 used 84% and 91% of its CPU in 2 reports, above 70%, cut where its load halves:"
+        " [0, 32) [32, 64)"
+    )
+
+
+def test_a_hot_range_is_cut_where_its_load_halves() -> None:
+    (target,) = CpuThreshold().decide([load([[0.9, 0.9]], skewed(5, 5, 5, 5))])
+    assert isinstance(target, Target) and target.ranges == (KeyRange(0, 2), KeyRange(2, 64))
+
+
+def test_all_bottlenecks_are_split_at_once_the_worst_first_where_room_is_short() -> None:
+    three = [[0.8, 0.8], [0.9, 0.9], [0.1, 0.1]]
+    found = CpuThreshold().decide([load(three), load([[0.75, 0.72]], operator="chain")])
+    assert [(f.operator, len(f.ranges)) for f in found if isinstance(f, Target)] == [
+        ("count", 5),
+        ("chain", 2),
+    ]
+    unable, target = CpuThreshold().decide([load(three, most=4)])
+    assert isinstance(target, Target) and len(target.ranges) == 4
+    assert "count/1" in target.because and "count/0" not in target.because
+    assert isinstance(unable, Unable) and "4 instances, the most" in unable.because
+
+
+def test_one_hot_key_group_cannot_be_split() -> None:
+    for hot in (skewed(50), np.ones(GROUPS)):
+        one = replace(load([[0.9, 0.9]], hot), ranges=(KeyRange(0, 1 if hot[0] == 1 else GROUPS),))
+        (found,) = CpuThreshold().decide([one])
+        assert isinstance(found, Unable)
+        assert "key group 0 has" in found.because and "cannot be cut" in found.because
+
+
+def test_neighbours_that_have_little_to_do_are_merged_after_a_lull() -> None:
+    policy = CpuThreshold(lull=3)
+    quiet = [[0.1] * 3] * 2 + [[0.3] * 3] * 2
+    (target,) = policy.decide([load(quiet)])
+    assert isinstance(target, Target)
+    assert target.ranges == (KeyRange(0, 32), KeyRange(32, 48), KeyRange(48, 64))
+    assert "count/0 count/1 together used at most 20%" in target.because
+    assert policy.decide([load([q[:2] for q in quiet])]) == []
+    assert policy.decide([load([[0.1, 0.3, 0.1]] * 2)]) == []  # 0.6 at one moment
+    assert policy.decide([load(quiet, least=4)]) == []
+
+
+def test_nobody_is_merged_while_a_bottleneck_is_split() -> None:
+    quiet = load([[0.1] * 6] * 4, operator="chain")
+    found = CpuThreshold().decide([load([[0.9] * 6]), quiet])
+    assert [f.operator for f in found] == ["count"]
+    found = CpuThreshold().decide([load([[0.9] * 6], skewed(99)), quiet])
+    assert [type(f) for f in found] == [Unable, Target]  # what cannot be split holds up nobody
+
+
+# ---------------------------------------------------------------- rates
+
+
+def source(blocked: float, **changes: float) -> Load:
+    """A source of one instance."""
+    own = load([[0.3] * 6], operator="lines", producers=())
+    reports = tuple(replace(r, blocked=blocked, **changes) for r in own.reports[0])
+    return replace(own, reports=(reports,))
+
+
+def test_all_operators_are_sized_in_one_step() -> None:
+    """Blocked for 3/4 of its time, the source would send four times as much."""
+    chain = load([[0.5] * 2], operator="chain", producers=("count",))
+    found = RateBased(use=0.5).decide([source(0.75), load([[0.9] * 2]), chain])
+    sizes = {f.operator: len(f.ranges) for f in found if isinstance(f, Target)}
+    assert sizes == {"lines": 3, "count": 8, "chain": 4}  # 1.2, 3.6 and 2 at 0.5 each
+    (why,) = (f.because for f in found if f.operator == "count")
+    assert why == (
+        "4,000 records/s are to be expected and one instance can take 1,111/s: 8 of them, busy for"
+        " at most 50% of the time"
+    )
+
+
+def test_an_operator_of_two_inputs_grows_by_what_both_send() -> None:
+    calm = replace(source(0.0), operator="calm")
+    both = load([[0.6] * 2], producers=("lines", "calm"))
+    sizes = {
+        f.operator: len(f.ranges)
+        for f in RateBased(use=0.7).decide([source(0.5), calm, both])
+        if isinstance(f, Target)
+    }
+    assert sizes == {"count": 2}  # 0.6 grows to 0.9: half of what comes in doubles
+
+
+def test_the_heavy_get_small_ranges_and_one_hot_key_group_is_told() -> None:
+    found = RateBased().decide([source(0.0), load([[0.9] * 2], skewed(5, 5, 5, 5))])
+    (target,) = (f for f in found if isinstance(f, Target))
+    assert target.ranges == (KeyRange(0, 2), KeyRange(2, 64))
+    (unable,) = RateBased().decide([source(0.0), load([[0.9] * 2], skewed(99))])
+    assert isinstance(unable, Unable) and "key group 0 has 99% of its load" in unable.because
+    (unable,) = RateBased().decide([source(0.0), load([[0.9] * 2], most=1)])
+    assert isinstance(unable, Unable) and "1 instance, the most" in unable.because
+
+
+def test_without_enough_reports_nothing_is_sized() -> None:
+    assert RateBased().decide([source(0.0), load([[0.9], [0.9] * 2])]) == []
+
+
+# ---------------------------------------------------------------- both, in a closed loop
+
+
+class Demand(NamedTuple):
+    """Cores by key group, so many in all: some skew, no group too hot for one instance."""
+
+    seed: int
+    shape: float
+    cores: float
+
+    def by_group(self) -> np.ndarray:
+        own = np.random.default_rng(self.seed).pareto(self.shape, GROUPS)
+        return np.minimum(own * self.cores / own.sum(), 0.3)
+
+
+demands = st.builds(
+    Demand, st.integers(0, 1 << 32), st.sampled_from([1.5, 3.0, 50.0]), st.floats(0.01, 10.0)
+)
+policies = st.sampled_from([CpuThreshold(), CpuThreshold(0.5, low=0.4, lull=2), RateBased()])
+
+
+@examples(10)
+@given(policies, demands, demands, st.integers(1, 3), st.integers(4, 60))
+def test_targets_tile_bounds_are_kept_and_a_constant_load_comes_to_rest(
+    policy: Policy, count: Demand, chain: Demand, least: int, most: int
+) -> None:
+    cores = {"count": count.by_group(), "chain": chain.by_group()}
+    bounds = {"count": (least, most)}
+    plant = Plant(policy, cores, bounds=bounds, plan=words(GROUPS), poll=1.25)
+    for factors in ((1.0, 1.0), (0.3, 2.0)):
+        plant.demand = {n: f * cores[n] for n, f in zip(cores, factors, strict=True)}
+        for found in plant.run(400):
+            for target in found.targets:
+                assert tiles(target.ranges, GROUPS) and target.because
+                if target.operator == "count":
+                    assert least <= len(target.ranges) <= most
+        assert plant.run(150) == []  # no flapping, nothing said twice
+        for name, own in plant.demand.items():
+            if own.max() <= 0.6 and len(plant.ranges("count")) < most:
+                assert max(plant.cpu(name)) <= 0.70 + 1e-6
+
+
+@pytest.mark.parametrize("policy", [CpuThreshold(), RateBased()], ids=["threshold", "rates"])
+def test_what_grows_with_the_load_shrinks_with_it(policy: Policy) -> None:
+    even_load = np.full(256, 1 / 256)
+    plant = Plant(policy, {"count": 0.2 * even_load}, overhead=0.02)
+    sizes = []
+    for cores in (0.2, 1, 4, 8, 4, 1, 0.2):
+        plant.demand["count"] = cores * even_load
+        plant.run(600)
+        sizes.append(len(plant.ranges("count")))
+    assert sizes == sorted(sizes[:4]) + sorted(sizes[4:], reverse=True)
+    assert sizes[0] == sizes[-1] == 1 and 12 <= sizes[3] <= 20
+
+
+def test_rates_need_one_step_where_the_threshold_needs_several() -> None:
+    steps = {}
+    for policy in (CpuThreshold(), RateBased()):
+        plant = Plant(policy, {"count": np.full(256, 6 / 256), "chain": np.full(256, 3 / 256)})
+        found = [f for f in plant.run(900) if f.targets]
+        assert max(plant.cpu("count") + plant.cpu("chain")) <= 0.7
+        steps[type(policy)] = len(found)
+    assert steps[RateBased] <= 3 < steps[CpuThreshold]  # DS2 promises three
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: CpuThreshold(threshold=1.5), "both are shares"),
+        (lambda: CpuThreshold(low=0.7), "low is the lesser"),
+        (lambda: CpuThreshold(reports=0), "at least one report"),
+        (lambda: CpuThreshold(interval=0), "more than no seconds"),
+        (lambda: RateBased(use=0), "both are shares"),
+        (lambda: RateBased(slack=1), "both are shares"),
+        (lambda: RateBased(lull=0), "at least one report"),
+        (lambda: bounds_of({"none": (1, 2)}, {"count": Bounds(1, 9)}, 9), "no operator 'none'"),
+        (lambda: bounds_of({"count": (2, 1)}, {"count": Bounds(1, 9)}, 9), "from 2 to 1"),
+        (lambda: bounds_of({"count": (1, 10)}, {"count": Bounds(1, 9)}, 9), "from 1 to 10"),
+    ],
+)
+def test_policies_and_bounds_that_make_no_sense_are_refused(make, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        make()
+
+
+def test_costs_follow_records_inside_an_instance() -> None:
+    both = load([[0.4], [0.8]], np.concatenate([np.ones(32), np.arange(32.0)]))
+    costs = costs_by_group(both, [0.4, 0.8])
+    assert costs[:32].sum() == pytest.approx(0.4) and costs[32:].sum() == pytest.approx(0.8)
+    assert costs[0] == pytest.approx(0.4 / 32) and costs[63] > costs[33] > costs[32] == 0
+    assert heaviest(both.ranges, costs) == pytest.approx(0.8)
