@@ -34,6 +34,7 @@ from raystream.controller.report import (
     Samples,
     totals,
 )
+from raystream.controller.status import Status, status_of
 from raystream.dataflow.plan import Plan
 from raystream.errors import InternalError, LostError, RaystreamError, Stopped
 
@@ -118,6 +119,16 @@ class Controller:
     def progress(self) -> list[Progress]:
         """What every instance said last."""
         return self._machine.progress() if self._ready.is_set() else []
+
+    @ray.method(concurrency_group="control")
+    def status(self) -> Status | None:
+        """How the job stands; None if it has not begun yet, or has ended."""
+        if not self._ready.is_set() or self._over.is_set():
+            return None
+        machine, entry = self._machine, self._machine.journal
+        members = list(machine.members)
+        run, floor = self._charter.run, self._floor()
+        return status_of(self._plan, run, entry, members, floor, time.time())
 
     @ray.method(concurrency_group="control")
     def cancel(self) -> None:

@@ -61,7 +61,7 @@ def stop(job: str, address: str, *, save: bool) -> str:
         controller = actor(run, CONTROLLER)
         if controller is None:
             return f"{run} has ended"
-        refused = _asked(run, controller.stop_saved if save else controller.cancel)
+        refused = asked(run, controller.stop_saved if save else controller.cancel)
         if refused:
             raise ConfigError(f"{run} cannot be stopped with --save: {refused}")
         return f"{run}: {_ended(run, controller)}"
@@ -72,7 +72,7 @@ def _ended(run: str, controller: Any) -> str:
     due = time.monotonic() + STOP_SECONDS
     standing = Standing("", "")
     while time.monotonic() < due:
-        standing = _asked(run, controller.standing)
+        standing = asked(run, controller.standing)
         if standing is None:
             return "it has ended; who submitted it was told how"
         if standing.ended:
@@ -83,7 +83,7 @@ def _ended(run: str, controller: Any) -> str:
     )
 
 
-def _asked(run: str, method: Any) -> Any:
+def asked(run: str, method: Any) -> Any:
     """What a controller answers; None when it is gone."""
     try:
         return ray.get(method.remote(), timeout=ANSWER_SECONDS)

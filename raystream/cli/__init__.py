@@ -1,4 +1,4 @@
-"""The command `raystream`: plan, run, jobs, stop, version.
+"""The command `raystream`: plan, run, jobs, status, top, story, stop, version.
 
 Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
 """
@@ -25,6 +25,9 @@ from raystream.errors import (
 FAILED, REFUSED, STOPPED, INTERRUPTED = 1, 2, 3, 130
 """Exit codes: the job failed; the flow, an option, the input, the output or the machine is wrong;
 the job was stopped (`raystream stop`); Ctrl-C."""
+
+LOOK_SECONDS = 1.0
+"""How long `status` watches a job: rates are of this time."""
 
 app = typer.Typer(
     name="raystream",
@@ -165,11 +168,78 @@ def jobs(address: Address = "auto") -> None:
             typer.echo(run)
 
 
+Job = Annotated[
+    str, typer.Argument(metavar="JOB", help="The name of a job, or of one of its runs.")
+]
+Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+
+
+@app.command()
+def status(job: Job, json: Json = False, address: Address = "auto") -> None:
+    """Show what of a job runs where, how fast and how hard, and its last decisions.
+
+    Rates and shares are of one second. Of an operator the highest share of its instances is shown.
+    """
+    with _errors_told():
+        from itertools import islice
+
+        from raystream.actors.looking import looks
+        from raystream.cli.status import as_data, console_for, status_view
+
+        seen = list(islice(looks(job, address, LOOK_SECONDS), 2))
+        if not seen:
+            raise ConfigError(f"{job} has just ended, or has not begun yet")
+        (before, _), (now, nodes) = seen[0], seen[-1]
+        if json:
+            _print_json(as_data(now, before, nodes))
+        else:
+            console_for().print(status_view(now, before, nodes))
+
+
+@app.command()
+def top(
+    job: Job,
+    seconds: Annotated[float, typer.Option(min=0.2, help="From one look to the next.")] = 2.0,
+    address: Address = "auto",
+) -> None:
+    """Watch a job: like `status`, again and again, until it ends or you leave with Ctrl-C.
+
+    Where there is little room, it shows the instances that use most of their CPU.
+    """
+    with _errors_told():
+        from rich.live import Live
+
+        from raystream.actors.looking import looks
+        from raystream.cli.status import console_for, top_view
+
+        console = console_for()
+        before = None
+        with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
+            for now, nodes in looks(job, address, seconds):
+                live.update(top_view(now, before, nodes, console.height), refresh=True)
+                before = now
+        typer.echo(f"{job} has ended")
+
+
+@app.command()
+def story(job: Job, json: Json = False, address: Address = "auto") -> None:
+    """Tell what was decided for a job, in order: why, what came of it, and how long it took."""
+    with _errors_told():
+        from raystream.actors.looking import looks
+        from raystream.cli.status import as_data, console_for, headline, story_view
+
+        for now, nodes in looks(job, address, 0.0):
+            if json:
+                _print_json(as_data(now, None, nodes)["story"])
+            else:
+                console_for().print(headline(now), story_view(now.story), sep="\n\n")
+            return
+        raise ConfigError(f"{job} has just ended, or has not begun yet")
+
+
 @app.command()
 def stop(
-    job: Annotated[
-        str, typer.Argument(metavar="JOB", help="The name of a job, or of one of its runs.")
-    ],
+    job: Job,
     save: Annotated[
         bool,
         typer.Option(
@@ -229,6 +299,12 @@ def _end(error: RaystreamError, code: int) -> NoReturn:
     for note in below:
         _say(note, style="dim")
     raise SystemExit(code)
+
+
+def _print_json(data: object) -> None:
+    import json
+
+    typer.echo(json.dumps(data, indent=2))
 
 
 def _say(text: str, style: str = "") -> None:

@@ -1,0 +1,224 @@
+"""What `raystream status`, `top` and `story` show of a job that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from raystream.cli.live import floor_line
+from raystream.controller.status import Pace, Status, Worker, pace, together
+from raystream.controller.story import Told
+
+PLAIN_WIDTH = 150
+"""Columns where there is no terminal."""
+BAR = 10
+"""Cells of the bar that shows how an instance spends its time."""
+WARM, HOT = 0.5, 0.7
+"""Shares of its CPU from which an instance is shown as one to look at, and as a bottleneck."""
+NEWEST = 3
+"""So many of the last decisions `status` shows."""
+
+_KINDS = {"recovery": "red", "scale out": "green", "scale in": "cyan", "move": "blue"}
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def console_for(output: Console | None = None) -> Console:
+    """A console that is wide enough for the tables."""
+    console = output or Console(highlight=False)
+    if not console.is_terminal and console.width < PLAIN_WIDTH:
+        console.width = PLAIN_WIDTH
+    return console
+
+
+def status_view(now: Status, before: Status | None, nodes: Mapping[str, str]) -> RenderableType:
+    """All that is known of a job: operators, instances, and its last decisions."""
+    parts: list[RenderableType] = [
+        headline(now),
+        operators_table(now, before),
+        instances_table(now, before, nodes, now.workers),
+    ]
+    if now.story:
+        parts += [Text("last decisions", style="bold"), story_view(now.story[-NEWEST:])]
+    return Group(*parts)
+
+
+def top_view(
+    now: Status, before: Status | None, nodes: Mapping[str, str], height: int
+) -> RenderableType:
+    """The same in so many lines: of the instances those that use most of their CPU."""
+    room = max(1, height - len(now.operators) - 14)
+    most = sorted(now.workers, key=lambda w: -_used(pace(w, now, before)))
+    parts: list[RenderableType] = [
+        headline(now),
+        operators_table(now, before),
+        instances_table(now, before, nodes, most[:room]),
+    ]
+    if len(most) > room:
+        parts.append(Text(f"and {len(most) - room:,} instances that use less", style="dim"))
+    if now.story:
+        parts.append(story_view(now.story[-1:]))
+    return Group(*parts)
+
+
+def headline(status: Status) -> Text:
+    """The run, for how long it has been running, and how old its floor is."""
+    line = Text(status.run, style="bold")
+    since = f"for {_time(status.t)}" if status.t >= 0 else f"begins in {-status.t:.1f} s"
+    line.append(f"   {since}", style="not bold")
+    if status.floor is not None:
+        short = bool(status.floor.short or status.floor.unsaved)
+        line.append(f"   {floor_line(status.floor)}", style="yellow" if short else "not bold")
+    on = {w.node for w in status.workers}
+    line.append(
+        f"   {_count(len(status.workers), 'instance')} on {_count(len(on), 'node')},"
+        f" {_count(len(status.keepers), 'keeper')}",
+        style="not bold",
+    )
+    return line
+
+
+def operators_table(now: Status, before: Status | None) -> Table:
+    """A row per operator: sums, and of shares the highest of its instances."""
+    table = _table("operator", ["instances"])
+    for name in now.operators:
+        mine = now.of(name)
+        all_of_it = together(pace(w, now, before) for w in mine)
+        table.add_row(Text(name), f"{len(mine)}", *_cells(all_of_it))
+    return table
+
+
+def instances_table(
+    now: Status, before: Status | None, nodes: Mapping[str, str], workers: Iterable[Worker]
+) -> Table:
+    """A row per instance."""
+    table = _table("instance", ["key groups", "node", "pid"])
+    for w in workers:
+        at = (f"{w.keys}", nodes.get(w.node, w.node[:6]), f"{w.pid}")
+        style = "red" if w.dead else ""
+        table.add_row(Text(w.name, style=style), *at, *_cells(pace(w, now, before)))
+    return table
+
+
+def story_view(story: Iterable[Told]) -> RenderableType:
+    """What happened, each with its reason and phases below it."""
+    lines: list[RenderableType] = []
+    for told in story:
+        head = Text(f"{_time(told.t):>12}  ")
+        head.append(f"{told.kind:<10}", style=_KINDS.get(told.kind, "yellow"))
+        head.append(told.because or told.what)
+        lines.append(head)
+        below = [told.what] if told.because else []
+        if told.phases:
+            each = " + ".join(f"{name} {_seconds(s)}" for name, s in told.phases)
+            total = sum(s for _, s in told.phases)
+            below.append(each + (f" = {_seconds(total)}" if len(told.phases) > 1 else ""))
+        style = "red" if told.failed else "dim"
+        lines += [Padding(Text(line, style=style), (0, 0, 0, 24), expand=False) for line in below]
+    return Group(*lines) if lines else Text("nothing happened yet", style="dim")
+
+
+def as_data(now: Status, before: Status | None, nodes: Mapping[str, str]) -> dict[str, Any]:
+    """The same for programs; seconds, bytes, records a second, shares from 0 to 1."""
+    return {
+        "format": 1,
+        "run": now.run,
+        "seconds": now.t,
+        "floor": None if now.floor is None else asdict(now.floor),
+        "keepers": [nodes.get(n, n) for n in now.keepers],
+        "operators": [
+            {"name": name, **_data(together(pace(w, now, before) for w in now.of(name)))}
+            for name in now.operators
+        ],
+        "instances": [
+            {
+                "name": w.name,
+                "operator": w.operator,
+                "key_groups": list(w.keys),
+                "node": nodes.get(w.node, w.node),
+                "pid": w.pid,
+                "dead": w.dead,
+                **_data(pace(w, now, before)),
+            }
+            for w in now.workers
+        ],
+        "story": [asdict(t) for t in now.story],
+    }
+
+
+def _data(p: Pace | None) -> dict[str, Any]:
+    return {} if p is None else asdict(p)
+
+
+def _table(first: str, columns: Iterable[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("in/s", "out/s", "CPU"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("█ busy ▒ blocked", no_wrap=True)
+    for name in ("waiting", "rows", "state", "behind"):
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _cells(p: Pace | None) -> tuple[str | Text, ...]:
+    if p is None:
+        return ("-",) * 8
+    behind = f"{p.behind:,} epochs" if p.late is None else f"{p.late:.1f} s"
+    return (
+        f"{p.rate_in:,.0f}",
+        f"{p.rate_out:,.0f}",
+        Text(f"{p.cpu:.0%}", style="red" if p.cpu > HOT else "yellow" if p.cpu > WARM else "green"),
+        bar(p.busy, p.blocked),
+        f"{p.waiting:,}",
+        f"{p.state_rows:,}",
+        size(p.state_bytes) if p.state_bytes else "-",
+        behind if p.behind or p.late else "-",
+    )
+
+
+def bar(busy: float, blocked: float) -> Text:
+    """How an instance spends its time: busy, blocked, and idle for the rest."""
+    full = min(BAR, round(BAR * busy))
+    held = min(BAR - full, round(BAR * blocked))
+    idle = BAR - full - held
+    return Text.assemble(
+        ("█" * full, "green"), ("▒" * held, "red"), ("·" * idle, "dim"), f" {busy:4.0%}"
+    )
+
+
+def size(amount: float) -> str:
+    """Bytes, for people."""
+    for unit in _UNITS:
+        if amount < 1000 or unit == _UNITS[-1]:
+            return f"{amount:.0f} {unit}" if amount >= 10 or unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    raise AssertionError("the last unit has no end")
+
+
+def _used(p: Pace | None) -> float:
+    return 0.0 if p is None else p.cpu
+
+
+def _seconds(s: float) -> str:
+    return f"{1000 * s:.0f} ms" if s < 1 else f"{s:.1f} s"
+
+
+def _time(t: float) -> str:
+    minutes, seconds = divmod(t, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds:.0f} s" if minutes else f"{seconds:.1f} s"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" + ("s" if n != 1 else "")

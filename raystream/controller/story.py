@@ -1,0 +1,57 @@
+"""The story of a job: what was decided, why, and how long it took, in order, as words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from raystream.controller.report import Moved, Recovery
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One thing that happened to a job.
+
+    t: seconds since the start. kind: "recovery", "scale out", "scale in", "move" or "note". what:
+    what came of it; because: why. phases: (name, seconds), one after the other. failed: it was
+    given up.
+    """
+
+    t: float
+    kind: str
+    what: str
+    because: str
+    phases: tuple[tuple[str, float], ...] = ()
+    failed: bool = False
+
+
+def story(
+    recoveries: Iterable[Recovery] = (),
+    moved: Iterable[Moved] = (),
+    notes: Iterable[tuple[float, str]] = (),
+) -> tuple[Told, ...]:
+    """All that happened, in order. notes: seconds since the start, and what was said then."""
+    told = [*map(_recovery, recoveries), *map(_move, moved)]
+    told += [Told(t, "note", text, "") for t, text in notes]
+    return tuple(sorted(told, key=lambda x: x.t))
+
+
+def _recovery(r: Recovery) -> Told:
+    what = f"{_names(r.gone)} replaced by {_names(r.new)}, which went on from epoch {r.floor:,}"
+    return Told(r.t, "recovery", what, r.because, (("restore", r.seconds),))
+
+
+def _move(m: Moved) -> Told:
+    before, after = len(m.gone), len(m.new)
+    kind = "scale out" if after > before else "scale in" if after < before else "move"
+    if m.failed:
+        return Told(m.t, "move", f"{m.operator} stays as it is: {m.failed}", m.because, (), True)
+    into = ", ".join(f"{n} {k}" for n, k in zip(m.new, m.ranges, strict=True))
+    what = f"{_names(m.gone)} became {into}, from epoch {m.floor:,} ({m.mode})"
+    what += f", at the {m.tries}. attempt" if m.tries > 1 else ""
+    phases = (("place", m.place), ("restore", m.restore), ("replay", m.replay))
+    return Told(m.t, kind, what, m.because, phases)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names)

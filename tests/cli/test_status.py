@@ -1,0 +1,183 @@
+"""What `status`, `top` and `story` show of a job that is made up."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+from typer.testing import CliRunner
+
+from raystream.actors import looking
+from raystream.cli import app
+from raystream.cli.status import bar, size, status_view, story_view, top_view
+from raystream.controller.journal import Entry, Post, Seat
+from raystream.controller.members import Member
+from raystream.controller.recovery import Place
+from raystream.controller.report import Floor, Moved, Progress, Recovery
+from raystream.controller.status import Status, Worker, pace, status_of, together
+from raystream.controller.story import story
+from raystream.dataflow.plan import Clock
+from raystream.schema.types import KeyRange
+from tests.controller.plant import words
+
+NODES = {"a" * 40: "10.0.0.1", "b" * 40: "10.0.0.2"}
+FLOOR = Floor(1200, 2.1, saved=1100)
+
+
+def worker(name: str, lo: int, hi: int, t: float, cpu: float, **more: Any) -> Worker:
+    """An instance that has worked for t seconds and taken 10,000 records in each of them."""
+    said = Progress(
+        name.partition("/")[0], 0, int(10 * t), False, 0, int(10_000 * t), int(5_000 * t), 0,
+        1_000, cpu * t, name=name, seconds=t, busy=0.6 * t, blocked=0.2 * t, waiting=250,
+        state_bytes=64_000, **more,
+    )  # fmt: skip
+    return Worker(name, said.vertex, KeyRange(lo, hi), "ab"[lo > 0] * 40, 4000 + lo, said)
+
+
+def at(t: float, cpu: float = 0.8) -> Status:
+    workers = (
+        worker("lines/0", 0, 256, t, 0.2),
+        worker("count/0", 0, 100, t, cpu),
+        worker("count/1", 100, 256, t, 0.4),
+        replace(worker("collect/0", 0, 256, t, 0.1), progress=None),
+    )
+    told = story(
+        [Recovery(30.2, ("count/0",), ("count/0.1",), 250, 0.53, "count/0 died: killed")],
+        [
+            Moved(
+                65.0, "count", ("count/0.1",), ("count/0.2", "count/1"),
+                (KeyRange(0, 100), KeyRange(100, 256)), 600, "replay", 1, 0.02, 0.31, 1.2,
+                "count/0.1 used 84% and 91% of its CPU in 2 reports, above 70%",
+            ),
+            Moved(
+                95.0, "count", ("count/0", "count/1"), (), (), 0, "replay", 5, 0.0, 0.0, 0.0,
+                "raystream scale", "no process could be had",
+            ),
+        ],
+        [(80.0, "lines/0 used 99% of its CPU; key group 3 cannot be cut")],
+    )  # fmt: skip
+    names = ("lines", "count", "collect")
+    return Status("words-0a1b2c3d", t, names, workers, FLOOR, tuple(NODES), told, 0.1)
+
+
+def text_of(thing: RenderableType, width: int = 150) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(thing)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_status_shows_who_runs_where_and_how_hard() -> None:
+    shown = text_of(status_view(at(102.0), at(100.0), NODES))
+    rows = [line.split() for line in shown.partition("last decisions")[0].splitlines()]
+    lines = {row[0]: row for row in rows if row}
+    assert lines["count/0"][1:6] == ["[0,", "100)", "10.0.0.1", "4000", "10,000"]
+    assert lines["count/0"][6:] == (
+        ["5,000", "80%", "██████▒▒··", "60%", "250", "1,000", "64", "kB", "-"]
+    )
+    assert lines["count"][1:5] == ["2", "20,000", "10,000", "80%"]  # the highest share
+    assert lines["collect/0"][-1] == "-"  # nothing was heard of it yet
+    assert "for 1 min 42 s   cut 1,200 committed 2.1 s ago, cut 1,100 saved" in shown
+    assert "4 instances on 2 nodes, 2 keepers" in shown
+
+
+def test_a_job_with_a_pace_says_how_late_it_is_and_others_how_many_epochs_behind() -> None:
+    late = replace(at(100.0), t=101.1)
+    p = pace(late.workers[1], late, None)
+    assert p is not None and p.late == pytest.approx(1.0) and p.behind == 0
+    slow = replace(late.workers[2], progress=replace(late.workers[2].progress, position=990))  # type: ignore[arg-type]
+    unpaced = replace(late, workers=(*late.workers[:2], slow), epoch_seconds=None)
+    p = pace(slow, unpaced, None)
+    assert p is not None and p.late is None and p.behind == 10
+    assert "10 epochs" in text_of(status_view(unpaced, None, NODES))
+    assert "1.0 s" in text_of(status_view(late, None, NODES))
+
+
+def test_rates_are_between_two_looks_and_since_the_beginning_of_who_is_new() -> None:
+    now, before = at(102.0, cpu=0.5), at(100.0)
+    busier = replace(now.workers[1].progress, cpu=81.0, share=0.5)  # type: ignore[arg-type]
+    mine = replace(now.workers[1], progress=busier)
+    p = pace(mine, now, before)
+    assert p is not None and p.cpu == pytest.approx((81.0 - 80.0) / 2 / 0.5)
+    new = replace(mine, name="count/7")
+    p = pace(new, now, before)
+    assert p is not None and p.cpu == pytest.approx(81.0 / 102 / 0.5)
+    assert together([None]) is None
+
+
+def test_top_shows_those_that_use_most_where_there_is_little_room() -> None:
+    shown = text_of(top_view(at(102.0), at(100.0), NODES, 19))
+    assert "count/0" in shown and "count/1" in shown and "lines/0" not in shown
+    assert "and 2 instances that use less" in shown
+    assert "lines/0" in text_of(top_view(at(102.0), at(100.0), NODES, 60))
+
+
+def test_the_story_tells_reason_outcome_and_phases_in_order() -> None:
+    shown = text_of(story_view(at(100.0).story))
+    lines = [line.strip() for line in shown.splitlines()]
+    assert lines == [
+        "30.2 s  recovery  count/0 died: killed",
+        "count/0 replaced by count/0.1, which went on from epoch 250",
+        "restore 530 ms",
+        "1 min 5 s  scale out count/0.1 used 84% and 91% of its CPU in 2 reports, above 70%",
+        "count/0.1 became count/0.2 [0, 100), count/1 [100, 256), from epoch 600 (replay)",
+        "place 20 ms + restore 310 ms + replay 1.2 s = 1.5 s",
+        "1 min 20 s  note      lines/0 used 99% of its CPU; key group 3 cannot be cut",
+        "1 min 35 s  move      raystream scale",
+        "count stays as it is: no process could be had",
+    ]
+    assert text_of(story_view(())) == "nothing happened yet\n"
+
+
+def test_the_controllers_knowledge_becomes_a_status() -> None:
+    plan = replace(words(), clock=Clock(0.0, 2.0, 20.0))
+    seat = Seat(Place(1, "count", KeyRange(0, 256), 0), "1.1", "n", 7, "grpc://")
+    entry = Entry(started=50.0, seats=(seat,), posts=(Post("n", "keeper-1"),))
+    status = status_of(plan, "r", entry, [Member(seat, dead="killed")], None, 60.0, [(3.0, "so")])
+    assert status.t == 10.0 and status.epoch_seconds == pytest.approx(0.1)
+    assert status.operators == ("lines", "count", "chain", "collect")
+    assert status.of("count") == (
+        Worker("count/0", "count", KeyRange(0, 256), "n", 7, None, "killed"),
+    )
+    assert status.keepers == ("n",) and [t.what for t in status.story] == ["so"]
+    assert status_of(plan, "r", Entry(), [], None, 60.0).t == 0.0
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that ends after three looks."""
+
+    def looks(job: str, address: str, seconds: float) -> Iterator[tuple[Status, dict[str, str]]]:
+        assert job == "words" and address == "auto"
+        yield from islice(((at(t), NODES) for t in (100.0, 102.0, 104.0)), 3)
+
+    monkeypatch.setattr(looking, "looks", looks)
+
+
+@pytest.mark.usefixtures("job")
+def test_the_commands_print_what_was_seen() -> None:
+    run = lambda *a: CliRunner().invoke(app, list(a))  # noqa: E731
+    shown = run("status", "words")
+    assert shown.exit_code == 0 and "count/1" in shown.output and "last decisions" in shown.output
+    shown = run("top", "words")
+    assert shown.exit_code == 0 and shown.output.endswith("words has ended\n")
+    assert "1 min 44 s" in shown.output
+    assert "scale out" in run("story", "words").output
+    data = json.loads(run("status", "words", "--json").stdout)
+    assert data["instances"][1]["rate_in"] == 10_000 and data["instances"][1]["node"] == "10.0.0.1"
+    assert [o["name"] for o in data["operators"]] == ["lines", "count", "collect"]
+    assert data["floor"]["epoch"] == 1200
+    told = json.loads(run("story", "words", "--json").stdout)
+    assert [t["kind"] for t in told] == ["recovery", "scale out", "note", "move"]
+
+
+def test_shares_and_sizes_for_people() -> None:
+    assert bar(0.6, 0.2).plain == "██████▒▒··  60%" and bar(1.4, 1.0).plain == "██████████ 140%"
+    assert [size(n) for n in (7, 999, 1000, 64_000, 3.2e6, 5e12, 7e15)] == [
+        "7 B", "999 B", "1.0 kB", "64 kB", "3.2 MB", "5.0 TB", "7000 TB",
+    ]  # fmt: skip
