@@ -6,13 +6,17 @@ import signal
 import threading
 import time
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import raystream as rs
+from raystream.actors.looking import looks
 from raystream.actors.stopping import jobs, stop
+from raystream.controller.status import pace
 from raystream.errors import ConfigError, Stopped
 from raystream.io.saves import Saves
 from raystream.io.store import open_store
@@ -71,6 +75,12 @@ def test_stopped_with_a_saved_cut_and_resumed_as_another_version(tmp_path: Path)
     wait_for_cut(store, run)
     (name,) = jobs("auto")
     assert name.startswith("slow-")
+    (status, nodes), *_ = islice(looks("slow", "auto", 0.0), 1)
+    assert status.run == name and [len(status.of(o)) for o in status.operators[:2]] == [2, 2]
+    assert status.floor is not None and status.floor.epoch > 0 and {*status.keepers} == {*nodes}
+    for worker in status.workers:
+        assert psutil.pid_exists(worker.pid) and worker.node in nodes
+        assert (p := pace(worker, status, None)) is not None and 0 < p.busy <= 1 and p.cpu > 0
     said = stop("slow", "auto", save=True)
     assert said.startswith(f"{name}: the job was stopped: cut "), said
     error = run.ended()
