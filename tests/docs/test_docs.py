@@ -29,6 +29,9 @@ ELSEWHERE = {
     "ray job submit --working-dir . -- python -m raystream run examples.word_count:flow":
         "tests/actors/test_submit.py",
     "raystream run examples.word_count:flow --durable": "tests/actors/test_ray_durable.py",
+    "raystream status words": "tests/cli/test_status.py",
+    "raystream top words": "tests/cli/test_status.py",
+    "raystream story words --json": "tests/cli/test_status.py",
     "raystream stop words --save": "tests/actors/test_ray_durable.py",
     "python -m spark_ingest generate": "tests/spark_ingest/test_cli.py",
     "python -m lrb run": "tests/lrb/test_run_cli.py",

@@ -1,0 +1,68 @@
+"""A picture of simulated runs: what a threshold costs in instances, and in latency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+from lrb.plots import DPI, LIGHT, WIDTH_INCHES
+from raystream.errors import ConfigError
+
+DEADLINE_S = 5.0
+PANELS = (("instances_mean", "instances, mean"), ("instances_most", "instances, most"),
+          ("latency_s", "99th percentile of latency, s"))  # fmt: skip
+Results = Sequence[Mapping[str, Any]]
+
+
+def draw(results: Results) -> bytes:
+    """The picture, as PNG.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ConfigError(
+            "a plot needs matplotlib, which is not installed",
+            hint="pip install 'raystream[report]'",
+        ) from error
+    figure = Figure(figsize=(WIDTH_INCHES, 3.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, len(PANELS))
+    for axes, (what, label) in zip(panels, PANELS, strict=True):
+        for i, xways in enumerate(sorted({r["xways"] for r in results})):
+            _lines(axes, [r for r in results if r["xways"] == xways], what, LIGHT.hues[i], xways)
+        axes.set_xlabel("threshold, % of an instance's CPU")
+        axes.set_ylabel(label)
+        axes.set_ylim(bottom=0)
+        axes.grid(color=LIGHT.grid, linewidth=0.7)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    high = max(value(r, "latency_s") for r in results)
+    if high > DEADLINE_S / 2:
+        panels[-1].axhline(DEADLINE_S, color=LIGHT.quiet, linewidth=1, linestyle=(0, (1, 2)))
+    panels[0].legend(frameon=False, fontsize=8)
+    file = BytesIO()
+    figure.savefig(file, format="png", dpi=DPI)
+    return file.getvalue()
+
+
+def value(result: Mapping[str, Any], what: str) -> float:
+    """What is drawn of a run."""
+    found = result[what]
+    return float(found["p99"] if isinstance(found, Mapping) else found)
+
+
+def _lines(axes: Any, mine: Results, what: str, hue: str, xways: float) -> None:
+    """The runs of one load: a line over the thresholds, and a dashed one for the best fixed."""
+    moving = sorted((r["threshold"], value(r, what)) for r in mine if r["threshold"] is not None)
+    at, values = [100 * t for t, _ in moving], [v for _, v in moving]
+    axes.plot(at, values, color=hue, marker="o", markersize=4, linewidth=1.3,
+              label=f"L = {xways:g}, by the policy")  # fmt: skip
+    for r in mine:
+        if r["threshold"] is None:
+            axes.axhline(value(r, what), color=hue, linewidth=1, linestyle=(0, (4, 3)),
+                         label=f"L = {xways:g}, the best fixed")  # fmt: skip
