@@ -62,8 +62,8 @@ class World:
     instance manages differs from tick to tick.
     """
 
-    cores: float = 0.01
-    epoch: float = 0.5
+    cores: float = 0.2
+    epoch: float = 0.25
     message: float = 20e-6
     cut: float = 5.0
     pool: int = 10
@@ -75,7 +75,7 @@ class World:
     skew: float = 0.1
     jitter: float = 0.15
     groups: int = 1024
-    tick: float = 0.5
+    tick: float = 1.0
     level: float = 300.0
 
 
@@ -187,7 +187,6 @@ class Model:
         }
         self.named = 0
         self.now = 0.0
-        self.counted = {o.name: np.zeros(world.groups) for o in operators}
         everything = KeyRange(0, world.groups)
         self.crews = {
             o.name: self._crew(
@@ -281,10 +280,9 @@ class Model:
         """Report what instances have done, and begin the moves that are asked for."""
         for o in self.operators:
             crew = self.crews[o.name]
-            counted = self.counted[o.name]
+            each = np.repeat(crew.records / crew.weight, [len(k) for k in crew.ranges])
+            counted = (self.weights[o.name] * each).astype(np.int64)
             for i, keys in enumerate(crew.ranges):
-                own = self.weights[o.name][keys.lo : keys.hi]
-                counted[keys.lo : keys.hi] = own * (crew.records[i] / crew.weight[i])
                 detector.heard(self._progress(o.name, crew, i, counted), keys, self.now)
         owners = {
             name: [Owner(n, k) for n, k in zip(crew.names, crew.ranges, strict=True)]
@@ -305,7 +303,7 @@ class Model:
             name, i, int(crew.position[i] / self.world.epoch), False, 0, records, records, 0, 0,
             float(crew.cpu[i]), name=crew.names[i], seconds=self.now - float(crew.began[i]),
             busy=float(crew.cpu[i]) / self.world.cores, blocked=float(crew.blocked[i]),
-            share=self.world.cores, load=counted[keys.lo : keys.hi].astype(np.int64).tobytes(),
+            share=self.world.cores, load=counted[keys.lo : keys.hi].tobytes(),
         )  # fmt: skip
 
     # ------------------------------------------------------------ moves

@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import raystream as rs
-from benchmarks.queueing import Model, Operator, Outcome, World
+from benchmarks.queueing import SOURCE, Model, Operator, Outcome, World
 from raystream.controller.planning import make_plan
 from raystream.controller.policy import CpuThreshold
 from raystream.dataflow.instance import Instance
@@ -45,8 +45,11 @@ PRODUCERS = {
 """The operators of Linear Road and what feeds them (`lrb.flow`)."""
 USES = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 """How busy fixed instances are to be at the highest rate: the best of these is shown."""
-EPOCHS_S = (20.0, 5.0, 1.0)
+FORMS = ("compiled", "interpreted")
+EPOCHS_S = (20.0, 1.0)
 """Of the runs that measure: as many rows come in one as an instance gets in the simulation."""
+MEASURED_S = 3600.0
+"""So much of the input is measured."""
 Result = dict[str, Any]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -59,9 +62,9 @@ def main(
     threshold: Annotated[
         list[int] | None, typer.Option(help="Of CPU, in percent; may be repeated.")
     ] = None,
+    form: Annotated[str, typer.Option(help=f"Of the operators: {', '.join(FORMS)}.")] = FORMS[1],
     cores: Annotated[
-        float,
-        typer.Option(help="Cores of an instance: so few that L = 350 needs about the 50 of SEEP."),
+        float, typer.Option(help="Cores of an instance, of one on which was measured.")
     ] = _W.cores,
     epoch: Annotated[float, typer.Option(help="Seconds of an epoch.")] = _W.epoch,
     pool: Annotated[int, typer.Option(help="Spare nodes, an instance each.")] = _W.pool,
@@ -84,11 +87,13 @@ def main(
         typer.Option(metavar="DATA", help="Measure that first, on a prepared folder."),
     ] = None,
 ) -> None:
+    if form not in FORMS:
+        raise typer.BadParameter(f"{form!r}: one of {', '.join(FORMS)}")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
         if measure is not None:
             times.write_text(json.dumps(measured(measure), indent=1) + "\n", encoding="utf-8")
-        operators = read(times)
+        operators = read(times, form)
         world = World(
             cores=cores, epoch=epoch, message=message, cut=cut, pool=pool, start=start,
             restore=restore, restore_rate=restore_rate, row_bytes=row_bytes, jitter=jitter,
@@ -186,29 +191,33 @@ def table(results: Sequence[Result]) -> Table:
 # ---------------------------------------------------------------- what operators cost
 
 
-def read(times: Path) -> list[Operator]:
-    """The operators, in the order of the flow."""
-    known = json.loads(times.read_text(encoding="utf-8"))["operators"]
+def read(times: Path, form: str = FORMS[1]) -> list[Operator]:
+    """The operators in one form, in the order of the flow."""
+    known = json.loads(times.read_text(encoding="utf-8"))["operators"][form]
     return [Operator(name, producers, **known[name]) for name, producers in PRODUCERS.items()]
 
 
 def measured(data: Path) -> dict[str, Any]:
-    """What the operators of Linear Road cost on this machine: runs in one process over the same
-    rows with long and with short epochs; the CPU of an operator is a sum of records and epochs.
-    What it takes to send and receive over the network is not in it, see `World.message`."""
+    """What the operators of Linear Road cost on this machine, compiled and interpreted: runs in one
+    process over the same rows with long and with short epochs; the CPU of an operator is a sum of
+    records and epochs. What it takes to send and receive is not in it, see `World.message`."""
     from lrb.source import look_through
 
     prepared = look_through(data)
-    rows = prepared.meta.rows_total
-    runs = {epoch: _run(prepared, epoch) for epoch in EPOCHS_S}
+    forms = {
+        form: [_run(prepared, epoch, compiled=form == "compiled") for epoch in EPOCHS_S]
+        for form in FORMS
+    }
+    rows = forms["compiled"][0][SOURCE].records
     return {
         "measured": {
-            "data": f"{prepared.meta.kind}, {prepared.meta.xways} expressways, {rows:,} rows",
+            "data": f"{prepared.meta.kind}, the first {rows:,} rows",
             "epochs_s": EPOCHS_S,
             "unit": "seconds of a core",
         },
         "operators": {
-            name: _fitted([run[name] for run in runs.values()], rows) for name in PRODUCERS
+            form: {name: _fitted([run[name] for run in runs], rows) for name in PRODUCERS}
+            for form, runs in forms.items()
         },
     }
 
@@ -246,12 +255,18 @@ class Timed(LocalJob):
         self.cpu[vertex.name] += time.thread_time() - began  # type: ignore[assignment]
 
 
-def _run(prepared: Any, epoch: float) -> dict[str, Spent]:
+def _run(prepared: Any, epoch: float, *, compiled: bool) -> dict[str, Spent]:
     """What each operator did. epoch: seconds of the input."""
     from lrb.flow import build
 
-    job = Timed(make_plan(build(prepared, Nothing(), speed=None, epoch=epoch)))
-    job.run()
+    plan = make_plan(build(prepared, Nothing(), speed=None, epoch=epoch))
+    for vertex in plan.vertices:
+        if vertex.spec is not None and not compiled:
+            vertex.spec = replace(vertex.spec, compiled=False)
+    job = Timed(plan)
+    for _ in range(int(MEASURED_S / epoch)):
+        if not job.ended:
+            job.turn()
     return {
         p.vertex: Spent(p.position, p.records_in, p.state_rows, job.cpu[p.vertex])
         for p in job.progress()
