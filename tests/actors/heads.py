@@ -1,0 +1,166 @@
+"""Heads of clusters as `ray start` makes them: child processes, on loopback, ended by their ids."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+from tests.actors.conftest import GONE_SECONDS
+
+BIN = Path(sys.executable).parent
+START_SECONDS = 180
+HEAD_ID = "f" * 51 + "00000"
+"""The node id that Ray gives the head of a fake cluster."""
+
+
+class Head(NamedTuple):
+    """address: of the cluster; url: of the dashboard; process: `ray start`; folder: with a short
+    name, because Ray makes sockets in it."""
+
+    address: str
+    url: str
+    process: psutil.Process
+    folder: Path
+
+
+def environment(**more: str) -> dict[str, str]:
+    env = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+    path = f"{BIN}{os.pathsep}{env['PATH']}"
+    return {
+        **env,
+        "PATH": path,
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        **more,
+    }
+
+
+def free_ports(n: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def end(process: subprocess.Popen[str], how: signal.Signals = signal.SIGTERM) -> None:
+    """End a process and all that it started."""
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    process.send_signal(how)
+    _, alive = psutil.wait_procs(family, timeout=GONE_SECONDS)
+    for left in alive:
+        with suppress(psutil.NoSuchProcess):
+            left.kill()
+    process.wait(GONE_SECONDS)
+
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="rs-"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
+def started_head(
+    *options: str, env: Mapping[str, str] | None = None, config: dict[str, Any] | None = None
+) -> Iterator[Head]:
+    """A cluster of one node, to which its autoscaler may add others.
+
+    Args:
+        env: more of its environment. config: of the autoscaler; it is told where the cluster is.
+    """
+    port, board, agent, metrics, client = free_ports(5)
+    with short_folder() as folder:
+        command = [
+            *(BIN / "ray", "start", "--head", "--block", "--num-cpus=2", "--disable-usage-stats"),
+            *("--node-ip-address=127.0.0.1", f"--port={port}", f"--temp-dir={folder}"),
+            *("--dashboard-host=127.0.0.1", f"--dashboard-port={board}"),
+            *(f"--dashboard-agent-listen-port={agent}", f"--metrics-export-port={metrics}"),
+            *(f"--ray-client-server-port={client}", f"--object-store-memory={100 << 20}"),
+            *options,
+        ]
+        address, url = f"127.0.0.1:{port}", f"http://127.0.0.1:{board}"
+        if config is not None:
+            config["provider"]["gcs_address"] = address
+            (folder / "autoscaling.yaml").write_text(json.dumps(config))
+            command.append(f"--autoscaling-config={folder / 'autoscaling.yaml'}")
+        with open(folder / "head.log", "w") as log:
+            head = subprocess.Popen(
+                command, env=environment(**(env or {})), stdout=log, stderr=log, text=True
+            )
+        try:
+            assert answers(f"{url}/api/version", head), (folder / "head.log").read_text()
+            yield Head(address, url, psutil.Process(head.pid), folder)
+        finally:
+            end(head)
+
+
+def answers(url: str, process: subprocess.Popen[str]) -> bool:
+    """Wait until a server answers; False when its process has ended or it takes too long."""
+    for _ in range(START_SECONDS * 4):
+        with suppress(OSError), urllib.request.urlopen(url, timeout=5):
+            return True
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.25)
+            return False
+    return False
+
+
+@contextmanager
+def autoscaled_head(
+    worker: dict[str, Any], *, workers_max: int, idle_seconds: float
+) -> Iterator[Head]:
+    """A cluster whose autoscaler (Ray's, version 2) starts nodes that are processes here.
+
+    `ray.cluster_utils.AutoscalingCluster` is to do that, but wants a file that Ray's package does
+    not have, and calls `ray stop`, which ends whatever Ray there is on the machine.
+
+    Args:
+        worker: what each node offers. idle_seconds: when a node that does nothing is ended.
+    """
+    config = {
+        "cluster_name": "fake",
+        "max_workers": workers_max,
+        "idle_timeout_minutes": idle_seconds / 60,
+        "provider": {
+            "type": "external",
+            "module": "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider",
+            "head_node_id": HEAD_ID,
+            "launch_multiple": True,
+        },
+        "available_node_types": {
+            "ray.head.default": {"resources": {"CPU": 2}, "node_config": {}, "max_workers": 0},
+            "operator": {
+                "resources": {"object_store_memory": 80 << 20, **worker},
+                "node_config": {},
+                "max_workers": workers_max,
+            },
+        },
+        "head_node_type": "ray.head.default",
+    }
+    env = {
+        "RAY_FAKE_CLUSTER": "1",
+        "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+        "RAY_enable_autoscaler_v2": "1",
+        "RAY_CLOUD_INSTANCE_ID": HEAD_ID,
+        "RAY_NODE_TYPE_NAME": "ray.head.default",
+        "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD_ID,
+    }
+    with started_head(env=env, config=config) as head:
+        yield head
