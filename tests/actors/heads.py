@@ -22,8 +22,15 @@ from tests.actors.conftest import GONE_SECONDS
 
 BIN = Path(sys.executable).parent
 START_SECONDS = 180
+AUTOSCALER_SECONDS = 2.0
 HEAD_ID = "f" * 51 + "00000"
 """The node id that Ray gives the head of a fake cluster."""
+
+COMMANDS = [
+    *("initialization_commands", "setup_commands", "cluster_synced_files"),
+    *(f"{kind}_{what}_commands" for kind in ("head", "worker") for what in ("setup", "start_ray")),
+]
+"""What Ray wants to see in a configuration although nobody is set up."""
 
 
 class Head(NamedTuple):
@@ -56,11 +63,15 @@ def free_ports(n: int) -> list[int]:
     return ports
 
 
-def end(process: subprocess.Popen[str], how: signal.Signals = signal.SIGTERM) -> None:
-    """End a process and all that it started."""
+def end(
+    process: subprocess.Popen[str],
+    how: signal.Signals = signal.SIGTERM,
+    seconds: float = GONE_SECONDS,
+) -> None:
+    """End a process and all that it started; what is left after so many seconds is killed."""
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     process.send_signal(how)
-    _, alive = psutil.wait_procs(family, timeout=GONE_SECONDS)
+    _, alive = psutil.wait_procs(family, timeout=seconds)
     for left in alive:
         with suppress(psutil.NoSuchProcess):
             left.kill()
@@ -107,8 +118,8 @@ def started_head(
         try:
             assert answers(f"{url}/api/version", head), (folder / "head.log").read_text()
             yield Head(address, url, psutil.Process(head.pid), folder)
-        finally:
-            end(head)
+        finally:  # nobody tells the machines of an autoscaler that it has ended
+            end(head, seconds=GONE_SECONDS if config is None else AUTOSCALER_SECONDS)
 
 
 def answers(url: str, process: subprocess.Popen[str]) -> bool:
@@ -153,6 +164,8 @@ def autoscaled_head(
             },
         },
         "head_node_type": "ray.head.default",
+        **{key: {} for key in ("file_mounts", "docker", "auth")},
+        **{key: [] for key in COMMANDS},
     }
     env = {
         "RAY_FAKE_CLUSTER": "1",
