@@ -21,11 +21,14 @@ import psutil
 from tests.actors.conftest import GONE_SECONDS
 
 BIN = Path(sys.executable).parent
+ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 180
 AUTOSCALER_SECONDS = 2.0
 HEAD_ID = "f" * 51 + "00000"
 """The node id that Ray gives the head of a fake cluster."""
 
+AUTOSCALER = {"RAY_enable_autoscaler_v2": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
+GCS = "the address of the cluster"
 COMMANDS = [
     *("initialization_commands", "setup_commands", "cluster_synced_files"),
     *(f"{kind}_{what}_commands" for kind in ("head", "worker") for what in ("setup", "start_ray")),
@@ -89,12 +92,13 @@ def short_folder() -> Iterator[Path]:
 
 @contextmanager
 def started_head(
-    *options: str, env: Mapping[str, str] | None = None, config: dict[str, Any] | None = None
+    *options: str, env: Mapping[str, str] | None = None, config: Mapping[str, Any] | None = None
 ) -> Iterator[Head]:
     """A cluster of one node, to which its autoscaler may add others.
 
     Args:
-        env: more of its environment. config: of the autoscaler; it is told where the cluster is.
+        env: more of its environment. config: of the autoscaler; a `GCS` in it is replaced by the
+            address of the cluster.
     """
     port, board, agent, metrics, client = free_ports(5)
     with short_folder() as folder:
@@ -108,9 +112,10 @@ def started_head(
         ]
         address, url = f"127.0.0.1:{port}", f"http://127.0.0.1:{board}"
         if config is not None:
-            config["provider"]["gcs_address"] = address
-            (folder / "autoscaling.yaml").write_text(json.dumps(config))
-            command.append(f"--autoscaling-config={folder / 'autoscaling.yaml'}")
+            file = folder / "autoscaling.yaml"
+            file.write_text(json.dumps(config).replace(json.dumps(GCS), json.dumps(address)))
+            command.append(f"--autoscaling-config={file}")
+            env = {**AUTOSCALER, **(env or {})}
         with open(folder / "head.log", "w") as log:
             head = subprocess.Popen(
                 command, env=environment(**(env or {})), stdout=log, stderr=log, text=True
@@ -134,6 +139,25 @@ def answers(url: str, process: subprocess.Popen[str]) -> bool:
 
 
 @contextmanager
+def started_node(head: Head, *options: str, env: Mapping[str, str]) -> Iterator[psutil.Process]:
+    """A further node, as `ray start` makes it."""
+    agent, metrics = free_ports(2)
+    command = [
+        *(BIN / "ray", "start", f"--address={head.address}", "--block", "--num-cpus=1"),
+        *("--node-ip-address=127.0.0.1", f"--object-store-memory={80 << 20}"),
+        *(f"--dashboard-agent-listen-port={agent}", f"--metrics-export-port={metrics}"),
+        *options,
+    ]
+    with open(head.folder / "node.log", "w") as log:
+        node = subprocess.Popen(command, env=environment(**env), stdout=log, stderr=log, text=True)
+    try:
+        yield psutil.Process(node.pid)
+    finally:
+        if node.poll() is None:
+            end(node)
+
+
+@contextmanager
 def autoscaled_head(
     worker: dict[str, Any], *, workers_max: int, idle_seconds: float
 ) -> Iterator[Head]:
@@ -152,6 +176,7 @@ def autoscaled_head(
         "provider": {
             "type": "external",
             "module": "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider",
+            "gcs_address": GCS,
             "head_node_id": HEAD_ID,
             "launch_multiple": True,
         },
@@ -169,11 +194,39 @@ def autoscaled_head(
     }
     env = {
         "RAY_FAKE_CLUSTER": "1",
-        "AUTOSCALER_UPDATE_INTERVAL_S": "1",
-        "RAY_enable_autoscaler_v2": "1",
         "RAY_CLOUD_INSTANCE_ID": HEAD_ID,
         "RAY_NODE_TYPE_NAME": "ray.head.default",
         "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD_ID,
     }
     with started_head(env=env, config=config) as head:
         yield head
+
+
+@contextmanager
+def program(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python program; its standard error goes into its standard output."""
+    child = subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment(PYTHONPATH=str(ROOT)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            end(child)
+        assert child.stdout is not None
+        child.stdout.close()
+
+
+def heard(story: subprocess.Popen[str], what: str) -> dict[str, Any]:
+    """The next thing that a story tells."""
+    assert story.stdout is not None
+    line = story.stdout.readline()
+    assert line.startswith("{"), line + story.stdout.read()
+    told: dict[str, Any] = json.loads(line)
+    assert told["what"] == what
+    return told

@@ -1,7 +1,6 @@
-"""The life of a pool on a cluster, told line by line: `python -m tests.actors.pool_story ADDRESS`.
+"""The life of a pool, told line by line: `python -m tests.actors.pool_story long|short ADDRESS`.
 
 A program of its own, because a process can be in one cluster only, and the tests are in another.
-Whoever hears it has to bring about what it waits for: that a node ends.
 """
 
 from __future__ import annotations
@@ -55,8 +54,18 @@ def keep(node: str) -> Any:
     return keeper
 
 
-def main(address: str) -> None:
-    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+def short() -> None:
+    """A node comes, and is not wanted any more."""
+    pool = NodePool(PoolOptions(spare=1))
+    until(lambda: pool.look(()), lambda: len(alive()) == 1, "a spare node")
+    tell("filled", nodes=[*alive()])
+    pool.close()
+    until(lambda: None, lambda: not alive(), "the end of that node")
+    tell("emptied")
+
+
+def long() -> None:
+    """Nodes come and are given back. Then one ends: whoever listens has to bring that about."""
     pool = NodePool(PoolOptions(spare=1, idle_seconds=IDLE_SECONDS, nodes_max=3))
     used: set[str] = set()
 
@@ -94,4 +103,5 @@ def main(address: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    ray.init(address=sys.argv[2], log_to_driver=False, logging_level="ERROR")
+    {"short": short, "long": long}[sys.argv[1]]()

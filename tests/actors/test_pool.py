@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from raystream.controller.pool import OPERATOR_NODE
-from tests.actors.heads import Head, autoscaled_head, end, environment
+from tests.actors.heads import Head, autoscaled_head, heard, program
 from tests.actors.metadata import fake_metadata
 
-ROOT = Path(__file__).resolve().parents[2]
 AT = 4102444800.0
 NOTICE = '{"action": "terminate", "time": "2100-01-01T00:00:00Z"}'
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
-
-
-@contextmanager
-def program(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python program; its standard error goes into its standard output."""
-    child = subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env=environment(PYTHONPATH=str(ROOT)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield child
-    finally:
-        if child.poll() is None:
-            end(child)
-        assert child.stdout is not None
-        child.stdout.close()
-
-
-def heard(story: subprocess.Popen[str], what: str) -> dict[str, Any]:
-    """The next thing that a story tells."""
-    assert story.stdout is not None
-    line = story.stdout.readline()
-    assert line.startswith("{"), line + story.stdout.read()
-    told: dict[str, Any] = json.loads(line)
-    assert told["what"] == what
-    return told
 
 
 @pytest.fixture
@@ -60,7 +23,7 @@ def head() -> Iterator[Head]:
 
 
 def test_nodes_come_as_asked_go_when_given_back_and_are_replaced_when_they_end(head: Head) -> None:
-    story = program("-m", "tests.actors.pool_story", head.address)
+    story = program("-m", "tests.actors.pool_story", "long", head.address)
     with story as told, fake_metadata() as metadata:
         heard(told, "filled")
         heard(told, "refilled")

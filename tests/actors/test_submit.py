@@ -13,12 +13,11 @@ import psutil
 import pytest
 
 from tests.actors.conftest import GONE_SECONDS, job_processes
-from tests.actors.heads import BIN, Head, end, environment, short_folder, started_head
+from tests.actors.heads import BIN, ROOT, Head, end, environment, short_folder, started_head
 from tests.lrb import plain_rules
 from tests.lrb.random_traffic import random_traffic
 from tests.lrb.running import prepare, read_answers
 
-ROOT = Path(__file__).resolve().parents[2]
 JOB_SECONDS = 240
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
