@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
 
 import psutil
 
@@ -130,7 +131,11 @@ def started_head(
 def answers(url: str, process: subprocess.Popen[str]) -> bool:
     """Wait until a server answers; False when its process has ended or it takes too long."""
     for _ in range(START_SECONDS * 4):
-        with suppress(OSError), urllib.request.urlopen(url, timeout=5):
+        with suppress(OSError):
+            try:
+                urllib.request.urlopen(url, timeout=5).close()
+            except HTTPError as refused:  # who has no token hears that
+                refused.close()
             return True
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.25)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.error import HTTPError
 
 import psutil
 import pytest
 
 from tests.actors.conftest import GONE_SECONDS, job_processes
 from tests.actors.heads import BIN, ROOT, Head, end, environment, short_folder, started_head
+from tests.ec2.conftest import head_options
 from tests.lrb import plain_rules
 from tests.lrb.random_traffic import random_traffic
 from tests.lrb.running import prepare, read_answers
@@ -30,19 +34,27 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def head() -> Iterator[Head]:
-    """A cluster of one node, where jobs are submitted."""
-    with started_head() as started:
+def token() -> Iterator[dict[str, str]]:
+    """The environment of who may talk to the cluster."""
+    with short_folder() as keys:
+        (keys / "token").write_text(secrets.token_hex(32))
+        yield {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(keys / "token")}
+
+
+@pytest.fixture(scope="module")
+def head(token: dict[str, str]) -> Iterator[Head]:
+    """A cluster of one node, where jobs are submitted; as `cluster.yaml` has it started."""
+    with started_head(*head_options(), env=token) as started:
         yield started
 
 
-def submit(head: Head, *arguments: str) -> str:
+def submit(head: Head, token: dict[str, str], *arguments: str) -> str:
     """What a job prints that ends well; it leaves no process."""
     done = subprocess.run(
         [BIN / "ray", "job", "submit", "--address", head.url, "--working-dir", ".", "--"]
         + ["python", "-m", *arguments],
         cwd=ROOT,
-        env=environment(),
+        env=environment(**token),
         capture_output=True,
         text=True,
         timeout=JOB_SECONDS,
@@ -54,20 +66,26 @@ def submit(head: Head, *arguments: str) -> str:
     return done.stdout
 
 
-def test_a_submitted_job(head: Head) -> None:
+def test_nobody_gets_in_without_the_token(head: Head) -> None:
+    with pytest.raises(HTTPError, match="401") as refused:
+        urllib.request.urlopen(f"{head.url}/api/jobs/", timeout=30)
+    refused.value.close()
+
+
+def test_a_submitted_job(head: Head, token: dict[str, str]) -> None:
     run = ("raystream", "run", "examples.word_count:flow", "--instances", "CountWords=2")
-    printed = submit(head, *run)
+    printed = submit(head, token, *run)
     assert "word-count: ended after" in printed
     assert "on Ray" in printed
     (row,) = (line for line in printed.splitlines() if line.split()[:1] == ["CountWords"])
     assert row.split()[1:4] == ["2", "13", "4"]
 
 
-def test_linear_road_as_a_submitted_job(head: Head, tmp_path: Path) -> None:
+def test_linear_road_as_a_submitted_job(head: Head, token: dict[str, str], tmp_path: Path) -> None:
     rows, history = random_traffic(seed=11, roads=1, cars=120)
     data, out = prepare(tmp_path, rows, history), tmp_path / "answers"
     paths = ("--input", str(data), "--out", str(out))
-    printed = submit(head, "lrb", "run", *paths, "--instances", "vehicles=2,segments=2")
+    printed = submit(head, token, "lrb", "run", *paths, "--instances", "vehicles=2,segments=2")
     assert f"Answering {len(rows):,} rows on Ray" in printed
     assert read_answers(out) == plain_rules.answers(rows, history)
 
