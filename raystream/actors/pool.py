@@ -75,17 +75,18 @@ class NodePool:
         self._asked: Request | None = None
         self._asked_at = 0.0
 
-    def look(self, used: Collection[str], wanted: int = 0) -> Pool:
+    def look(self, used: Collection[str], left: Collection[str], wanted: int = 0) -> Pool:
         """Look at the nodes, and ask for what is to change.
 
         Whoever calls has to leave the nodes in `Pool.returned`: as long as an actor of ours is
         there, a keeper too, Ray does not end them.
 
         Args:
-            used: the nodes where instances have their places. wanted: see `next_pool`.
+            used: the nodes where instances have their places. left: those that the job leaves.
+            wanted: see `next_pool`.
         """
         now = time.monotonic()
-        nodes = operator_nodes(used, ending())
+        nodes = operator_nodes(used, {*ending(), *left})
         self.pool = next_pool(self.pool, nodes, self._options, now, wanted)
         if self.pool.request != self._asked or now - self._asked_at > REPEAT_SECONDS:
             ask(self.pool.request)

@@ -7,8 +7,9 @@ Ray's autoscaler starts and ends the machines. It is asked for a number of nodes
 ones together.
 
 The autoscaler ends a node only when nothing of ours is on it, a keeper included. So what is not
-wanted any more is given back in two steps: a node that was too many for a while is *returned*
-here, which has the controller leave it, and then it is idle for Ray.
+wanted any more is given back in two steps: a node that was too many for a while is named here, so
+that the controller leaves it, as it leaves a node that is about to be taken away; then it is idle
+for Ray. What was left is not used again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class PoolOptions(NamedTuple):
 
 class Node(NamedTuple):
     """A node where operators may run. used: whether an instance has its place there. ending:
-    whether it is about to be taken away, so that nothing new is to begin there."""
+    whether nothing new is to begin there: it is about to be taken away, or the job leaves it."""
 
     name: str
     used: bool
@@ -57,9 +58,10 @@ NOTHING = Request(0)
 class Pool:
     """The nodes of a job as they were looked at last.
 
-    request: what to ask for. returned: those that are given back, which the controller is to leave.
-    surplus: those that are too many, and since when. missing: how many of those that were asked for
-    are not there; since: when that began, None while all are.
+    request: what to ask for. returned: nodes that the controller is to leave now. surplus: nodes
+    that are too many, these included, and since when. missing: how many that are needed are not
+    there, because they are starting or would be more than there may be; since: when that began,
+    None while all are there.
     """
 
     request: Request = NOTHING
@@ -75,7 +77,6 @@ def next_pool(
     """What becomes of a pool after a look at all nodes that are alive.
 
     A node that ends counts as one in use as long as somebody is there, who needs a place elsewhere.
-    What is needed again is taken back before a new machine is asked for.
 
     Args:
         now: seconds that only grow. wanted: nodes that plans wait for, beyond those in use.
@@ -83,21 +84,17 @@ def next_pool(
     there = {n.name: n for n in nodes}
     used = {n.name for n in there.values() if n.used}
     ending = {n.name for n in there.values() if n.ending}
-    target = min(len(used) + wanted + options.spare, options.nodes_max)
-    returned = (pool.returned & there.keys()) - used
-    kept = there.keys() - ending - returned
-    again = sorted(returned - ending)[: max(0, target - len(kept))]
-    returned, kept = returned.difference(again), kept.union(again)
-
+    needed = len(used) + wanted + options.spare
+    target = min(needed, max(0, options.nodes_max - len(ending)))  # these are still among them
+    kept = there.keys() - ending
     free = sorted(kept - used, key=lambda n: (pool.surplus.get(n, now), n))
     surplus = {n: pool.surplus.get(n, now) for n in free[: max(0, len(kept) - target)]}
-    due = {n for n, since in surplus.items() if now - since >= options.idle_seconds}
-    returned |= due
-    missing = max(0, target - len(kept))
+    due = frozenset(n for n, since in surplus.items() if now - since >= options.idle_seconds)
+    missing = max(0, needed - len(kept))
     return Pool(
-        Request(target, tuple(sorted(returned | ending))),
-        returned,
-        {n: since for n, since in surplus.items() if n not in due},
+        Request(target, tuple(sorted(due | ending))),
+        due,
+        surplus,
         missing,
         (now if pool.since is None else pool.since) if missing else None,
     )

@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from raystream.actors.pool import NodePool, ending
 from raystream.controller.pool import OPERATOR_NODE, PoolOptions
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 120.0
 IDLE_SECONDS = 1.0
 
 
@@ -57,7 +57,7 @@ def keep(node: str) -> Any:
 def short() -> None:
     """A node comes, and is not wanted any more."""
     pool = NodePool(PoolOptions(spare=1))
-    until(lambda: pool.look(()), lambda: len(alive()) == 1, "a spare node")
+    until(lambda: pool.look((), ()), lambda: len(alive()) == 1, "a spare node")
     tell("filled", nodes=[*alive()])
     pool.close()
     until(lambda: None, lambda: not alive(), "the end of that node")
@@ -68,9 +68,10 @@ def long() -> None:
     """Nodes come and are given back. Then one ends: whoever listens has to bring that about."""
     pool = NodePool(PoolOptions(spare=1, idle_seconds=IDLE_SECONDS, nodes_max=3))
     used: set[str] = set()
+    left: set[str] = set()
 
     def look() -> None:
-        pool.look(used)
+        pool.look(used, left)
 
     until(look, lambda: len(alive()) == 1, "a spare node")
     (first,) = alive()
@@ -86,6 +87,7 @@ def long() -> None:
     until(look, lambda: bool(pool.pool.returned), "a node that is given back")
     (back,) = pool.pool.returned
     (stays,) = {first, second} - {back}
+    left = {back}
     ray.kill(keepers.pop(back))
     until(look, lambda: alive() == {stays}, "the end of the node that was given back")
     tell("shrunk", gone=back, nodes=[stays])

@@ -1,4 +1,4 @@
-"""The pool: asks for nodes used and spare, gives back late, takes back before it asks for more."""
+"""The pool: asks for nodes used and spare at once, and gives back late."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ def test_a_pool_is_filled_up_behind_what_is_used() -> None:
 
 def test_what_plans_wait_for_is_asked_for_at_once_and_no_more_than_there_may_be() -> None:
     assert next_pool(Pool(), nodes(used="a"), OPTIONS, 0.0, wanted=3).request == Request(6)
-    assert next_pool(Pool(), nodes(used="a"), OPTIONS, 0.0, wanted=30).request == Request(8)
+    pool = next_pool(Pool(), nodes(used="a"), OPTIONS, 0.0, wanted=30)
+    assert (pool.request, pool.missing) == (Request(8), 32)
+    # A node that ends is still one of those that there may be.
+    pool = next_pool(Pool(), nodes(used="a", ending="b"), OPTIONS, 0.0, wanted=30)
+    assert pool.request == Request(7, ("b",))
 
 
 def test_a_node_is_given_back_when_it_was_too_many_for_long_enough() -> None:
@@ -37,17 +41,18 @@ def test_a_node_is_given_back_when_it_was_too_many_for_long_enough() -> None:
     assert next_pool(pool, nodes(used="a", free="bcd"), OPTIONS, 9.9) == pool
     pool = next_pool(pool, nodes(used="a", free="bcd"), OPTIONS, 10.0)
     assert pool.returned == {"b"} and pool.request == Request(3, ("b",))
-    pool = next_pool(pool, nodes(used="a", free="cd"), OPTIONS, 11.0)
-    assert not pool.returned and pool.request == Request(3)
+    again = next_pool(pool, nodes(used="a", free="bcd"), OPTIONS, 11.0)
+    assert again == pool  # until the controller leaves it
+    pool = next_pool(again, nodes(used="a", free="cd", ending="b"), OPTIONS, 12.0)
+    assert not pool.returned and pool.request == Request(3, ("b",))
+    assert next_pool(pool, nodes(used="a", free="cd"), OPTIONS, 13.0).request == Request(3)
 
 
-def test_what_is_needed_again_is_taken_back_unless_it_ends() -> None:
-    pool = Pool(returned=frozenset("bc"))
-    again = next_pool(pool, nodes(used="ad", free="bce"), OPTIONS, 0.0)
-    assert again.returned == {"c"} and again.missing == 0
-    again = next_pool(pool, nodes(used="ad", free="bce", ending="b"), OPTIONS, 0.0)
-    assert again.returned == {"b"} and again.missing == 0
-    assert again.request == Request(4, ("b",))
+def test_a_node_that_was_needed_in_between_is_kept() -> None:
+    pool = next_pool(Pool(), nodes(used="a", free="bcd"), OPTIONS, 0.0)
+    pool = next_pool(pool, nodes(used="ac", free="bd"), OPTIONS, 5.0)
+    pool = next_pool(pool, nodes(used="a", free="bcd"), OPTIONS, 11.0)
+    assert not pool.returned and pool.surplus == {"b": 11.0}
 
 
 def test_another_node_comes_for_one_that_ends() -> None:
@@ -80,22 +85,20 @@ def test_only_what_was_too_many_all_the_time_is_given_back(
     for seconds, alive, used, ending, wanted in looks:
         now += seconds
         there = [Node(str(n), n in used, n in ending) for n in sorted(alive)]
-        before, pool = pool, next_pool(pool, there, OPTIONS, now, wanted)
+        pool = next_pool(pool, there, OPTIONS, now, wanted)
         needed = sum(n.used for n in there) + wanted + OPTIONS.spare
-        assert pool.request.nodes == min(needed, OPTIONS.nodes_max)
-        names = {n.name for n in there}
-        assert pool.returned <= names and not pool.returned & {n.name for n in there if n.used}
-        assert pool.returned <= {*pool.request.without}
-        kept = {n.name for n in there if not n.ending} - pool.returned
+        asked = min(needed, max(0, OPTIONS.nodes_max - sum(n.ending for n in there)))
+        kept = {n.name for n in there if not n.ending}
         free = {n.name for n in there if not n.used} & kept
-        assert pool.missing == max(0, pool.request.nodes - len(kept))
-        assert len(pool.surplus) == min(max(0, len(kept) - pool.request.nodes), len(free))
-        new = pool.returned - before.returned
+        assert pool.request.nodes == asked and pool.missing == max(0, needed - len(kept))
+        assert {*pool.surplus} <= free
+        assert len(pool.surplus) == min(max(0, len(kept) - asked), len(free))
         # Whoever is given back, those that stay are enough; and it was too many for long.
-        if new:
-            assert len(kept) >= min(needed, OPTIONS.nodes_max)
+        if pool.returned:
+            assert len(kept - pool.returned) >= asked
             assert over_since is not None and now - over_since >= OPTIONS.idle_seconds
-        over = len(kept | new) > pool.request.nodes
+        assert {*pool.request.without} == pool.returned | {n.name for n in there if n.ending}
+        over = len(kept) > asked
         over_since = (now if over_since is None else over_since) if over else None
 
 

@@ -11,7 +11,7 @@ import pytest
 from raystream.controller.pool import OPERATOR_NODE
 from tests.actors.heads import heard, program, started_head, started_node
 
-MACHINE_SECONDS = 60.0
+MACHINE_SECONDS = 120.0
 
 
 def provider_of(made: dict[str, Any]) -> Any:
