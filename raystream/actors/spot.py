@@ -14,7 +14,7 @@ import logging
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from http.client import HTTPException
 from typing import Annotated, Any, NamedTuple
@@ -96,6 +96,23 @@ class Metadata:
             raise OSError(f"a notice that nobody understands: {text!r} ({error!r})") from None
 
 
+def node_on(nodes: Iterable[tuple[str, str, str]], instance: str, address: str) -> str:
+    """The node of an instance.
+
+    Args:
+        nodes: the id of each, with the id and the address of its instance; empty if unknown.
+
+    Raises:
+        OSError: there is none, or there are several.
+    """
+    nodes = list(nodes)
+    here = [node for node, i, _ in nodes if instance and i == instance]
+    here = here or [node for node, _, a in nodes if address and a == address]
+    if len(here) != 1:
+        raise OSError(f"{len(here) or 'no'} nodes of the cluster are on {instance} ({address})")
+    return here[0]
+
+
 def drain_node(gcs: str, instance: str, address: str, notice: Notice) -> str:
     """Have Ray drain the node of an EC2 instance; its id in Ray.
 
@@ -108,6 +125,7 @@ def drain_node(gcs: str, instance: str, address: str, notice: Notice) -> str:
     """
     import ray  # late: it takes memory, and most machines are never taken away
     from ray.core.generated import autoscaler_pb2, gcs_pb2
+    from ray.exceptions import RayError
 
     raylet: Any = ray._raylet  # types are known of none of the three
     autoscaler: Any = autoscaler_pb2
@@ -116,15 +134,12 @@ def drain_node(gcs: str, instance: str, address: str, notice: Notice) -> str:
         client = raylet.GcsClient(address=gcs)
         nodes = client.get_all_node_info(timeout=GCS_SECONDS).values()
         alive = [n for n in nodes if n.state == infos.GcsNodeInfo.ALIVE]
-        here = [n for n in alive if n.instance_id == instance]
-        here = here or [n for n in alive if n.node_manager_address == address]
-        if not here:
-            raise OSError(f"no node of {gcs} is on {instance} ({address})")
-        node: str = here[0].node_id.hex()
+        known = [(n.node_id.hex(), n.instance_id, n.node_manager_address) for n in alive]
+        node = node_on(known, instance, address)
         said = f"EC2 will {notice.action} {instance}"
         reason = autoscaler.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
         taken, why = client.drain_node(node, reason, said, int(notice.at * 1000))
-    except RuntimeError as error:  # what Ray raises when it cannot be reached
+    except (RayError, RuntimeError) as error:
         raise OSError(f"Ray at {gcs}: {error}") from None
     if not taken:
         raise OSError(f"Ray does not drain {node}: {why}")

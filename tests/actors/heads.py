@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -92,6 +93,14 @@ def short_folder() -> Iterator[Path]:
 
 
 @contextmanager
+def token() -> Iterator[dict[str, str]]:
+    """The environment of who may talk to a cluster that is started with it, and nobody else."""
+    with short_folder() as keys:
+        (keys / "token").write_text(secrets.token_hex(32))
+        yield {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(keys / "token")}
+
+
+@contextmanager
 def started_head(
     *options: str, env: Mapping[str, str] | None = None, config: Mapping[str, Any] | None = None
 ) -> Iterator[Head]:
@@ -164,7 +173,7 @@ def started_node(head: Head, *options: str, env: Mapping[str, str]) -> Iterator[
 
 @contextmanager
 def autoscaled_head(
-    worker: dict[str, Any], *, workers_max: int, idle_seconds: float
+    worker: dict[str, Any], env: Mapping[str, str], *, workers_max: int, idle_seconds: float
 ) -> Iterator[Head]:
     """A cluster whose autoscaler (Ray's, version 2) starts nodes that are processes here.
 
@@ -172,7 +181,8 @@ def autoscaled_head(
     not have, and calls `ray stop`, which ends whatever Ray there is on the machine.
 
     Args:
-        worker: what each node offers. idle_seconds: when a node that does nothing is ended.
+        worker: what each node offers. env: more of the environment. idle_seconds: when a node that
+            does nothing is ended.
     """
     config = {
         "cluster_name": "fake",
@@ -198,6 +208,7 @@ def autoscaled_head(
         **{key: [] for key in COMMANDS},
     }
     env = {
+        **env,
         "RAY_FAKE_CLUSTER": "1",
         "RAY_CLOUD_INSTANCE_ID": HEAD_ID,
         "RAY_NODE_TYPE_NAME": "ray.head.default",
@@ -208,12 +219,14 @@ def autoscaled_head(
 
 
 @contextmanager
-def program(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def program(
+    *arguments: str, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """A Python program; its standard error goes into its standard output."""
     child = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=ROOT,
-        env=environment(PYTHONPATH=str(ROOT)),
+        env=environment(PYTHONPATH=str(ROOT), **(env or {})),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

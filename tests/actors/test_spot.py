@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from raystream.actors.spot import Metadata, Notice, watch
+from raystream.actors.spot import Metadata, Notice, node_on, watch
 from tests.actors.metadata import FakeMetadata, fake_metadata
 
 ACTION = "spot/instance-action"
@@ -91,3 +91,20 @@ def test_trouble_is_said_once_and_the_node_is_drained_in_the_end(
 def test_a_service_that_is_not_there_is_an_error() -> None:
     with pytest.raises(OSError, match="refused"):
         Metadata("http://127.0.0.1:1").notice()
+
+
+NODES = [("a", "i-1", "10.0.0.1"), ("b", "", "10.0.0.2"), ("c", "", "10.0.0.3"), ("d", "", "")]
+
+
+def test_the_node_of_an_instance_is_known_by_its_id_or_else_its_address() -> None:
+    assert node_on(NODES, "i-1", "10.0.0.2") == "a"
+    assert node_on(NODES, "i-2", "10.0.0.2") == "b"
+    assert node_on(NODES, "", "10.0.0.3") == "c"
+
+
+@pytest.mark.parametrize(("instance", "address"), [("i-2", "10.0.0.9"), ("", "")])
+def test_no_other_node_is_taken_for_it(instance: str, address: str) -> None:
+    with pytest.raises(OSError, match="no nodes of the cluster are on"):
+        node_on(NODES, instance, address)
+    with pytest.raises(OSError, match="2 nodes"):
+        node_on([*NODES, ("e", "i-2", ""), ("f", "i-2", "")], "i-2", "10.0.0.1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import psutil
 import pytest
 
 from tests.actors.conftest import GONE_SECONDS, job_processes
-from tests.actors.heads import BIN, ROOT, Head, end, environment, short_folder, started_head
+from tests.actors.heads import BIN, ROOT, Head, end, environment, short_folder, started_head, token
 from tests.ec2.conftest import head_options
 from tests.lrb import plain_rules
 from tests.lrb.random_traffic import random_traffic
@@ -33,12 +32,10 @@ def folder() -> Iterator[Path]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def token() -> Iterator[dict[str, str]]:
-    """The environment of who may talk to the cluster."""
-    with short_folder() as keys:
-        (keys / "token").write_text(secrets.token_hex(32))
-        yield {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(keys / "token")}
+@pytest.fixture(scope="module", name="token")
+def made_token() -> Iterator[dict[str, str]]:
+    with token() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
