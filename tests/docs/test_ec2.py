@@ -87,9 +87,10 @@ def aws(arguments: list[str]) -> None:
 def pip(arguments: list[str]) -> None:
     install, editable, what = arguments
     assert (install, editable) == ("install", "-e")
-    extra = re.fullmatch(r"\.\[(\w+)\]", what)
+    extras = re.fullmatch(r"\.\[([\w,]+)\]", what)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert extra is not None and extra[1] in project["optional-dependencies"]
+    assert extras is not None
+    assert {*extras[1].split(",")} <= {*project["optional-dependencies"]}
 
 
 def anything(_: list[str]) -> None:
