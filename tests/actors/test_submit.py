@@ -2,122 +2,89 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.error import HTTPError
 
 import psutil
 import pytest
 
 from tests.actors.conftest import GONE_SECONDS, job_processes
+from tests.actors.heads import BIN, ROOT, Head, end, environment, short_folder, started_head, token
+from tests.ec2.conftest import head_options
+from tests.lrb import plain_rules
+from tests.lrb.random_traffic import random_traffic
+from tests.lrb.running import prepare, read_answers
 
-ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
-START_SECONDS = 180
 JOB_SECONDS = 240
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
-def environment(**more: str) -> dict[str, str]:
-    env = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
-    path = f"{BIN}{os.pathsep}{env['PATH']}"
-    return {
-        **env,
-        "PATH": path,
-        "RAY_AUTH_MODE": "disabled",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        **more,
-    }
-
-
-def free_ports(n: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
-
-
-def end(process: subprocess.Popen[str], how: signal.Signals = signal.SIGTERM) -> None:
-    """End a process and all that it started."""
-    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-    process.send_signal(how)
-    _, alive = psutil.wait_procs(family, timeout=GONE_SECONDS)
-    for left in alive:
-        with suppress(psutil.NoSuchProcess):
-            left.kill()
-    process.wait(GONE_SECONDS)
-
-
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder with a short name, because Ray makes sockets in it."""
-    made = Path(tempfile.mkdtemp(prefix="rs-"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
+    with short_folder() as made:
+        yield made
 
 
-@pytest.fixture
-def dashboard(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """A cluster of one node: where jobs are submitted, and its process."""
-    port, board, agent, metrics, client = free_ports(5)
-    command = [
-        *(BIN / "ray", "start", "--head", "--block", "--num-cpus=2", "--disable-usage-stats"),
-        *("--node-ip-address=127.0.0.1", f"--port={port}", f"--temp-dir={folder}"),
-        *("--dashboard-host=127.0.0.1", f"--dashboard-port={board}"),
-        *(f"--dashboard-agent-listen-port={agent}", f"--metrics-export-port={metrics}"),
-        *(f"--ray-client-server-port={client}", f"--object-store-memory={100 << 20}"),
-    ]
-    with open(folder / "head.log", "w") as log:
-        head = subprocess.Popen(command, env=environment(), stdout=log, stderr=log, text=True)
-    url = f"http://127.0.0.1:{board}"
-    try:
-        assert answers(f"{url}/api/version", head), (folder / "head.log").read_text()
-        yield url, psutil.Process(head.pid)
-    finally:
-        end(head)
+@pytest.fixture(scope="module", name="token")
+def made_token() -> Iterator[dict[str, str]]:
+    with token() as made:
+        yield made
 
 
-def answers(url: str, process: subprocess.Popen[str]) -> bool:
-    """Wait until a server answers; False when its process has ended or it takes too long."""
-    for _ in range(START_SECONDS * 4):
-        with suppress(OSError), urllib.request.urlopen(url, timeout=5):
-            return True
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(0.25)
-            return False
-    return False
+@pytest.fixture(scope="module")
+def head(token: dict[str, str]) -> Iterator[Head]:
+    """A cluster of one node, where jobs are submitted; as `cluster.yaml` has it started."""
+    with started_head(*head_options(), env=token) as started:
+        yield started
 
 
-def test_a_submitted_job(dashboard: tuple[str, psutil.Process]) -> None:
-    url, head = dashboard
-    submit = [BIN / "ray", "job", "submit", "--address", url, "--working-dir", ".", "--"]
-    flow = ["python", "-m", "raystream", "run", "examples.word_count:flow"]
+def submit(head: Head, token: dict[str, str], *arguments: str) -> str:
+    """What a job prints that ends well; it leaves no process."""
     done = subprocess.run(
-        [*submit, *flow, "--instances", "CountWords=2"],
+        [BIN / "ray", "job", "submit", "--address", head.url, "--working-dir", ".", "--"]
+        + ["python", "-m", *arguments],
         cwd=ROOT,
-        env=environment(),
+        env=environment(**token),
         capture_output=True,
         text=True,
         timeout=JOB_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "word-count: ended after" in done.stdout
-    assert "on Ray" in done.stdout
-    (row,) = (line for line in done.stdout.splitlines() if line.split()[:1] == ["CountWords"])
-    assert row.split()[1:4] == ["2", "13", "4"]
-    _, alive = psutil.wait_procs(job_processes(head), timeout=GONE_SECONDS)
+    _, alive = psutil.wait_procs(job_processes(head.process), timeout=GONE_SECONDS)
     assert not alive
+    return done.stdout
+
+
+def test_nobody_gets_in_without_the_token(head: Head) -> None:
+    with pytest.raises(HTTPError, match="401") as refused:
+        urllib.request.urlopen(f"{head.url}/api/jobs/", timeout=30)
+    refused.value.close()
+
+
+def test_a_submitted_job(head: Head, token: dict[str, str]) -> None:
+    run = ("raystream", "run", "examples.word_count:flow", "--instances", "CountWords=2")
+    printed = submit(head, token, *run)
+    assert "word-count: ended after" in printed
+    assert "on Ray" in printed
+    (row,) = (line for line in printed.splitlines() if line.split()[:1] == ["CountWords"])
+    assert row.split()[1:4] == ["2", "13", "4"]
+
+
+def test_linear_road_as_a_submitted_job(head: Head, token: dict[str, str], tmp_path: Path) -> None:
+    rows, history = random_traffic(seed=11, roads=1, cars=120)
+    data, out = prepare(tmp_path, rows, history), tmp_path / "answers"
+    paths = ("--input", str(data), "--out", str(out))
+    printed = submit(head, token, "lrb", "run", *paths, "--instances", "vehicles=2,segments=2")
+    assert f"Answering {len(rows):,} rows on Ray" in printed
+    assert read_answers(out) == plain_rules.answers(rows, history)
 
 
 FLOW = """

@@ -57,14 +57,18 @@ def answer(
     record = run(
         look_through(data), out, instances=instances, epoch=epoch, speed=speed, cluster=cluster
     )
+    return Ran(read_answers(out), record)
+
+
+def read_answers(out: Path) -> dict[str, Multiset]:
+    """The answers that a run has written, by kind."""
     tables = answer_files.read(out)
-    found = {
+    return {
         kind.name: Counter(
             zip(*(tables[kind][name].to_pylist() for name in kind.columns), strict=True)
         )
         for kind in KINDS
     }
-    return Ran(found, record)
 
 
 def outcomes(folder: Path, worlds: Mapping[str, list[Row]], **options: Any) -> dict[str, Outcome]:

@@ -1,0 +1,104 @@
+"""`cluster.yaml` is what Ray takes, and means to Ray what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from typing import Any
+
+import pytest
+
+from raystream.controller.pool import OPERATOR_NODE
+from tests.ec2.conftest import ROOT, cluster_yaml, head_options
+
+
+def valid(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration as Ray completes it.
+
+    Raises:
+        jsonschema.ValidationError, ValueError: Ray does not take it.
+    """
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    prepared: dict[str, Any] = prepare_config(config)
+    validate_config(prepared)
+    return prepared
+
+
+@pytest.fixture
+def prepared(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.chdir(ROOT)
+    return valid(cluster_yaml())
+
+
+def test_ray_takes_it(prepared: dict[str, Any]) -> None:
+    assert prepared["head_node_type"] == "head"
+    assert prepared["docker"] == {}
+
+
+@pytest.mark.parametrize("change", [{"idle_minutes": 2}, {"max_workers": "12"}, {"provider": {}}])
+def test_ray_would_refuse_what_is_wrong(change: dict[str, Any]) -> None:
+    with pytest.raises(Exception, match=r"idle_minutes|'12'|type"):
+        valid({**cluster_yaml(), **change})
+
+
+def test_what_the_autoscaler_reads(
+    prepared: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray.autoscaler.v2.instance_manager.config import AutoscalingConfig
+
+    config = AutoscalingConfig(prepared, skip_content_hash=True)
+    kinds = config.get_node_type_configs()
+    workers = {name: kind for name, kind in kinds.items() if name != "head"}
+    assert config.get_max_num_worker_nodes() == 12
+    for kind in workers.values():
+        assert kind.resources == {OPERATOR_NODE: 1, "operator_slot": 2}
+        assert (kind.min_worker_nodes, kind.max_worker_nodes) == (0, 12)
+    markets = {k.labels["market"]: k.priority for k in workers.values()}
+    assert markets == {"spot": 1, "on-demand": 0}
+    node_configs = {n: config.get_cloud_node_config(n) for n in workers}
+    assert {n for n, c in node_configs.items() if "InstanceMarketOptions" in c} == {"operator-spot"}
+
+
+def test_nodes_get_all_that_installing_the_project_takes(prepared: dict[str, Any]) -> None:
+    mounts = {k.rpartition("/")[2]: v for k, v in prepared["file_mounts"].items()}
+    assert mounts.pop("auth_token") == "~/.ray/auth_token"
+    assert all((ROOT / path).exists() and name == path for name, path in mounts.items())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert {*packages, *project["project"]["license-files"]} <= {*mounts}
+    (install,) = [c for c in prepared["setup_commands"] if "pip install" in c]
+    assert "constraints.txt" in install and "[s3]" in install
+    assert "s3" in project["project"]["optional-dependencies"]
+
+
+def test_every_node_wants_the_token(prepared: dict[str, Any]) -> None:
+    commands = prepared["head_start_ray_commands"] + prepared["worker_start_ray_commands"]
+    starts = [c for c in commands if "ray start" in c or "raystream" in c]
+    assert len(starts) == 3
+    assert all("RAY_AUTH_MODE=token" in c for c in starts)
+
+
+def test_a_machine_that_is_gone_is_missed_soon() -> None:
+    (option,) = [o for o in head_options() if o.startswith("--system-config=")]
+    system = json.loads(option.partition("=")[2])
+    period, timeout = system["health_check_period_ms"], system["health_check_timeout_ms"]
+    assert system["health_check_failure_threshold"] * (period + timeout) <= 10_000
+
+
+def test_the_watcher_for_spot_notices_is_started_as_it_wants(prepared: dict[str, Any]) -> None:
+    from typer import Typer
+    from typer.main import get_command
+
+    from raystream.actors.spot import main
+
+    (line,) = [c for c in prepared["worker_start_ray_commands"] if "raystream" in c]
+    arguments = re.search(r"-m raystream\.actors\.spot (.*?)>>", line)
+    assert arguments is not None and line.endswith("&")
+    app = Typer()
+    app.command()(main)
+    given = shlex.split(arguments[1].replace("$RAY_HEAD_IP", "10.0.0.1"))
+    context = get_command(app).make_context("spot", given)
+    assert context.params["address"] == "10.0.0.1:6379"
