@@ -144,9 +144,9 @@ class Staff:
             case Hand(view, place):
                 handed = partial(do.Handed, view, place)
                 self._call(place, "hand over", seconds, handed, "hand", view)
-            case Recall(view, source):
+            case Recall(view, source, least):
                 handed = partial(do.Handed, view, source)
-                self._call(source, "say what it knows", seconds, handed, "boundaries", view)
+                self._call(source, "say what it knows", seconds, handed, "boundaries", view, least)
             case Fill(view, place, content):
                 filled = partial(_filled, view, place)
                 self._call(place, "be filled", seconds, filled, "fill", view, content)

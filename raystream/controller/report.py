@@ -139,6 +139,32 @@ class Recovery:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """Ranges of an operator that went to other instances, or were to go.
+
+    t: seconds since the start at which that was asked for. gone, new: who gave up its range, and
+    who took one, by name; ranges: of the latter. floor: the cut from which these began; tries: how
+    often they began. place, restore, replay: seconds until there were processes for all, until
+    these had their state, and until they were level and at work. failed: why it was given up, empty
+    if it was not.
+    """
+
+    t: float
+    operator: str
+    gone: tuple[str, ...]
+    new: tuple[str, ...]
+    ranges: tuple[KeyRange, ...]
+    floor: int
+    mode: str
+    tries: int
+    place: float
+    restore: float
+    replay: float
+    because: str
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JobReport:
     """What a finished job did. elapsed: seconds from the first row to the last. saved: the newest
     cut in its durable tier; unsaved: why that is not the newest that was to be there, if it is not;
@@ -152,6 +178,7 @@ class JobReport:
     operators: tuple[OperatorReport, ...]
     samples: tuple[Sample, ...] = ()
     recoveries: tuple[Recovery, ...] = ()
+    moved: tuple[Moved, ...] = ()
     saved: int = 0
     unsaved: str = ""
     notes: tuple[str, ...] = ()

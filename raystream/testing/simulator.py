@@ -43,6 +43,7 @@ from raystream.testing.same import difference
 from raystream.testing.simcontrol import Job
 from raystream.testing.simfaults import KINDS, Faults
 from raystream.testing.simflows import FLOWS
+from raystream.testing.simmoves import Mover
 from raystream.testing.simsinks import Reference
 from raystream.testing.simtier import Tier
 from raystream.testing.simworld import World, Wrong
@@ -66,7 +67,8 @@ class Scenario:
     loss, doubling: shares of control messages. slow: share of slow messages.
     fragile: share of restores at which a substitute dies. again: share of connections that ask
     for what came before. ahead: epochs that a producer may be ahead. durable: whether committed
-    cuts are saved, so that a job which lost something goes on from there.
+    cuts are saved, so that a job which lost something goes on from there. moves: how often it is
+    asked for ranges to be moved.
     """
 
     flow: str = "words"
@@ -85,6 +87,7 @@ class Scenario:
     again: float | None = None
     ahead: int | None = None
     durable: bool | None = None
+    moves: int | None = None
 
 
 Kind = Literal["right", "lost", "wrong"]
@@ -92,13 +95,15 @@ Kind = Literal["right", "lost", "wrong"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a schedule went. kind: right, wrong, or stopped because checkpoints were lost."""
+    """How a schedule went. kind: right, wrong, or stopped because checkpoints were lost. moves: how
+    many were done, given up or refused."""
 
     seed: int
     kind: Kind
     why: str
     events: int
     faults: Counter[str]
+    moves: Counter[str]
     story: list[str] = field(default_factory=list)
 
 
@@ -191,6 +196,7 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
     world.tell(s)
     world.loss, world.doubling, world.slow = s.loss or 0.0, s.doubling or 0.0, s.slow or 0.0
     faults: Faults | None = None
+    mover: Mover | None = None
     why, kind = "", "right"
     try:
         job = _job(world, s, replace(plan, cut_every=s.cut_every), reference)
@@ -198,11 +204,12 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
         faults = Faults(
             job, _times(rng, (s.faults or 0) - late, len(plan.instances())), late, s.kinds
         )
-        _run(world, job, faults)
+        mover = Mover(job, _times(rng, s.moves or 0, len(plan.instances())))
+        _run(world, job, faults, mover)
         while (saved := _left(job)) is not None:
             world.tell("all is lost:", job.error, "; goes on from", saved)
-            job = faults.job = _job(world, s, job.plan, reference, saved, job)
-            _run(world, job, faults)
+            job = faults.job = mover.job = _job(world, s, job.plan, reference, saved, job)
+            _run(world, job, faults, mover)
         if reference is None:
             job.judge(_again(plan, job.ledger.published))
         kind, why = _judged(job)
@@ -210,7 +217,13 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
         kind, why = "wrong", _said(error)
     world.tell(kind, why)
     done = Counter() if faults is None else faults.done
-    return Outcome(seed, kind, why, world.events, done, world.story or [])  # type: ignore[arg-type]
+    moves = Counter() if mover is None else _moved(mover.job)
+    return Outcome(seed, kind, why, world.events, done, moves, world.story or [])  # type: ignore[arg-type]
+
+
+def _moved(job: Job) -> Counter[str]:
+    ended = Counter("given up" if m.failed else "done" for m in job.entry.moved)
+    return ended + Counter(refused=job.answers["refused"])
 
 
 def _job(
@@ -279,6 +292,7 @@ def _drawn(s: Scenario, rng: random.Random) -> Scenario:
         again=maybe(s.again, 1.0),
         ahead=s.ahead or rng.randrange(2, 9),
         durable=rng.random() < 0.5 if s.durable is None else s.durable,
+        moves=rng.choice((0, 0, 1, 2, 3, 5)) if s.moves is None else s.moves,
     )
 
 
@@ -291,10 +305,11 @@ def _times(rng: random.Random, faults: int, instances: int) -> list[int]:
     return sorted(times)
 
 
-def _run(world: World, job: Job, faults: Faults) -> None:
+def _run(world: World, job: Job, faults: Faults, mover: Mover) -> None:
     quiet = 0
     while not job.over:
         faults.strike()
+        mover.strike()
         if not faults.at and not quiet:
             world.tell("no more faults")
             world.loss = world.slow = world.doubling = job.fragile = 0.0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from raystream.controller import decide as deciding
-from raystream.controller import machine
+from raystream.controller import machine, taking
 from raystream.controller.journal import Shelf
 from raystream.controller.recovery import Place, successors
 from raystream.dataflow import snapshot
@@ -184,7 +184,8 @@ def _takes_what_an_old_controller_writes(patch: pytest.MonkeyPatch) -> None:
 
 
 def _gives_a_name_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(machine, "successors", lambda place, into, taken: successors(place, into, []))
+    same = lambda place, into, free: successors(place, into, place.index + 1)  # noqa: E731
+    patch.setattr(taking, "successors", same)
 
 
 def _leaves_sinks_open(patch: pytest.MonkeyPatch) -> None:
