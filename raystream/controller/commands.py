@@ -135,10 +135,12 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End a process that has no place any more."""
+    """End a process that has no place any more. gently: it lives, and has time to tidy up; of it
+    `Gone` is heard."""
 
     process: str
     because: str
+    gently: bool = False
 
 
 @dataclass(frozen=True, slots=True)

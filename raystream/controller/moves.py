@@ -106,6 +106,26 @@ def evenly(plan: Plan, operator: str, instances: int) -> tuple[KeyRange, ...]:
     return tuple(even_ranges(plan.groups, instances))
 
 
+def elsewhere(
+    instance: str, node: str, owned: Mapping[str, tuple[str, KeyRange]], because: str
+) -> Wanted:
+    """What is wanted when one instance is to be replaced by another with its range.
+
+    Args:
+        node: where that is to be, "" for anywhere. owned: by instance its operator and range.
+
+    Raises:
+        ConfigError: there is no such instance.
+    """
+    if instance not in owned:
+        raise ConfigError(
+            f"there is no instance {instance!r}", hint=f"There are {', '.join(owned)}."
+        )
+    operator = owned[instance][0]
+    ranges = tuple(keys for o, keys in owned.values() if o == operator)
+    return Wanted(operator, ranges, because, (instance,), node)
+
+
 def check(plan: Plan, wanted: Wanted, owned: Mapping[str, KeyRange], nodes: Sequence[str]) -> None:
     """Check that what is wanted can be had.
 

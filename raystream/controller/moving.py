@@ -218,7 +218,7 @@ class Moving(Taking):
             moves=tuple(m for m in entry.moves if m is not move),
             moved=self._records(move),
         )
-        self._out += [do.Kill(m.seat.process, "its range is another's now") for m in gone]
+        self._out += [do.Kill(m.seat.process, "its range is another's now", True) for m in gone]
 
     # ------------------------------------------------------------ sinks
 
@@ -230,7 +230,7 @@ class Moving(Taking):
             self._write(moves=self._change(move, restored=self.now))
             for m in e.gone:
                 m.dead = "its place is another's"
-                self._out.append(do.Kill(m.seat.process, m.dead))
+                self._out.append(do.Kill(m.seat.process, m.dead, True))
         elif not e.stopping:
             self._engagements.remove(e)
             new = self._seated(e)
@@ -257,7 +257,8 @@ class Moving(Taking):
                 e.stopping.clear()
                 self._go_on(e)
             else:
-                self._out += [do.Kill(p, "its place is another's") for p in sorted(e.stopping)]
+                because = "its place is another's"
+                self._out += [do.Kill(p, because, True) for p in sorted(e.stopping)]
 
     # ------------------------------------------------------------ what goes wrong
 
@@ -310,7 +311,9 @@ class Moving(Taking):
             self._assign(assignment, seats=tuple(m.seat for m in self.members), **changes)
         else:
             self._write(**changes)
-        self._out += [do.Kill(p, why) for p in (*processes, *(m.seat.process for m in new))]
+        processes += [m.seat.process for m in new if not m.dead]
+        self._out += [do.Kill(p, why, True) for p in processes]
+        self._out += [do.Kill(m.seat.process, why) for m in new if m.dead]
 
     def _records(self, move: Move, failed: str = "") -> tuple[Moved, ...]:
         """The records of all moves, with one more."""

@@ -377,7 +377,7 @@ class Controller(Box):
                 self._tier(keeper, self._save, keeper, command)
             case Hand() | Recall() | Fill() | Tell():
                 self._register(command)
-            case do.Kill(process, _):
+            case do.Kill(process):
                 self._kill(process)
             case do.Answer(_, refusal):
                 job.answers["refused" if refusal else "taken up"] += 1
