@@ -257,6 +257,7 @@ class Moving(Taking):
                 e.stopping.clear()
                 self._go_on(e)
             else:
+                self._write()  # a controller whose time is over is to kill nobody
                 because = "its place is another's"
                 self._out += [do.Kill(p, because, True) for p in sorted(e.stopping)]
 
