@@ -95,15 +95,14 @@ Kind = Literal["right", "lost", "wrong"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a schedule went. kind: right, wrong, or stopped because checkpoints were lost. moves: how
-    many were done, given up or refused."""
+    """How a schedule went. kind: right, wrong, or stopped because checkpoints were lost. faults: by
+    kind; moves are counted with them: done, given up or refused."""
 
     seed: int
     kind: Kind
     why: str
     events: int
     faults: Counter[str]
-    moves: Counter[str]
     story: list[str] = field(default_factory=list)
 
 
@@ -196,7 +195,6 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
     world.tell(s)
     world.loss, world.doubling, world.slow = s.loss or 0.0, s.doubling or 0.0, s.slow or 0.0
     faults: Faults | None = None
-    mover: Mover | None = None
     why, kind = "", "right"
     try:
         job = _job(world, s, replace(plan, cut_every=s.cut_every), reference)
@@ -216,14 +214,13 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
     except (Exception, Wrong) as error:
         kind, why = "wrong", _said(error)
     world.tell(kind, why)
-    done = Counter() if faults is None else faults.done
-    moves = Counter() if mover is None else _moved(mover.job)
-    return Outcome(seed, kind, why, world.events, done, moves, world.story or [])  # type: ignore[arg-type]
+    done = Counter() if faults is None else faults.done + _moves(faults.job)
+    return Outcome(seed, kind, why, world.events, done, world.story or [])  # type: ignore[arg-type]
 
 
-def _moved(job: Job) -> Counter[str]:
-    ended = Counter("given up" if m.failed else "done" for m in job.entry.moved)
-    return ended + Counter(refused=job.answers["refused"])
+def _moves(job: Job) -> Counter[str]:
+    ended = Counter("move given up" if m.failed else "move" for m in job.entry.moved)
+    return ended + Counter({"move refused": job.answers["refused"]})
 
 
 def _job(
