@@ -77,10 +77,10 @@ class Claimer:
             self._claims.follow(view, content)
             self._changed.notify_all()
 
-    def boundaries(self, view: int) -> Boundaries | None:
+    def boundaries(self, view: int, least: int = 1) -> Boundaries | None:
         """All that is known here; see `Claims.boundaries`."""
         with self._changed:
-            return self._claims.boundaries(view)
+            return self._claims.boundaries(view, least)
 
     def trim(self, floor: int) -> None:
         """Forget the epochs up to and including `floor`."""

@@ -11,6 +11,8 @@ import queue
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -25,9 +27,12 @@ from raystream.controller.journal import Entry, newest
 from raystream.controller.keeping import KEEPER
 from raystream.controller.machine import Machine
 from raystream.controller.members import Options
+from raystream.controller.moves import Move, elsewhere, evenly
+from raystream.controller.moves import Wanted as WantedMove
 from raystream.controller.report import (
     Floor,
     JobReport,
+    Moved,
     OperatorReport,
     Progress,
     Sample,
@@ -36,7 +41,7 @@ from raystream.controller.report import (
 )
 from raystream.controller.status import Status, status_of
 from raystream.dataflow.plan import Plan
-from raystream.errors import InternalError, LostError, RaystreamError, Stopped
+from raystream.errors import ConfigError, InternalError, LostError, RaystreamError, Stopped
 
 POLL_SECONDS = 0.25
 """How often instances are asked for their progress."""
@@ -47,6 +52,8 @@ ORPHAN_SECONDS = 60.0
 HEAR_SECONDS = 1.0
 """How long who stopped a job may take to hear of its end: who submitted it then ends this process.
 """
+ANSWER_SECONDS = 20.0
+"""How long the machine may take to say whether it takes a request up."""
 FIND_SECONDS = 10.0
 """How long a keeper may take to show its journal."""
 
@@ -69,6 +76,13 @@ class Standing(NamedTuple):
     unsaved: str
 
 
+class Moves(NamedTuple):
+    """Moves of a job: those under way, and those that have ended."""
+
+    under_way: tuple[Move, ...]
+    ended: tuple[Moved, ...]
+
+
 class Controller:
     """Runs one job; `run` returns when the job has ended."""
 
@@ -78,6 +92,8 @@ class Controller:
         self._staff: Staff
         self._plan: Plan
         self._requests: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, Future[str]] = {}
         self._samples = Samples()
         self._known: dict[str, OperatorReport] = {}
         self._lock = threading.Lock()
@@ -144,6 +160,58 @@ class Controller:
             return "the job has no durable tier: it was started without --durable"
         self._requests.put(do.Save())
         return ""
+
+    @ray.method(concurrency_group="control")
+    def scale(self, instances: dict[str, int], because: str) -> str:
+        """Have operators served by so many instances that share their key groups evenly; why not,
+        if that cannot be."""
+        if not self._ready.is_set():
+            return "the job has not begun yet"
+        try:
+            wanted = [
+                WantedMove(o, evenly(self._plan, o, n), because) for o, n in instances.items()
+            ]
+        except ConfigError as error:
+            return str(error)
+        return self._ask_for(lambda number: do.Rescale(number, tuple(wanted)))
+
+    @ray.method(concurrency_group="control")
+    def move(self, instance: str, node: str, because: str) -> str:
+        """Replace an instance by one on another node ("" for any); why not, if that cannot be."""
+        if not self._ready.is_set():
+            return "the job has not begun yet"
+        seats = {m.name: m.seat.place for m in self._machine.owners}
+        owned = {name: (place.operator, place.keys) for name, place in seats.items()}
+        try:
+            wanted = elsewhere(instance, node, owned, because)
+        except ConfigError as error:
+            return str(error)
+        return self._ask_for(lambda number: do.Rescale(number, (wanted,)))
+
+    @ray.method(concurrency_group="control")
+    def drain(self, node: str, because: str) -> str:
+        """Have a node left by all instances and not used again; why not, if that cannot be."""
+        if not self._ready.is_set():
+            return "the job has not begun yet"
+        return self._ask_for(lambda number: do.Drain(number, node, because))
+
+    @ray.method(concurrency_group="control")
+    def moves(self) -> Moves:
+        """All moves."""
+        if not self._ready.is_set():
+            return Moves((), ())
+        entry = self._machine.journal
+        return Moves(entry.moves, entry.moved)
+
+    def _ask_for(self, request: Callable[[int], Event]) -> str:
+        """Hand the machine a request, and wait for what it says."""
+        number, answer = next(self._numbers), Future[str]()
+        self._answers[number] = answer
+        self._requests.put(request(number))
+        try:
+            return answer.result(ANSWER_SECONDS)
+        except TimeoutError:
+            return f"the controller did not take it up within {ANSWER_SECONDS:g} s"
 
     @ray.method(concurrency_group="control")
     def standing(self) -> Standing:
@@ -251,6 +319,9 @@ class Controller:
             if isinstance(todo[0], do.Write):
                 do.catch_up(todo)
             command = todo.popleft()
+            if isinstance(command, do.Answer):
+                self._answers.pop(command.request).set_result(command.refusal)
+                continue
             if isinstance(command, do.End):
                 if command.error is not None:
                     raise command.error
@@ -324,6 +395,7 @@ class Controller:
             tuple(operators.values()),
             self._samples.ended(last),
             self._machine.journal.recoveries,
+            self._machine.journal.moved,
             saved=self._machine.journal.saved,
             unsaved=self._machine.unsaved,
         )

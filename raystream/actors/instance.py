@@ -269,10 +269,10 @@ class InstanceActor:
         self._claimer.follow(view, content)
 
     @ray.method(concurrency_group="control")
-    def boundaries(self, view: int) -> Boundaries | None:
+    def boundaries(self, view: int, least: int) -> Boundaries | None:
         """All that this source knows of the boundary register; it claims nothing under views
-        before this one from now on."""
-        return self._claimer.boundaries(view)
+        before this one from now on. None: it was not told the view `least`."""
+        return self._claimer.boundaries(view, least)
 
     @ray.method(concurrency_group="control")
     def progress(self) -> Any:

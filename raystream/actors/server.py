@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -33,10 +33,14 @@ class Cursors(Served):
         self.changed = threading.Condition()
         self.stopped = False
 
-    def expect(self, subscribers: Mapping[tuple[int, str], int]) -> None:
+    def expect(
+        self,
+        subscribers: Mapping[tuple[int, str], int],
+        candidates: Collection[tuple[int, str]] = (),
+    ) -> None:
         """As `Served.expect`; the streams of others end."""
         with self.changed:
-            super().expect(subscribers)
+            super().expect(subscribers, candidates)
             self.changed.notify_all()
 
     def stop(self) -> None:
@@ -110,7 +114,8 @@ class LogServer(flight.FlightServerBase):  # type: ignore[misc]
                 return
 
     def _await(self, subscriber: tuple[int, str], epoch: int) -> list[Entry[Any]]:
-        """The next entries of a log, as soon as there are any; none when serving ends.
+        """The next entries of a log, as soon as there are any; none when serving ends. After the
+        last one, that the range has ended.
 
         What was trimmed meanwhile is left out: it is at or below the floor, so the subscriber has
         applied it. After a recovery it may have had it from the instance that was here before.
@@ -120,6 +125,9 @@ class LogServer(flight.FlightServerBase):  # type: ignore[misc]
             while log.next <= max(epoch, log.first):
                 if subscriber not in cursors.next or cursors.stopped:
                     return []
+                silent = self._outlets.silent(subscriber[0], epoch)
+                if silent is not None:
+                    return [silent]
                 cursors.changed.wait(WAIT_SECONDS)
             if subscriber not in cursors.next or cursors.stopped:
                 return []

@@ -24,7 +24,7 @@ from raystream.controller.report import progress_of, sink_context
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
-from raystream.dataflow.routing import readers, reads
+from raystream.dataflow.routing import catching_up, readers, reads
 from raystream.dataflow.snapshot import Captured, capture, install, settled
 from raystream.errors import (
     InternalError,
@@ -105,7 +105,7 @@ class Shell:
         else:
             self.machine = Instance(plan, self.vertex, role.keys, self.vertex.sink)
         self._make_logs(folder, log_bytes)
-        standing = install(self.machine, role.images) if role.images else None
+        standing = install(self.machine, role.images, role.floor) if role.images else None
         if isinstance(self.machine, SourceInstance):
             positions = standing.splits if standing else None
             self._source = SourceReader(
@@ -162,7 +162,10 @@ class Shell:
                 return
             self._version = assignment.version
             self._cuts = assignment.cuts
-            self.cursors.expect(readers(self.vertex, assignment, self.role.floor))
+            self.cursors.expect(
+                readers(self.vertex, assignment, self.role.floor),
+                catching_up(self.vertex, assignment),
+            )
             wanted = reads(self.vertex, assignment)
             for gone in set(self._subscriptions) - set(wanted):
                 self._subscriptions.pop(gone).stop()

@@ -36,6 +36,8 @@ WRITE_SECONDS = 30.0
 REGISTER_SECONDS = 10.0
 """How long a place of the boundary register may take to answer before it counts as dead."""
 STOP_SECONDS = 5.0
+"""How long an instance may take to remove what it spilled before it is killed."""
+_END = "end"
 
 
 class Fenced(BaseException):
@@ -67,6 +69,7 @@ class Staff:
         self._paced = plan.clock is not None and plan.clock.speed is not None
         self._calls: dict[Any, Call] = {}
         self._asked: set[str] = set()
+        self._retiring: set[str] = set()
         self._actors: dict[str, Any] = {}
         self._pids: dict[str, int] = {}
         self._here: list[Event] = []
@@ -98,8 +101,8 @@ class Staff:
             Fenced: another controller has taken over.
         """
         match command:
-            case do.Hire(process, spare):
-                self._hire(process, spare)
+            case do.Hire(process, spare, node):
+                self._hire(process, spare, node)
             case do.Adopt(process):
                 self._greet(process)
             case do.Keep(process, node):
@@ -133,9 +136,9 @@ class Staff:
                 self._watch(process, "save_cut", done, saved)
             case Hand() | Recall() | Fill() | Tell():
                 self._register(command)
-            case do.Kill(process, _):
-                self.kill([process])
-            case do.Write() | do.End():
+            case do.Kill(process, _, gently):
+                self._retire(process) if gently else self.kill([process])
+            case do.Write() | do.Answer() | do.End():
                 raise AssertionError(f"{command} is the controller's own")
 
     def _register(self, command: registering.Command) -> None:
@@ -144,9 +147,9 @@ class Staff:
             case Hand(view, place):
                 handed = partial(do.Handed, view, place)
                 self._call(place, "hand over", seconds, handed, "hand", view)
-            case Recall(view, source):
+            case Recall(view, source, least):
                 handed = partial(do.Handed, view, source)
-                self._call(source, "say what it knows", seconds, handed, "boundaries", view)
+                self._call(source, "say what it knows", seconds, handed, "boundaries", view, least)
             case Fill(view, place, content):
                 filled = partial(_filled, view, place)
                 self._call(place, "be filled", seconds, filled, "fill", view, content)
@@ -155,8 +158,11 @@ class Staff:
                 if len(keepers) == len(places):  # who is gone is an event, and makes a newer view
                     self._tell(source, "follow", View(number, keepers), content)
 
-    def _hire(self, process: str, spare: bool) -> None:
-        self._actors[process] = self._instance.options(name=self._name(process)).remote(self._token)
+    def _hire(self, process: str, spare: bool, node: str) -> None:
+        options: dict[str, Any] = {"name": self._name(process)}
+        if node:
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
+        self._actors[process] = self._instance.options(**options).remote(self._token)
         self._greet(process)
         if spare:
             self._tell(process, "warm")
@@ -316,6 +322,8 @@ class Staff:
         for ref, call in late:
             del self._calls[ref]
             self._asked.discard(call.process)
+            if call.doing == _END:
+                self.kill([call.process])
         return [do.Gone(c.process, f"it did not {c.doing} in time") for _, c in late]
 
     # ------------------------------------------------------------ end
@@ -324,9 +332,20 @@ class Staff:
         """The process ids of keepers, as far as they are known."""
         return dict(self._pids)
 
+    def _retire(self, process: str) -> None:
+        """Ask a process to end, once, and end it when it has tidied up or not in time."""
+        if process not in self._retiring:
+            self._retiring.add(process)
+            self._call(process, _END, STOP_SECONDS, partial(self._retired, process), "stop")
+
+    def _retired(self, process: str, _: Any) -> Event:
+        self.kill([process])
+        return do.Gone(process, "it was ended")
+
     def kill(self, processes: Iterable[str]) -> None:
         """End processes at once."""
         for process in processes:
+            self._retiring.discard(process)
             handle = self._actors.pop(process, None) or actor(self._run, process)
             self._pids.pop(process, None)
             if handle is not None:
@@ -334,7 +353,8 @@ class Staff:
 
     def dismiss(self, instances: Iterable[str]) -> None:
         """End everything: ask instances first, so that they remove what they spilled."""
-        calls = [a.stop.remote() for p in instances if (a := self._actors.get(p)) is not None]
+        asked = (*instances, *self._retiring)
+        calls = [a.stop.remote() for p in asked if (a := self._actors.get(p)) is not None]
         if calls:
             ray.wait(calls, num_returns=len(calls), timeout=STOP_SECONDS)
         self._calls.clear()

@@ -1,13 +1,13 @@
-"""The command `raystream`: plan, run, jobs, status, top, story, stop, version.
+"""The command `raystream`: plan, run, jobs, status, top, story, scale, move, drain, stop, version.
 
 Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -21,6 +21,9 @@ from raystream.errors import (
     notes,
     user_traceback,
 )
+
+if TYPE_CHECKING:
+    from raystream.controller.report import Moved
 
 FAILED, REFUSED, STOPPED, INTERRUPTED = 1, 2, 3, 130
 """Exit codes: the job failed; the flow, an option, the input, the output or the machine is wrong;
@@ -152,6 +155,9 @@ def run(
         screen.totals(report)
 
 
+Job = Annotated[
+    str, typer.Argument(metavar="JOB", help="The name of a job, or of one of its runs.")
+]
 Address = Annotated[
     str,
     typer.Option(help="Address of a Ray cluster; `auto`: that of this machine or submitted job."),
@@ -258,6 +264,71 @@ def stop(
         from raystream.actors.stopping import stop as end
 
         typer.echo(end(job, address, save=save))
+
+
+Node = Annotated[
+    str, typer.Argument(metavar="NODE", help="The beginning of a node's id, or its address.")
+]
+
+
+@app.command()
+def scale(
+    job: Job,
+    instances: Annotated[
+        str, typer.Argument(metavar="NAME=N,...", help="Instances of operators or sources.")
+    ],
+    address: Address = "auto",
+) -> None:
+    """Let operators of a running job have more or fewer instances, while it goes on.
+
+    Example: raystream scale counts CountWords=4
+    """
+    with _errors_told():
+        from raystream.actors.rescaling import scale as ask
+        from raystream.cli.load import parse_instances
+
+        _tell_moves(ask(job, address, parse_instances(instances)))
+
+
+@app.command()
+def move(
+    job: Job,
+    instance: Annotated[str, typer.Argument(metavar="NAME/I", help="An instance.")],
+    to: Annotated[
+        str, typer.Option(metavar="NODE", help="The beginning of a node's id, or its address.")
+    ] = "",
+    address: Address = "auto",
+) -> None:
+    """Let another process, on another node if one is named, do the work of an instance.
+
+    Example: raystream move counts CountWords/0 --to 10.0.0.7
+    """
+    with _errors_told():
+        from raystream.actors.rescaling import move as ask
+
+        _tell_moves(ask(job, address, instance, to))
+
+
+@app.command()
+def drain(job: Job, node: Node, address: Address = "auto") -> None:
+    """Let a running job leave a node, and not use it again.
+
+    Example: raystream drain counts 10.0.0.7
+    """
+    with _errors_told():
+        from raystream.actors.rescaling import drain as ask
+
+        _tell_moves(ask(job, address, node))
+
+
+def _tell_moves(moves: Sequence[Moved]) -> None:
+    """Say what was done; the exit code is that of a failure if something was not."""
+    from raystream.cli.live import moved_line
+
+    for moved in moves:
+        typer.echo(moved_line(moved).strip())
+    if any(m.failed for m in moves):
+        raise SystemExit(FAILED)
 
 
 @app.command()

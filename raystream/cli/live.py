@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from raystream.controller.report import Floor, JobReport, OperatorReport, Recovery, Sample
+from raystream.controller.report import Floor, JobReport, Moved, OperatorReport, Recovery, Sample
 
 LINE_SECONDS = 5.0
 """Seconds between two lines where there is no terminal."""
@@ -67,6 +67,8 @@ class Screen:
         self.console.print(totals_table(report))
         for recovery in report.recoveries:
             self._line(recovery_line(recovery))
+        for moved in report.moved:
+            self._line(moved_line(moved))
         if report.unsaved:
             self._line(report.unsaved)
 
@@ -155,6 +157,18 @@ def recovery_line(recovery: Recovery) -> str:
         f"{recovery.t:6.1f} s  {recovery.because}; {', '.join(recovery.new)} went on from epoch"
         f" {recovery.floor:,} after {recovery.seconds:.1f} s"
     )
+
+
+def moved_line(moved: Moved) -> str:
+    """Which ranges went to whom, and how long each phase took."""
+    line = f"{moved.t:6.1f} s  {moved.operator} ({moved.because}): "
+    if moved.failed:
+        return f"{line}not moved, {moved.failed}"
+    took = moved.place + moved.restore + moved.replay
+    phases = f"place {moved.place:.1f}, restore {moved.restore:.1f}, replay {moved.replay:.1f}"
+    new = ", ".join(moved.new) or "others"
+    gone = f" for {', '.join(moved.gone)}" if moved.gone else ""
+    return f"{line}{new} serve{gone} from epoch {moved.floor:,} on, after {took:.1f} s ({phases})"
 
 
 def _cores(used: float) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from raystream.controller import registering
 from raystream.controller.journal import Entry, Seat
+from raystream.controller.moves import Wanted
 from raystream.controller.recovery import Place
 from raystream.controller.report import Progress
 from raystream.dataflow.register import Boundaries
@@ -20,10 +21,11 @@ from raystream.state.saved import Saved, SavedChain
 @dataclass(frozen=True, slots=True)
 class Hire:
     """Start a process that can take any place. Answered by `Hired`. spare: it has time to load what
-    a place may need."""
+    a place may need. node: where, "" for anywhere."""
 
     process: str
     spare: bool = False
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +135,20 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End a process that has no place any more."""
+    """End a process that has no place any more. gently: it lives, and has time to tidy up; of it
+    `Gone` is heard."""
 
     process: str
     because: str
+    gently: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Say what became of a request: empty if it was taken up, else why it was refused."""
+
+    request: int
+    refusal: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +173,7 @@ Command = (
     | SaveCut
     | Write
     | Kill
+    | Answer
     | End
     | registering.Command
 )
@@ -283,6 +296,23 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
+class Rescale:
+    """Somebody wants operators to be served otherwise: all of it, or none. Answered by `Answer`."""
+
+    request: int
+    wanted: tuple[Wanted, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Somebody wants a node to be left, and not to be used again. Answered by `Answer`."""
+
+    request: int
+    node: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """Somebody wants the job to end now."""
 
@@ -302,6 +332,8 @@ Event = (
     | Put
     | CutSaved
     | Save
+    | Rescale
+    | Drain
     | Cancel
 )
 

@@ -20,7 +20,8 @@ class View:
     process is gone. finished: those that said that their work is done. failed: what a user's
     function raised, by instance. committed: the newest committed cut. assigned: whom the newest
     assignment names. cuts: cuts beside every `cut_every`-th epoch. stateless: no checkpoints are
-    taken, so there is no cut before the end.
+    taken, so there is no cut before the end. pinned: somebody is given state at `committed`, so
+    that stays the floor.
     """
 
     progress: tuple[Progress, ...]
@@ -32,6 +33,7 @@ class View:
     assigned: frozenset[str] = frozenset()
     cuts: tuple[int, ...] = ()
     stateless: bool = False
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def decide(view: View) -> list[Command]:
     if gone:
         commands.append(Release(gone, "they died after their end was committed"))
     floor = floor_of(view)
-    if floor > view.committed:
+    if floor > view.committed and not view.pinned:
         commands.append(Commit(floor, f"every range is stored at the cut {floor}"))
     return commands
 

@@ -7,12 +7,13 @@ controller that was thought dead can decide nothing any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from raystream.controller.moves import Move
 from raystream.controller.recovery import Place
-from raystream.controller.report import Progress, Recovery
+from raystream.controller.report import Moved, Progress, Recovery
 from raystream.dataflow.register import NO_VIEW
 from raystream.dataflow.register import View as Places
 from raystream.state.assignment import Assignment
@@ -53,8 +54,10 @@ class Entry:
     """What is known for sure. kept: how often keepers were chosen. started: the Unix time at which
     the job began, or its first row is released; 0 before. view: the number of the newest view of
     the boundary register; told, knowing: see `registering`. saved: the newest cut in the durable
-    tier; stop_after: the job is to end with the first cut after this one, -1 if it is not. over: it
-    has come to its end."""
+    tier; stop_after: the job is to end with the first cut after this one, -1 if it is not. moves:
+    those under way, one per operator at most; moved: those that have ended; indices: by vertex how
+    many its instances may have had, where ranges were moved; drained: nodes that are to be left.
+    over: it has come to its end."""
 
     incarnation: int = 0
     number: int = 0
@@ -70,6 +73,10 @@ class Entry:
     knowing: frozenset[str] = frozenset()
     saved: int = 0
     stop_after: int = -1
+    moves: tuple[Move, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    indices: Mapping[int, int] = field(default_factory=dict)
+    drained: frozenset[str] = frozenset()
     over: Any = None
 
     @property

@@ -8,8 +8,8 @@ when it is written. What the controller decides is in the journal before anythin
 it is done, so after its own death another machine goes on from the newest entry: it knows all who
 have a place, ends whatever else runs, and asks everybody how far they are.
 
-Places are taken by *engagements*: processes that are made ready beside all others, and then begin
-together, in one new assignment. The start of a job is an engagement that replaces nobody.
+What it keeps in several places is in `keeping`, how places are taken in `taking`, how ranges move
+in `moving`; here is what follows from which event.
 """
 
 from __future__ import annotations
@@ -20,43 +20,26 @@ from dataclasses import replace
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
 from raystream.controller.decide import Commit, Recover, Release, View, behind, decide
-from raystream.controller.journal import Entry, Seat
-from raystream.controller.keeping import KEEPER, Keeping
+from raystream.controller.journal import Entry
+from raystream.controller.keeping import KEEPER
 from raystream.controller.members import (
     STALL_SECONDS,
     Engagement,
-    Hand,
     Member,
     Options,
     positions,
     stalled,
 )
-from raystream.controller.recovery import (
-    ATTEMPTS_MAX,
-    Deaths,
-    Place,
-    checkpoint_lost,
-    passed_on,
-    successors,
-    widened,
-)
+from raystream.controller.moving import Moving
+from raystream.controller.recovery import Place, passed_on
 from raystream.controller.registering import answered, filled
-from raystream.controller.report import Progress, Recovery
+from raystream.controller.report import Progress
 from raystream.controller.saving import Saver
 from raystream.dataflow.plan import Plan
 from raystream.errors import JobError, RaystreamError, Stopped
-from raystream.state.assignment import Serving
-
-START_DELAY = 0.2
-"""Seconds between the last instance's readiness and the first row of a paced run."""
-RECOVERIES_MAX = 1000
-"""So many recoveries are kept of a job, the newest."""
-SETTLE_SECONDS = 2.0
-"""Spare processes are started so long after places were taken: their start would take the processor
-from those that catch up."""
 
 
-class Machine(Keeping):
+class Machine(Moving):
     """Decides for one job.
 
     committed_at: when the floor moved last, as far as this machine knows.
@@ -73,16 +56,8 @@ class Machine(Keeping):
             plan, options, replace(journal or begun, incarnation=incarnation, number=0)
         )
         self.committed_at = 0.0
-        self._hands: dict[str, Hand] = {}
-        self._hiring: set[str] = set()
-        self._adopting: set[str] = set()
-        self._engagements: list[Engagement] = []
-        self._deaths = Deaths()
         self._finished: set[str] = set()
         self._failed: list[tuple[str, RaystreamError]] = []
-        self._stand_by = False
-        self._settled = 0.0  # when places were taken last
-        self._unhired = 0  # processes that died before they were there, one after the other
         self._saver = Saver(plan)
         self._drills, self._drilled = 0, plan.begins
 
@@ -94,7 +69,7 @@ class Machine(Keeping):
         Args:
             nodes: all that are alive. alive: all processes of the job that still run.
         """
-        self._nodes = tuple(nodes)
+        self._nodes, self.now = tuple(nodes), now
         if self.journal.over is None and not self.members:
             begin = Engagement(self.plan.begins, (), now, "the job begins", self._places())
             self._engagements.append(begin)
@@ -105,7 +80,7 @@ class Machine(Keeping):
             if process.startswith(KEEPER):
                 self._out.append(do.Kill(process, "nobody knows it"))
             else:  # a spare one, or one that was about to take a place
-                self._hiring.add(process)
+                self._hiring[process] = ""
                 self._adopting.add(process)
                 self._out.append(do.Adopt(process))
         if self.journal.over is not None:
@@ -126,6 +101,10 @@ class Machine(Keeping):
 
     def handle(self, event: Event, now: float) -> list[Command]:
         """What follows from an event. Once the job has ended, that the journal can be written."""
+        self.now = now
+        if isinstance(event, do.Rescale | do.Drain):
+            self._out.append(do.Answer(event.request, self._asked_for(event)))
+            return self._flush()
         if self.ended:
             self._keep_journal(event)
             return self._flush()
@@ -148,20 +127,18 @@ class Machine(Keeping):
                 self._post(nodes)
                 self._keep()
                 self._hire()
-                self._hire_spare(now)
+                self._hire_spare()
                 self._cut_if_wanted()
                 self._out += self._saver.tick(now)
                 for m in stalled(self.members, self.plan, now):
                     m.dead = f"it stayed where it was for {STALL_SECONDS:g} s"
                 self._decide(now)
-                self._drill(now)
+                self._drill()
+                self._keep_moving()
             case do.Hired(process, node, pid):
-                self._hiring.discard(process)
-                self._unhired = 0
-                self._hands[process] = Hand(process, node, pid)
-                self._prepare()
+                self._hired(process, node, pid)
             case do.Became(process, address):
-                self._became(process, address, now)
+                self._became(process, address)
             case do.Missing(process, again):
                 self._missing(process, again=again)
             case do.Taken(process):
@@ -177,8 +154,7 @@ class Machine(Keeping):
             case do.Done(process, error):
                 self._done(process, error, now)
             case do.Failed(process, error):
-                if self._engaged(process) is not None or any(e.waiting for e in self._engagements):
-                    self._end(error)
+                self._could_not(process, error)
                 self._gone(process, error.message, now)
             case do.Gone(process, why):
                 self._gone(process, why, now)
@@ -218,28 +194,50 @@ class Machine(Keeping):
             frozenset(s.instance for s in self.journal.assignment.serving),
             self.journal.assignment.cuts,
             self.options.recovery != "state",
+            self._pinned,
         )
 
     def progress(self) -> list[Progress]:
-        """What every instance said last."""
-        return [m.progress for m in self.members if m.progress is not None]
+        """What every instance said last that owns a range."""
+        return [m.progress for m in self.owners if m.progress is not None]
 
-    def _member(self, process: str) -> Member | None:
-        return next((m for m in self.members if m.seat.process == process), None)
+    # ------------------------------------------------------------ moves
 
-    def _engaged(self, process: str) -> Engagement | None:
-        return next((e for e in self._engagements if process in e.processes), None)
+    def _asked_for(self, event: do.Rescale | do.Drain) -> str:
+        if isinstance(event, do.Drain):
+            return self.drain(event.node, event.because)
+        return self.rescale(event.wanted)
+
+    def _keep_moving(self) -> None:
+        """What is due of moves."""
+        if not self.ended:
+            self._levels()
+            self._stop_again()
+            if self.journal.drained:
+                self._leave("its node is to be left")
+            self._attempts()
+
+    def _could_not(self, process: str, error: RaystreamError) -> None:
+        """A process could not take its place, and no other could. Only a move can do without."""
+        e = self._engaged(process)
+        engagements = [e] if e is not None else [e for e in self._engagements if e.waiting]
+        if any(not e.undecided for e in engagements):
+            self._end(error)
+        for e in engagements:
+            if e.undecided:
+                self._give_up(self._move(e.operator), str(error))
 
     # ------------------------------------------------------------ deciding
 
     def _decide(self, now: float) -> None:
+        self._broken()
         if not self.members or not all(m.progress or m.dead for m in self.members):
             return
         for command in decide(self.view()):
             if isinstance(command, Commit):
                 self._commit(command.epoch, now)
             elif isinstance(command, Recover):
-                self._recover(command, now)
+                self._recover(command)
             elif isinstance(command, Release):
                 self._assign(self.journal.assignment.without(command.instances))
             elif command.failed:
@@ -258,7 +256,8 @@ class Machine(Keeping):
                 m.bare = -1
         self._write(committed=epoch, seats=tuple(m.seat for m in self.members))
         self._out += [do.CommitTo(m.seat.process, epoch) for m in self.members if not m.dead]
-        self._out += self._saver.committed(epoch, self.journal.seats, now)
+        owners = [m.seat for m in self.owners]
+        self._out += self._saver.committed(epoch, owners, self.journal.seats, now)
         self._out += self._saver.trims(self.journal.posts)
         self._end_if_wanted()
 
@@ -271,10 +270,12 @@ class Machine(Keeping):
         """Why the newest cut that was to be saved was not; empty if it was."""
         return self._saver.unsaved
 
-    def _drill(self, now: float) -> None:
+    def _drill(self) -> None:
         """In checking mode an instance is replaced after each commit, as if it had died: what its
         successor sends is compared with what it had sent."""
         if not self.plan.check or self._drilled == self.journal.committed or self._engagements:
+            return
+        if self.journal.moves:
             return
         self._drilled = self.journal.committed
         kinds = self.plan.vertices
@@ -284,7 +285,7 @@ class Machine(Keeping):
             self._drills += 1
             member = fit[self._drills % len(fit)]
             member.dead = "it is replaced on purpose, to be checked"
-            self._recover(Recover((member.name,), self.journal.committed, "checking"), now)
+            self._recover(Recover((member.name,), self.journal.committed, "checking"))
 
     def _heard(self, process: str, progress: Progress, now: float) -> None:
         """A call may be lost with its connection: who was not told what is newest is told again."""
@@ -323,29 +324,10 @@ class Machine(Keeping):
             self._failed.append((member.name, error))
         self._decide(now)
 
-    # ------------------------------------------------------------ processes
-
-    def _hire(self) -> None:
-        """Have a process for every place that waits for one."""
-        wanted = sum(len(e.waiting) for e in self._engagements)
-        for _ in range(wanted - len(self._hands) - len(self._hiring)):
-            self._hire_one(spare=False)
-
-    def _hire_spare(self, now: float) -> None:
-        """Have another spare process, one after the other, while nobody takes a place."""
-        calm = not self._engagements and not self._hiring and now >= self._settled + SETTLE_SECONDS
-        short = len(self._hands) < self.options.spares and self._unhired < ATTEMPTS_MAX
-        if self._stand_by and calm and short:
-            self._hire_one(spare=True)
-
-    def _hire_one(self, *, spare: bool) -> None:
-        process = self._name()
-        self._hiring.add(process)
-        self._out.append(do.Hire(process, spare))
-
     def _gone(self, process: str, why: str, now: float) -> None:
         if process in self._hiring:
             self._not_hired(process, why)
+        self._stopped(process)
         self._hands.pop(process, None)
         member, engagement = self._member(process), self._engaged(process)
         self._out += self._saver.gone(process, now)
@@ -357,152 +339,3 @@ class Machine(Keeping):
         elif engagement is not None:
             self._again(engagement, process, why)
         self._hire()
-
-    def _not_hired(self, process: str, why: str) -> None:
-        self._hiring.discard(process)
-        self._write()  # a controller whose time is over is to kill nobody
-        self._out.append(do.Kill(process, why))  # it may be on its way
-        if process not in self._adopting:
-            self._unhired += 1
-        if self._unhired >= ATTEMPTS_MAX and any(e.waiting for e in self._engagements):
-            raise JobError(f"no process could be started, {self._unhired} times: {why}")
-
-    # ------------------------------------------------------------ taking places
-
-    def _recover(self, command: Recover, now: float) -> None:
-        """Put others into the place of the dead."""
-        busy = {m.name for e in self._engagements for m in e.gone}
-        dead = [m for m in self.members if m.name in command.instances and m.name not in busy]
-        if not dead:
-            return
-        reasons = "; ".join(sorted({m.dead for m in dead}))
-        self._deaths.died([m.seat.place for m in dead], command.floor, reasons)
-        places = [m.seat.place for m in self.members]
-        again = widened([m.seat.place for m in dead], places, self.plan, self.options.recovery)
-        gone = tuple(m for m in self.members if m.name in again and m.name not in busy)
-        self._write()  # a controller whose time is over is to kill nobody
-        for m in gone:  # who cannot be reached may still run, and write
-            m.dead = m.dead or "what it sent is needed again"
-            self._out.append(do.Kill(m.seat.process, m.dead))
-        waiting: list[Place] = []
-        for m in gone:
-            waiting += self._successors(m, waiting, split=m in dead)
-        because = ", ".join(m.name for m in dead) + " died"
-        if self.options.recovery == "source" and self._engagements:
-            self._engagements[0].join(gone, waiting, because)  # all begin anew together, or none
-        else:
-            self._engagements.append(Engagement(command.floor, gone, now, because, waiting))
-        self._prepare()
-        self._hire()
-
-    def _successors(self, member: Member, others: list[Place], *, split: bool) -> tuple[Place, ...]:
-        place = member.seat.place
-        operator = self.plan.vertices[place.vertex].kind == "operator"
-        into = self.options.restore_into if operator and split else 1
-        taken = [*others, *(m.seat.place for m in self.members)]
-        for e in self._engagements:
-            taken += [*e.waiting, *(p for _, p in e.preparing.values())]
-            taken += [p for _, p, _ in e.ready.values()]
-        return successors(place, into, taken)
-
-    def _prepare(self) -> None:
-        """Give places to processes that have none, when there are enough for all of them."""
-        for e in self._engagements:
-            if e.waiting and len(e.waiting) <= len(self._hands):
-                given = {p: (self._hands.pop(p), e.waiting[i]) for i, p in
-                         enumerate(sorted(self._hands, key=_by_age)[: len(e.waiting)])}  # fmt: skip
-                e.waiting.clear()
-                e.preparing.update(given)
-                for hand, place in given.values():
-                    self._become(e, hand, place)
-
-    def _become(self, e: Engagement, hand: Hand, place: Place) -> None:
-        holders = tuple(p.process for p in self.journal.posts) if e.floor else ()
-        self._out.append(do.Become(hand.process, place, e.floor, holders))
-
-    def _became(self, process: str, address: str, now: float) -> None:
-        e = self._engaged(process)
-        if e is None or process not in e.preparing:
-            return
-        e.ready[process] = (*e.preparing.pop(process), address)
-        if not e.preparing and not e.waiting:
-            self._engagements.remove(e)
-            self._take_over(e, now)
-
-    def _take_over(self, e: Engagement, now: float) -> None:
-        """All places of an engagement have their process: they begin, in a new assignment."""
-        self._settled = now
-        entry = self.journal
-        new = [
-            Member(Seat(place, hand.process, hand.node, hand.pid, address), moved=now)
-            for hand, place, address in e.ready.values()
-        ]
-        names = [m.name for m in e.gone]
-        self.members = [m for m in self.members if m not in e.gone] + new
-        for m in new:
-            m.seat = replace(m.seat, keepers=self._keepers_of(m.seat), kept=entry.kept)
-        serving = [_serving(m.seat, e.floor + 1) for m in new]
-        started = entry.started or now + self._delay()
-        recoveries = entry.recoveries
-        if e.gone:
-            into = tuple(m.name for m in new)
-            took = Recovery(
-                e.began - started, tuple(names), into, e.floor, now - e.began, e.because
-            )
-            recoveries = (*recoveries, took)[-RECOVERIES_MAX:]
-        self._assign(
-            entry.assignment.replaced(names, serving),
-            seats=tuple(m.seat for m in self.members),
-            started=started,
-            recoveries=recoveries,
-        )
-        self._out += [do.Begin(m.seat, self.journal.assignment, started) for m in new]
-
-    def _delay(self) -> float:
-        """Seconds until the first row of a paced run is released, whatever epoch it begins with."""
-        clock = self.plan.clock
-        if clock is None or clock.speed is None:
-            return 0.0
-        return START_DELAY - self.plan.begins * clock.seconds / clock.speed
-
-    def _missing(self, process: str, *, again: bool) -> None:
-        e = self._engaged(process)
-        if e is None or process not in e.preparing:
-            return
-        hand, place = e.preparing[process]
-        if not again:
-            raise checkpoint_lost(place, e.floor)
-        self._count(e, place, "the keeper of its checkpoint died")
-        self._become(e, hand, place)
-
-    def _taken(self, process: str) -> None:
-        e = self._engaged(process)
-        if e is not None and process in e.preparing:
-            e.waiting.append(e.preparing.pop(process)[1])
-            self._write()  # a controller whose time is over is to kill nobody
-            self._out.append(do.Kill(process, "another controller gave it a place"))
-            self._prepare()
-            self._hire()
-
-    def _again(self, e: Engagement, process: str, why: str) -> None:
-        """Another process for a place whose own died before it began."""
-        place = e.preparing[process][1] if process in e.preparing else e.ready[process][1]
-        self._count(e, place, why)
-        e.preparing.pop(process, None)
-        e.ready.pop(process, None)
-        e.waiting.append(place)
-        self._prepare()
-
-    def _count(self, e: Engagement, place: Place, why: str) -> None:
-        e.failures[place] += 1
-        if e.failures[place] >= ATTEMPTS_MAX:
-            raise JobError(f"{place.name} could not be made, {ATTEMPTS_MAX} times: {why}")
-
-
-def _by_age(process: str) -> tuple[int, ...]:
-    return tuple(map(int, process.split(".")))
-
-
-def _serving(seat: Seat, first: int) -> Serving:
-    place = seat.place
-    return Serving(place.vertex, place.keys, place.name, seat.address, first)

@@ -60,8 +60,10 @@ class Hand(NamedTuple):
 class Engagement:
     """Places that are to be taken, all at once.
 
-    waiting: without a process. preparing: by process, who was given a place. ready: who has it,
-    and the address. failures: of each place. began: when; because: why.
+    gone: who gives up its own for them. waiting: without a process. preparing: by process, who was
+    given a place. ready: who has it, and the address. failures: of each place. began: when;
+    because: why. operator: of a move, "" unless it is one; node: where its processes have to be, ""
+    for anywhere. stopping: processes that have to end before others take their places.
     """
 
     floor: int
@@ -69,15 +71,17 @@ class Engagement:
     began: float
     because: str
     waiting: list[Place]
+    operator: str = ""
+    node: str = ""
     preparing: dict[str, tuple[Hand, Place]] = field(default_factory=dict)
     ready: dict[str, tuple[Hand, Place, str]] = field(default_factory=dict)
     failures: Counter[Place] = field(default_factory=Counter)
+    stopping: set[str] | None = None
 
-    def join(self, gone: tuple[Member, ...], waiting: list[Place], because: str) -> None:
-        """More places are to be taken with the others."""
-        self.gone += gone
-        self.waiting += waiting
-        self.because += f", {because}"
+    @property
+    def undecided(self) -> bool:
+        """Whether it is a move that can still come to nothing."""
+        return bool(self.operator) and self.stopping is None
 
     @property
     def processes(self) -> set[str]:

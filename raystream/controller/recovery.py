@@ -38,14 +38,13 @@ class Place:
         return f"{self.operator}/{self.index}" + (f".{self.number}" if self.number else "")
 
 
-def successors(place: Place, into: int, taken: Iterable[Place]) -> tuple[Place, ...]:
+def successors(place: Place, into: int, free: int) -> tuple[Place, ...]:
     """The places of those that come after an instance, which share its range evenly.
 
     Args:
         into: how many there are to be, as long as the range has key groups for them.
-        taken: all places there are.
+        free: the least index that no instance of the operator ever had.
     """
-    free = 1 + max(p.index for p in (*taken, place) if p.vertex == place.vertex)
     lo = place.keys.lo
     shares = even_ranges(len(place.keys), min(into, len(place.keys)))
     first, *others = [KeyRange(lo + share.lo, lo + share.hi) for share in shares]

@@ -29,10 +29,12 @@ class Hand:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Ask a source instance what it knows (`Claims.boundaries`)."""
+    """Ask a source instance what it knows (`Claims.boundaries`). least: the view that it needs to
+    have been told, or it does not know enough."""
 
     view: int
     source: str
+    least: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,10 @@ class Registering:
         number = self.begun.number
         if self.content is None:
             waiting = sorted(self.asked - set(self.answers))
-            return [Recall(number, w) if self.recalling else Hand(number, w) for w in waiting]
+            least = self.told.number
+            return [
+                Recall(number, w, least) if self.recalling else Hand(number, w) for w in waiting
+            ]
         if not self.settled:
             missing = (p for p in self.begun.places if p not in self.filled)
             return [Fill(number, p, self.content) for p in missing]

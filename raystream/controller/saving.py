@@ -23,10 +23,12 @@ SAVE_SECONDS = 600.0
 
 
 class Cut(NamedTuple):
-    """A committed cut, and who had a place then: their keepers hold all of it."""
+    """A committed cut, and who owned a range then: their keepers hold all of it. kept: all places
+    whose images are needed, those of candidates too."""
 
     epoch: int
     seats: tuple[Seat, ...]
+    kept: tuple[Place, ...]
 
 
 class Saver:
@@ -43,9 +45,11 @@ class Saver:
         self._asked: set[str] = set()
         self._chains: dict[int, list[SavedChain]] = {}
 
-    def committed(self, epoch: int, seats: Iterable[Seat], now: float) -> list[do.Command]:
-        """There is a cut to be saved."""
-        self._newest = Cut(epoch, tuple(seats))
+    def committed(
+        self, epoch: int, owners: Iterable[Seat], seats: Iterable[Seat], now: float
+    ) -> list[do.Command]:
+        """There is a cut to be saved. seats: of owners and candidates."""
+        self._newest = Cut(epoch, tuple(owners), tuple(s.place for s in seats))
         if self.plan.durable is not None:
             self._next = self._newest
         return [] if self._now else self._begin(now)
@@ -58,7 +62,7 @@ class Saver:
         cuts = [c for c in (self._newest, self._now) if c is not None]
         if not cuts:
             return []
-        places = tuple(dict.fromkeys(s.place for c in cuts for s in c.seats))
+        places = tuple(dict.fromkeys(p for c in cuts for p in c.kept))
         floor = min(c.epoch for c in cuts)
         return [do.Trim(p.process, floor, places) for p in posts]
 

@@ -2,7 +2,8 @@
 
 Pieces may come from owners and candidates of any range, twice, and out of order between senders. A
 piece that is wholly covered is dropped; pieces that overlap in part are kept until some choice of
-them tiles exactly.
+them tiles exactly. That a range ended is remembered of all pieces, also of those that are dropped:
+who sent it may be the one whose pieces are taken later.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class Inlet:
     def receive(self, piece: Piece) -> bool:
         """Take a piece; whether it was new (False: applied already, or covered)."""
         epoch = piece.header.epoch
+        if piece.header.ended and all(p.header.keys != piece.header.keys for p in self.ended):
+            self.ended.append(_silent(piece))
         if epoch <= self.position or epoch in self.tiled:
             return False
         have = self.pieces.setdefault(epoch, [])
@@ -94,18 +97,13 @@ class Inlet:
             raise InternalError(f"epoch {epoch} was applied out of turn, after {self.position}")
         self.position = epoch
         self.rows -= sum(len(p.rows) for p in self.pieces.pop(epoch, ()))
-        pieces = self.tiled.pop(epoch)
-        for p in pieces:
-            if p.header.ended and p.header.epoch == epoch:
-                self.ended.append(_silent(p))
-        return pieces
+        return self.tiled.pop(epoch)
 
     @property
     def finished(self) -> bool:
         """Whether every range of the producer has ended."""
-        return (
-            bool(self.ended) and tile([p.header.keys for p in self.ended], self.groups) is not None
-        )
+        over = [p.header.keys for p in self.ended if p.header.epoch <= self.position]
+        return bool(over) and tile(over, self.groups) is not None
 
 
 def _silent(piece: Piece) -> Piece:

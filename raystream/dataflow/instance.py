@@ -57,6 +57,7 @@ class Outlets:
     """The sending half of an instance: fused operators, and one epoch log per edge.
 
     guard: held while the logs change; a shell that serves them from other threads sets its lock.
+    last: the epoch after which the range has ended, NEVER while that is not known.
     """
 
     def __init__(self, plan: Plan, vertex: Vertex, keys: KeyRange) -> None:
@@ -69,6 +70,7 @@ class Outlets:
             f"{p.node}.{p.schema.name}" + (".late" if p.late else "") for p in vertex.ports
         ]
         self._nothing: list[tuple[int, Columns, np.ndarray]] = []
+        self.last = NEVER
         self.guard: AbstractContextManager[Any] = nullcontext()
 
     def open(self) -> None:
@@ -93,6 +95,8 @@ class Outlets:
         with self.guard:
             for at, rows, offsets in cut:
                 self.logs[at].append(Entry(header.epoch, header, rows, offsets))
+            if header.ended:
+                self.last = header.epoch
 
     def _cut(self, ports: list[Emission]) -> list[tuple[int, Columns, np.ndarray]]:
         """Per edge its rows and their offsets."""
@@ -123,6 +127,18 @@ class Outlets:
         entry = self.logs[edge].entry(epoch)
         rows, offsets = entry.part(keys)
         return Piece(entry.header, rows, offsets)
+
+    def silent(self, edge: int, epoch: int) -> Entry[Header] | None:
+        """What an ended range has for an epoch after its last: nothing, and that it has ended. None
+        for all other epochs.
+
+        Who asks for it has the epochs before from instances of other ranges, one of which ended
+        later, and did not hear of this end.
+        """
+        if epoch <= self.last:
+            return None
+        rows, offsets = next((rows, at) for e, rows, at in self._silence() if e == edge)
+        return Entry(epoch, Header(epoch, self.keys, NEVER, False, True), rows, offsets)
 
     def trim(self, floor: int) -> None:
         """Drop what is at or below the floor."""

@@ -16,7 +16,8 @@ Why that gives one boundary for all, whatever dies, wakes up late, or comes twic
   forgotten, or kept by all.
 - *Where no place is left*, it comes from the sources themselves (`Claims.boundaries`): each knows
   what it published, and settles nothing under an older view from then on. That needs every source
-  instance. Who replaced one knows what its predecessor had published, because a replacement is a
+  instance that the newest view was for, and each has to be told it. Who replaced one, or read the
+  same splits beside one that is gone, knows what that had published, because a replacement is a
   change of view too, and a view is told with what it is filled with; and the predecessor, which may
   be alive, is not told, so that it publishes nothing that its successor does not know.
 
@@ -225,13 +226,13 @@ class Claims(Generic[P]):
             self.told = view
             self._table.replace(merged([self._table.content, content]))
 
-    def boundaries(self, view: int) -> Boundaries | None:
+    def boundaries(self, view: int, least: int = 1) -> Boundaries | None:
         """All that it knows; nothing is settled under older views from now on.
 
-        None: it was never told a view, and does not know what its predecessor had published; or it
-        has heard of a newer one than this.
+        None: it was not told the view `least` or a newer one, and does not know what was published
+        before by whoever read the same splits; or it has heard of a newer one than `view`.
         """
-        if view < max(self._asked, self.told.number) or not self.told.number:
+        if view < max(self._asked, self.told.number) or self.told.number < max(least, 1):
             return None
         self._asked = view
         return self._table.content

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from raystream.dataflow.plan import Edge, Vertex
 from raystream.state.assignment import Assignment, Serving
@@ -27,19 +27,41 @@ def readers(vertex: Vertex, assignment: Assignment, floor: int) -> dict[tuple[in
     }
 
 
+def catching_up(vertex: Vertex, assignment: Assignment) -> set[tuple[int, str]]:
+    """Those of the `readers` of an instance of `vertex` that are candidates."""
+    return {
+        (edge.id, s.instance)
+        for edge in vertex.outputs
+        for s in assignment.of(edge.consumer)
+        if s.candidate
+    }
+
+
 class Served:
     """How far each subscriber, an (edge, instance), was served: the next epoch that it is given.
 
-    The slowest of them is what the producer may not run away from (flow control).
+    The slowest of the owners among them is what the producer may not run away from (flow control).
+    A candidate, which catches up, slows nobody: what it has not read stays in the log.
     """
 
     def __init__(self) -> None:
         self.next: dict[tuple[int, str], int] = {}
+        self._candidates: frozenset[tuple[int, str]] = frozenset()
 
-    def expect(self, subscribers: Mapping[tuple[int, str], int]) -> None:
-        """These are the subscribers, with the first epoch that they ask for; no others are."""
+    def expect(
+        self,
+        subscribers: Mapping[tuple[int, str], int],
+        candidates: Collection[tuple[int, str]] = (),
+    ) -> None:
+        """These are the subscribers, with the first epoch that they ask for; no others are.
+
+        Args:
+            candidates: those of them that do not count.
+        """
         self.next = {who: self.next.get(who, first) for who, first in subscribers.items()}
+        self._candidates = frozenset(candidates)
 
     def slowest(self) -> int:
-        """The least epoch that some subscriber was not yet served."""
-        return min(self.next.values(), default=1 << 62)
+        """The least epoch that some owner was not yet served."""
+        counting = (e for who, e in self.next.items() if who not in self._candidates)
+        return min(counting, default=1 << 62)

@@ -108,13 +108,15 @@ def settled(machine: Machine, cut: int) -> None:
         table.settled(cut)
 
 
-def install(machine: Machine, chains: Sequence[Sequence[Image]]) -> Standing:
+def install(machine: Machine, chains: Sequence[Sequence[Image]], floor: int = 0) -> Standing:
     """Put what instances knew into a new one; returns where it stands now.
 
     Args:
         chains: each a full image and the deltas on it, of one part of the instance's range; the
             parts tile it exactly. All are of one cut, but that of a source that had ended by then
             may be of its end. The instance stands at the newest.
+        floor: the cut that they were asked for, where it stands if they are of a source that had
+            ended.
 
     Raises:
         StateError: an image is of something else, or does not apply to the one before; the chains
@@ -129,8 +131,9 @@ def install(machine: Machine, chains: Sequence[Sequence[Image]]) -> Standing:
             elif image.header.base:
                 raise StateError(f"the {image.header} needs its base first")
     _put(machine, [[_as_now(machine, image) for image in chain] for chain in chains])
-    cut = max(h.cut for h in newest)
     standing = together([h.standing for h in newest])
+    over = standing.ended and isinstance(machine, SourceInstance)
+    cut = max(h.cut for h in newest) if not over else max(floor, *(h.cut for h in newest))
     machine.position = cut
     machine.watermark = standing.watermark
     # A source says once more that it ended: in other ranges nobody has heard of it.
@@ -275,7 +278,13 @@ def _put(machine: Machine, chains: Sequence[Sequence[Image]]) -> None:
 
 def _ends(machine: Instance) -> dict[int, tuple[Ended, ...]]:
     ends = {
-        edge: tuple(sorted(Ended(p.header.epoch, *p.header.keys) for p in inlet.ended))
+        edge: tuple(
+            sorted(
+                Ended(p.header.epoch, *p.header.keys)
+                for p in inlet.ended
+                if p.header.epoch <= machine.position
+            )
+        )
         for edge, inlet in machine.inlets.items()
     }
     return {edge: ranges for edge, ranges in ends.items() if ranges}

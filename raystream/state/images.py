@@ -37,12 +37,12 @@ class ImageStore(Generic[B]):
 
     def store(self, vertex: int, keys: KeyRange, image: Stored[B]) -> bool:
         """Keep an image; False if it is a delta on something else than the newest image."""
-        chain = self.chains.setdefault((vertex, keys), [])
+        chain = self.chains.get((vertex, keys), [])
         if chain and image.cut <= chain[-1].cut:
             return image.cut in [s.cut for s in chain]
         if image.base is not None and (not chain or chain[-1].cut != image.base):
             return False
-        chain.append(image)
+        self.chains[vertex, keys] = [*chain, image]
         return True
 
     def images(
@@ -68,10 +68,11 @@ class ImageStore(Generic[B]):
         """Drop what no restore at `floor` or later needs.
 
         assigned: every (vertex, range) that is served now and was stored at the floor, or at its
-        end; all others are dropped. None where the assignment is not known: none are.
+        end; all others are dropped, unless they have a newer image: whoever serves that range does
+        so since then. None where the assignment is not known: none are.
         """
         for place, chain in list(self.chains.items()):
-            if assigned is not None and place not in assigned:
+            if assigned is not None and place not in assigned and chain[-1].cut <= floor:
                 del self.chains[place]
                 continue
             bases = [i for i, s in enumerate(chain) if s.base is None and s.cut <= floor]

@@ -1,9 +1,26 @@
-"""Bounded buffers: what a simulated instance may hold at most, after each of its epochs."""
+"""What a simulated instance may hold at most, and for whom it may wait."""
 
 from __future__ import annotations
 
+from raystream.controller.journal import Entry
 from raystream.dataflow.instance import Instance, SourceInstance
+from raystream.dataflow.routing import Served
 from raystream.testing.simworld import Wrong
+
+
+def check_waits(name: str, served: Served, ahead: int, position: int, entry: Entry) -> None:
+    """Law L5: nobody waits for a candidate.
+
+    Args:
+        position: of an instance that is `ahead` epochs before the slowest of its subscribers.
+
+    Raises:
+        Wrong: there is none so slow that is not a candidate.
+    """
+    candidates = {s.instance for s in entry.assignment.serving if s.candidate}
+    slow = {instance for (_, instance), at in served.next.items() if position >= at + ahead}
+    if slow <= candidates:
+        raise Wrong(f"{name} at {position} waits for {sorted(slow)}, which catch up")
 
 
 def check_bounded(

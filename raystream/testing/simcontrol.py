@@ -62,8 +62,8 @@ class Job:
     again: how often a new connection asks for what came already. fragile: how often processes die
     while they take a place. at: every instance ever, by address; blanks, takers: processes without
     a place, and instances, by process. entry: the newest that was written. over: the job has ended;
-    error: why, if it failed. decisions: how many entries were written. ledger: where epochs ended
-    that were cut by arrival; their sinks are judged at the end.
+    error: why, if it failed. decisions: how many entries were written. answers: to requests, by
+    kind. ledger: where epochs ended that were cut by arrival; their sinks are judged at the end.
     """
 
     def __init__(
@@ -97,6 +97,7 @@ class Job:
         self.error: RaystreamError | None = None
         self.decisions = 0
         self.troubles: Counter[Place] = Counter()
+        self.answers: Counter[str] = Counter()
         self.controllers = 0
         self.controller: Controller
         self.new_controller()
@@ -203,7 +204,7 @@ class Job:
 
     def check_entry(self, entry: Entry) -> None:
         """What a new entry must keep to."""
-        self._released(self.entry.assignment.serving, entry.assignment.serving)
+        self._released(_owners(self.entry), _owners(entry))
         self.entry = entry
         self.decisions += 1
         if entry.assignment.serving:
@@ -221,7 +222,7 @@ class Job:
 
     def _check_tiles(self, entry: Entry) -> None:
         """Owners tile; those of ranges that are over count although nobody reads them any more."""
-        serving = entry.assignment.serving
+        serving = _owners(entry)
         gone = [
             r
             for r in self.released
@@ -247,20 +248,30 @@ class Job:
 
     def held(self, place: Place, cut: int) -> list[Keeper]:
         """All keepers that ever held a checkpoint, or a part of it."""
+        return [k for k in self.keepers.values() if self._of(k, place, cut)]
+
+    def _of(self, keeper: Keeper, place: Place, cut: int) -> list[KeyRange]:
+        """The ranges of which a keeper ever held what a place had at a cut, which may be after the
+        end of its range."""
         return [
-            k
-            for k in self.keepers.values()
-            if any(v == place.vertex and c == cut and common(keys, place.keys)
-                   for v, keys, c in k.ever)
-        ]  # fmt: skip
+            keys
+            for v, keys, c in keeper.ever
+            if v == place.vertex
+            and common(keys, place.keys)
+            and (c == cut or (c < cut and (v, keys, c) in keeper.ends))
+        ]
 
     def check_lost(self, place: Place, floor: int) -> None:
         """A checkpoint may be called lost when those who held it are dead."""
         held = self.held(place, floor)
-        whole = cover([keys for k in held if k.alive for v, keys, c in k.ever
-                       if v == place.vertex and c == floor], place.keys)  # fmt: skip
+        parts = [keys for k in held if k.alive for keys in self._of(k, place, floor)]
+        whole = cover(parts, place.keys)
         if whole is not None:
             raise Wrong(f"{place.name} at {floor} is not lost: {[(k.name, k.alive) for k in held]}")
+
+
+def _owners(entry: Entry) -> tuple[Serving, ...]:
+    return tuple(s for s in entry.assignment.serving if not s.candidate)
 
 
 class Controller(Box):
@@ -333,8 +344,8 @@ class Controller(Box):
         match command:
             case do.Write(entry, at):
                 self._write(entry, at)
-            case do.Hire(process, _):
-                world.after(HIRING, self, self._hired, process)
+            case do.Hire(process, _, node):
+                world.after(HIRING, self, self._hired, process, node)
             case do.Adopt(process):
                 world.after(LINK, self, self._adopted, process)
             case do.Keep(process, node):
@@ -366,8 +377,10 @@ class Controller(Box):
                 self._tier(keeper, self._save, keeper, command)
             case Hand() | Recall() | Fill() | Tell():
                 self._register(command)
-            case do.Kill(process, _):
+            case do.Kill(process):
                 self._kill(process)
+            case do.Answer(_, refusal):
+                job.answers["refused" if refusal else "taken up"] += 1
             case do.End(error):
                 job.end(error)
 
@@ -410,9 +423,9 @@ class Controller(Box):
             case Fill(view, place, content):
                 keeper = job.keepers[place]
                 self._request(keeper, lambda: self._fill(keeper, view, content))
-            case Recall(view, source):
+            case Recall(view, source, least):
                 taker = job.takers[source]
-                self._request(taker, lambda: self._recall(taker, view))
+                self._request(taker, lambda: self._recall(taker, view, least))
             case Tell(view=View(number, places), source=source, content=content):
                 chosen = View(number, tuple(job.keepers[p] for p in places))
                 taker = job.takers[source]
@@ -433,9 +446,9 @@ class Controller(Box):
         taken = keeper.boundaries.fill(view, content)
         return do.Filled(view, keeper.process) if taken else None
 
-    def _recall(self, taker: Instances, view: int) -> Event | None:
+    def _recall(self, taker: Instances, view: int, least: int) -> Event | None:
         assert taker.claimer is not None
-        return do.Handed(view, taker.process, taker.claimer.claims.boundaries(view))
+        return do.Handed(view, taker.process, taker.claimer.claims.boundaries(view, least))
 
     def _tell(self, process: str, order: str, *args: Any) -> None:
         taker = self.job.takers[process]
@@ -444,14 +457,15 @@ class Controller(Box):
     def _kill(self, process: str) -> None:
         """Who cannot be reached lives on."""
         job = self.job
-        box: Box | None = job.takers.get(process) or job.blanks.get(process)
+        box: Instances | Blank | None = job.takers.get(process) or job.blanks.get(process)
         if box is not None and self.world.rng.random() < 0.5:
             self.world.send(LINK, box, self._die, box)
 
-    def _die(self, box: Box) -> None:
+    def _die(self, box: Instances | Blank) -> None:
         if isinstance(box, Instances):
             box.die()
         box.alive = False
+        self.job.died(box.process)
 
     # ------------------------------------------------------------ the journal
 
@@ -505,8 +519,8 @@ class Controller(Box):
 
     # ------------------------------------------------------------ processes
 
-    def _hired(self, process: str) -> None:
-        blank = Blank(process, self.world.rng.choice(self.job.nodes))
+    def _hired(self, process: str, node: str) -> None:
+        blank = Blank(process, node or self.world.rng.choice(self.job.nodes))
         self.job.blanks[process] = blank
         self.hear(do.Hired(process, blank.node, 0))
 

@@ -16,7 +16,7 @@ from raystream.controller.report import Progress, progress_of, sink_context
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge, Vertex
-from raystream.dataflow.routing import Served, readers, reads
+from raystream.dataflow.routing import Served, catching_up, readers, reads
 from raystream.dataflow.snapshot import Captured, capture, install, settled
 from raystream.dataflow.source import Positions, Recorded, Taken
 from raystream.errors import JobError, RaystreamError
@@ -25,7 +25,7 @@ from raystream.state.assignment import Assignment
 from raystream.state.chain import Chain
 from raystream.state.image import Image, ImageHeader
 from raystream.state.images import ImageStore, Stored
-from raystream.testing.simchecks import check_bounded
+from raystream.testing.simchecks import check_bounded, check_waits
 from raystream.testing.simregister import Claimer, RegisterPlace
 from raystream.testing.simsources import ArrivalReading, RecordedReading
 from raystream.testing.simworld import Box, World
@@ -45,7 +45,7 @@ WINDOW = 3
 class Keeper(RegisterPlace):
     """Holds images and the journal, and may be a place of the boundary register.
 
-    ever: every (vertex, range, cut) that it has held.
+    ever: every (vertex, range, cut) that it has held; ends: those of which the cut was the end.
     """
 
     def __init__(self, process: str, node: str) -> None:
@@ -55,6 +55,7 @@ class Keeper(RegisterPlace):
         self.images: ImageStore[bytes] = ImageStore()
         self.journal: Shelf[Entry] = Shelf()
         self.ever: set[tuple[int, KeyRange, int]] = set()
+        self.ends: set[tuple[int, KeyRange, int]] = set()
 
     def store(self, world: World, to: Instances, header: ImageHeader, data: bytes,
               ship: int) -> None:  # fmt: skip
@@ -64,6 +65,8 @@ class Keeper(RegisterPlace):
         stored = self.images.store(vertex, keys, image)
         if stored:
             self.ever.add((vertex, keys, cut))
+            if header.standing.ended:
+                self.ends.add((vertex, keys, cut))
         world.send(LINK, to, to.answered, ship, self, stored)
 
     def trim(self, floor: int, places: tuple[Place, ...]) -> None:
@@ -129,7 +132,7 @@ class Instances(Box):
             self.machine = Instance(job.plan, self.vertex, place.keys, job.sink_of(place))
         for log in self.machine.outlets.logs.values():
             log.next = floor + 1
-        standing = install(self.machine, images) if images else None
+        standing = install(self.machine, images, floor) if images else None
         if self.vertex.kind == "source":
             self.source = self._reading(floor, standing.splits if standing else None)
         self.machine.open()
@@ -183,7 +186,9 @@ class Instances(Box):
         self.version = assignment.version
         if isinstance(self.machine, SourceInstance):
             self.chain.missed(self.machine.cut_at(assignment.cuts))
-        self.served.expect(readers(self.vertex, assignment, self.begun))
+        self.served.expect(
+            readers(self.vertex, assignment, self.begun), catching_up(self.vertex, assignment)
+        )
         self._feedings = {w: f for w, f in self._feedings.items() if w in self.served.next}
         wanted = reads(self.vertex, assignment)
         for gone in [name for name in self._readings if name not in wanted]:
@@ -376,6 +381,12 @@ class Instances(Box):
             if piece.header.ended:
                 del self._feedings[who]
                 break
+        silent = outlets.silent(edge, feeding.next)
+        if silent is not None and who in self._feedings:
+            del self._feedings[who]
+            consumer, piece = feeding.consumer, Piece(silent.header, *silent.part(keys))
+            feeding.last = max(feeding.last, self.world.now + self.world.delay(LINK))
+            self.world.at(feeding.last, consumer, consumer.deliver, feeding, piece)
         if feeding.next > began and who in self.served.next:
             self.served.next[who] = feeding.next
             self._go_on()
@@ -394,6 +405,7 @@ class Instances(Box):
         if machine.ended or self.failed is not None:
             return False
         if machine.position >= self.served.slowest() + self.job.ahead:
+            check_waits(self.name, self.served, self.job.ahead, machine.position, self.job.entry)
             return False
         return isinstance(machine, SourceInstance) or machine.ready()
 

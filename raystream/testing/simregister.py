@@ -219,7 +219,7 @@ class Registrar:
     # What is done at those who are asked.
 
     def _recall(self, by: Claimer, command: Recall) -> None:
-        content = by.claims.boundaries(command.view)
+        content = by.claims.boundaries(command.view, command.least)
         self.world.send(LINK, self.box, self._answered, command.view, command.source, content)
 
     def _hand(self, place: RegisterPlace, command: Hand) -> None:

@@ -43,6 +43,7 @@ from raystream.testing.same import difference
 from raystream.testing.simcontrol import Job
 from raystream.testing.simfaults import KINDS, Faults
 from raystream.testing.simflows import FLOWS
+from raystream.testing.simmoves import Mover
 from raystream.testing.simsinks import Reference
 from raystream.testing.simtier import Tier
 from raystream.testing.simworld import World, Wrong
@@ -66,7 +67,8 @@ class Scenario:
     loss, doubling: shares of control messages. slow: share of slow messages.
     fragile: share of restores at which a substitute dies. again: share of connections that ask
     for what came before. ahead: epochs that a producer may be ahead. durable: whether committed
-    cuts are saved, so that a job which lost something goes on from there.
+    cuts are saved, so that a job which lost something goes on from there. moves: how often it is
+    asked for ranges to be moved.
     """
 
     flow: str = "words"
@@ -85,6 +87,7 @@ class Scenario:
     again: float | None = None
     ahead: int | None = None
     durable: bool | None = None
+    moves: int | None = None
 
 
 Kind = Literal["right", "lost", "wrong"]
@@ -92,7 +95,8 @@ Kind = Literal["right", "lost", "wrong"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a schedule went. kind: right, wrong, or stopped because checkpoints were lost."""
+    """How a schedule went. kind: right, wrong, or stopped because checkpoints were lost. faults: by
+    kind; moves are counted with them: done, given up or refused."""
 
     seed: int
     kind: Kind
@@ -198,19 +202,25 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
         faults = Faults(
             job, _times(rng, (s.faults or 0) - late, len(plan.instances())), late, s.kinds
         )
-        _run(world, job, faults)
+        mover = Mover(job, _times(rng, s.moves or 0, len(plan.instances())))
+        _run(world, job, faults, mover)
         while (saved := _left(job)) is not None:
             world.tell("all is lost:", job.error, "; goes on from", saved)
-            job = faults.job = _job(world, s, job.plan, reference, saved, job)
-            _run(world, job, faults)
+            job = faults.job = mover.job = _job(world, s, job.plan, reference, saved, job)
+            _run(world, job, faults, mover)
         if reference is None:
             job.judge(_again(plan, job.ledger.published))
         kind, why = _judged(job)
     except (Exception, Wrong) as error:
         kind, why = "wrong", _said(error)
     world.tell(kind, why)
-    done = Counter() if faults is None else faults.done
+    done = Counter() if faults is None else faults.done + _moves(faults.job)
     return Outcome(seed, kind, why, world.events, done, world.story or [])  # type: ignore[arg-type]
+
+
+def _moves(job: Job) -> Counter[str]:
+    ended = Counter("move given up" if m.failed else "move" for m in job.entry.moved)
+    return ended + Counter({"move refused": job.answers["refused"]})
 
 
 def _job(
@@ -279,6 +289,7 @@ def _drawn(s: Scenario, rng: random.Random) -> Scenario:
         again=maybe(s.again, 1.0),
         ahead=s.ahead or rng.randrange(2, 9),
         durable=rng.random() < 0.5 if s.durable is None else s.durable,
+        moves=rng.choice((0, 0, 1, 2, 3, 5)) if s.moves is None else s.moves,
     )
 
 
@@ -291,10 +302,11 @@ def _times(rng: random.Random, faults: int, instances: int) -> list[int]:
     return sorted(times)
 
 
-def _run(world: World, job: Job, faults: Faults) -> None:
+def _run(world: World, job: Job, faults: Faults, mover: Mover) -> None:
     quiet = 0
     while not job.over:
         faults.strike()
+        mover.strike()
         if not faults.at and not quiet:
             world.tell("no more faults")
             world.loss = world.slow = world.doubling = job.fragile = 0.0

@@ -4,75 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TypeVar
 
 import pytest
 
 from raystream.controller import commands as do
-from raystream.controller.commands import Command, Event
+from raystream.controller.commands import Command
 from raystream.controller.journal import Entry
 from raystream.controller.keeping import CUT_AHEAD
 from raystream.controller.machine import Machine
 from raystream.controller.members import STALL_SECONDS, Options
 from raystream.controller.recovery import ATTEMPTS_MAX, Place
-from raystream.controller.report import Progress
 from raystream.errors import JobError
-from raystream.testing.simulator import planned
-
-NODES = ("a", "b")
-C = TypeVar("C")
-
-
-class Driven:
-    """A machine, its clock, and all that it commanded."""
-
-    def __init__(self, options: Options | None = None, **changes: object) -> None:
-        plan = planned("words", (1, 1))[0]
-        self.plan = replace(plan, **{"cut_every": 10, **changes})
-        self.options = options or Options(spares=0)
-        self.machine = Machine(self.plan, self.options)
-        self.now = 100.0
-        self.said: list[Command] = []
-
-    def start(self) -> None:
-        """Bring it to where all places are taken."""
-        self.hear_of(self.machine.start(NODES, [], self.now))
-        for i, hire in enumerate(self.all(do.Hire)):
-            self.hear(do.Hired(hire.process, NODES[i % 2], i))
-        for become in self.all(do.Become):
-            self.hear(do.Became(become.process, f"grpc://{become.process}"))
-
-    def hear(self, event: Event) -> list[Command]:
-        return self.hear_of(self.machine.handle(event, self.now))
-
-    def hear_of(self, commands: list[Command]) -> list[Command]:
-        written = False
-        for command in commands:  # nothing is decided that is not in the journal
-            written = written or isinstance(command, do.Write)
-            assert written or not isinstance(command, do.Kill | do.Begin | do.Trim | do.End)
-        self.said += commands
-        return commands
-
-    def all(self, kind: type[C]) -> list[C]:
-        return [c for c in self.said if isinstance(c, kind)]
-
-    def at(self, position: int, **changes: object) -> None:
-        """Everybody is there, and has stored all cuts up to there."""
-        for m in self.machine.members:
-            told = {"stored": position, "version": self.machine.journal.assignment.version}
-            progress = Progress(
-                m.seat.place.operator, m.seat.place.index, position, False, 0, 0, 0, 0, 0, 0.0,
-                name=m.name, kept=m.seat.kept, floor=self.machine.journal.committed,
-            )  # fmt: skip
-            self.hear(do.Heard(m.seat.process, replace(progress, **{**told, **changes})))
-
-    def tick(self, nodes: tuple[str, ...] = NODES) -> list[Command]:
-        return self.hear(do.Tick(nodes))
-
-    def process(self, operator: str) -> str:
-        return next(
-            m.seat.process for m in self.machine.members if m.seat.place.operator == operator
-        )
+from tests.controller.driven import NODES, Driven
 
 
 def kinds(commands: list[Command]) -> list[str]:

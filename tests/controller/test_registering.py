@@ -376,7 +376,7 @@ def test_a_new_view_holds_what_any_survivor_holds() -> None:
 
 def test_where_no_place_is_left_the_sources_are_asked() -> None:
     state = change(settled("p"), ["q"], "q", ["s", "t"])
-    assert state.commands({}) == [Recall(2, "s"), Recall(2, "t")]
+    assert state.commands({}) == [Recall(2, "s", 1), Recall(2, "t", 1)]
     state = answered(state, 2, "s", Boundaries(0, {("a", 1): X}))
     with pytest.raises(JobError, match=r"register is lost: its places are gone \(p\), .* what t"):
         answered(state, 2, "t", None)
@@ -388,7 +388,7 @@ def test_it_is_lost_with_a_source_that_knew_of_it() -> None:
     with pytest.raises(JobError, match="what t knew"):
         change(settled("p"), ["q"], "q", ["s", "new"])
     state = change(settled("p"), ["q"], "q", ["s", "new"], over=["t"])
-    assert state.commands({}) == [Recall(2, "s")]
+    assert state.commands({}) == [Recall(2, "s", 1)]
 
 
 def test_it_is_lost_with_a_source_that_nobody_had_replaced() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shlex
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,15 @@ from typing import Any
 import pytest
 
 from raystream.controller import decide as deciding
-from raystream.controller import machine
+from raystream.controller import machine, taking
 from raystream.controller.journal import Shelf
+from raystream.controller.moving import Moving
 from raystream.controller.recovery import Place, successors
 from raystream.dataflow import snapshot
 from raystream.dataflow.inlet import Inlet
+from raystream.dataflow.instance import Outlets
 from raystream.dataflow.pieces import Piece
+from raystream.dataflow.routing import Served
 from raystream.errors import ConfigError
 from raystream.schema.types import KeyRange
 from raystream.state import checkpoint
@@ -46,6 +50,8 @@ OUTLIVED = Scenario(
 """Controllers that wake when there is another one."""
 UNHEARD = Scenario("words", recovery="state", faults=3, loss=0.3)
 """Much of what is said is lost."""
+MOVED = Scenario("words", recovery="state", moves=8, faults=2, loss=0)
+"""Ranges move all the time."""
 SCHEDULES = 40
 TRIES = 80
 """Schedules in which a broken engine has to be caught."""
@@ -75,6 +81,14 @@ def test_without_faults_nothing_is_recovered() -> None:
     assert outcome.kind == "right"
     assert not [line for line in outcome.story if "Kill" in line]
     assert [line for line in outcome.story if "commits" in line]
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_without_faults_all_that_is_asked_for_in_time_moves(flow: str) -> None:
+    scenario = Scenario(flow, faults=0, loss=0, doubling=0, slow=0, fragile=0, moves=3, copies=1)
+    outcomes = [simulate(replace(scenario, recovery="state"), seed) for seed in range(12)]
+    assert not [o.why for o in outcomes if o.kind != "right"]
+    assert sum(o.faults["move"] for o in outcomes) > 10
 
 
 def test_a_seed_tells_the_same_story() -> None:
@@ -184,7 +198,8 @@ def _takes_what_an_old_controller_writes(patch: pytest.MonkeyPatch) -> None:
 
 
 def _gives_a_name_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(machine, "successors", lambda place, into, taken: successors(place, into, []))
+    same = lambda place, into, free: successors(place, into, place.index + 1)  # noqa: E731
+    patch.setattr(taking, "successors", same)
 
 
 def _leaves_sinks_open(patch: pytest.MonkeyPatch) -> None:
@@ -195,6 +210,36 @@ def _leaves_sinks_open(patch: pytest.MonkeyPatch) -> None:
         return [r for r in recoveries(view) if not over & set(r.instances)]
 
     patch.setattr(deciding, "recoveries", careless)
+
+
+def _waits_for_candidates(patch: pytest.MonkeyPatch) -> None:
+    expect = Served.expect
+    patch.setattr(Served, "expect", lambda self, subscribers, _: expect(self, subscribers))
+
+
+def _lets_the_floor_move(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Moving, "_pinned", False)
+
+
+def _commits_without_candidates(patch: pytest.MonkeyPatch) -> None:
+    view = machine.Machine.view
+
+    def owners(self: machine.Machine) -> deciding.View:
+        return replace(view(self), progress=tuple(self.progress()))
+
+    patch.setattr(machine.Machine, "view", owners)
+
+
+def _does_not_say_again_that_it_ended(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Outlets, "silent", lambda self, edge, epoch: None)
+
+
+def _gives_an_index_twice(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Moving, "_free", lambda self, vertex: 1)
+
+
+def _lets_candidates_own(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Assignment, "with_candidates", lambda self, new: self.replaced([], new))
 
 
 BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
@@ -210,6 +255,12 @@ BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     _leaves_sinks_open: "never closed",
     _takes_what_an_old_controller_writes: "",
     _gives_a_name_twice: "does not come to its end",
+    _waits_for_candidates: "which catch up",
+    _lets_the_floor_move: "",
+    _commits_without_candidates: "was committed",
+    _does_not_say_again_that_it_ended: "does not come to its end",
+    _gives_an_index_twice: "",
+    _lets_candidates_own: "two owners",
 }
 
 
@@ -218,7 +269,7 @@ def test_a_broken_engine_is_caught(
     broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(simulator, "EVENTS_MAX", 4000)
-    scenarios = (Scenario("words"), AT_THE_END, OUTLIVED, UNHEARD)
+    scenarios = (Scenario("words"), AT_THE_END, OUTLIVED, UNHEARD, MOVED)
     for s, seed in product(scenarios, range(TRIES)):
         simulator.planned(s.flow, s.instances or _instances(seed))  # before it breaks
     broken(monkeypatch)

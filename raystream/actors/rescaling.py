@@ -1,0 +1,103 @@
+"""Scaling, moving and draining from outside: requests to the controller of a running job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from raystream.actors.controller import Moves
+from raystream.actors.deploy import cluster
+from raystream.actors.naming import CONTROLLER, actor, running
+from raystream.actors.stopping import chosen
+from raystream.controller.report import Moved
+from raystream.errors import ConfigError, JobError
+
+ANSWER_SECONDS = 30.0
+"""How long a controller may take to answer."""
+MOVE_SECONDS = 3600.0
+"""How long is waited for moves to end, which may have to wait for nodes that are started."""
+LOOK_SECONDS = 0.2
+
+
+def scale(job: str, address: str, instances: Mapping[str, int]) -> list[Moved]:
+    """Have operators of a job served by so many instances; what was done.
+
+    Raises:
+        ConfigError: there is no such job or cluster, or the job refused; it says why. JobError: it
+        does not answer, or the moves did not end in time.
+    """
+    return _asked(job, address, lambda c: c.scale.remote({**instances}, "asked for"))
+
+
+def move(job: str, address: str, instance: str, node: str) -> list[Moved]:
+    """Replace an instance of a job by one on another node; what was done.
+
+    Args:
+        node: the beginning of its id, or its address; "" for any.
+
+    Raises:
+        ConfigError, JobError: as of `scale`; or there is no such node.
+    """
+    return _asked(
+        job, address, lambda c: c.move.remote(instance, node and node_id(node), "asked for")
+    )
+
+
+def drain(job: str, address: str, node: str) -> list[Moved]:
+    """Have a node left by all instances of a job; what was done.
+
+    Raises:
+        ConfigError, JobError: as of `move`.
+    """
+    return _asked(job, address, lambda c: c.drain.remote(node_id(node), "its node is to be left"))
+
+
+def node_id(named: str) -> str:
+    """The id of the node that is named by the beginning of its id, or by its address.
+
+    Raises:
+        ConfigError: there is none, or several.
+    """
+    listed: Any = ray.nodes
+    alive = {n["NodeID"]: n["NodeManagerAddress"] for n in listed() if n["Alive"]}
+    found = [n for n, address in alive.items() if n.startswith(named) or address == named]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(f"{n[:12]} ({address})" for n, address in sorted(alive.items()))
+    raise ConfigError(
+        f"there {'are several nodes' if found else 'is no node'} {named}",
+        hint=f"There are {there}.",
+    )
+
+
+def _asked(job: str, address: str, request: Callable[[Any], Any]) -> list[Moved]:
+    """Ask a job for moves, and wait until they have ended."""
+    with cluster(address, start=False):
+        run = chosen(job, running())
+        controller = actor(run, CONTROLLER)
+        if controller is None:
+            raise ConfigError(f"{run} has ended")
+        before = _answer(run, controller.moves.remote()).ended
+        refusal = _answer(run, request(controller))
+        if refusal:
+            raise ConfigError(f"{run}: {refusal}")
+        due = time.monotonic() + MOVE_SECONDS
+        while time.monotonic() < due:
+            moves: Moves = _answer(run, controller.moves.remote())
+            if not moves.under_way:
+                return [m for m in moves.ended if m not in before]
+            time.sleep(LOOK_SECONDS)
+        waiting = ", ".join(f"{m.operator} ({m.why or 'no process yet'})" for m in moves.under_way)
+        raise JobError(f"{run} has not moved after {MOVE_SECONDS:g} s: {waiting}")
+
+
+def _answer(run: str, call: Any) -> Any:
+    try:
+        return ray.get(call, timeout=ANSWER_SECONDS)
+    except RayError as error:
+        first = str(error).partition("\n")[0]
+        raise JobError(f"the controller of {run} does not answer: {first}") from None

@@ -1,0 +1,304 @@
+"""How places are taken: processes are started, given places, and let begin together.
+
+The middle of the machine. Places are taken by *engagements*: processes that are made ready beside
+all others, and then begin together, in one new assignment. The start of a job is one that replaces
+nobody; a recovery replaces the dead; what a move is is said in `moving`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from raystream.controller import commands as do
+from raystream.controller.decide import Recover
+from raystream.controller.journal import Entry, Seat
+from raystream.controller.keeping import Keeping
+from raystream.controller.members import Engagement, Hand, Member, Options
+from raystream.controller.recovery import (
+    ATTEMPTS_MAX,
+    Deaths,
+    Place,
+    checkpoint_lost,
+    successors,
+    widened,
+)
+from raystream.controller.report import Recovery
+from raystream.dataflow.plan import Plan
+from raystream.errors import JobError
+from raystream.state.assignment import Assignment, Serving
+
+START_DELAY = 0.2
+"""Seconds between the last instance's readiness and the first row of a paced run."""
+SETTLE_SECONDS = 2.0
+"""Spare processes are started so long after places were taken: their start would take the processor
+from those that catch up."""
+RECORDS_MAX = 1000
+"""So many recoveries, and moves, are kept of a job, the newest."""
+
+
+class Taking(Keeping):
+    """Has places taken. now: the time of the event at hand."""
+
+    def __init__(self, plan: Plan, options: Options, journal: Entry) -> None:
+        super().__init__(plan, options, journal)
+        self.now = 0.0
+        self._hands: dict[str, Hand] = {}
+        self._hiring: dict[str, str] = {}  # by process the node where it has to be, "" for anywhere
+        self._adopting: set[str] = set()
+        self._engagements: list[Engagement] = []
+        self._deaths = Deaths()
+        self._stand_by = False
+        self._settled = 0.0  # when places were taken last
+        self._unhired = 0  # processes that died before they were there, one after the other
+
+    def _member(self, process: str) -> Member | None:
+        return next((m for m in self.members if m.seat.process == process), None)
+
+    def _engaged(self, process: str) -> Engagement | None:
+        return next((e for e in self._engagements if process in e.processes), None)
+
+    # ------------------------------------------------------------ processes
+
+    def _hire(self) -> None:
+        """Have a process for every place that waits for one."""
+        for node in sorted({e.node for e in self._engagements} - {""}):
+            there = [h for h in self._hands.values() if h.node == node]
+            coming = [p for p, at in self._hiring.items() if at == node]
+            wanted = sum(len(e.waiting) for e in self._engagements if e.node == node)
+            for _ in range(wanted - len(there) - len(coming)):
+                self._hire_one(node)
+        wanted = sum(len(e.waiting) for e in self._engagements)
+        for _ in range(wanted - len(self._hands) - len(self._hiring)):
+            self._hire_one(self._anywhere())
+
+    def _hire_spare(self) -> None:
+        """Have another spare process, one after the other, while nobody takes a place."""
+        settled = self.now >= self._settled + SETTLE_SECONDS
+        calm = not self._engagements and not self._hiring and settled
+        short = len(self._hands) < self.options.spares and self._unhired < ATTEMPTS_MAX
+        if self._stand_by and calm and short:
+            self._hire_one(self._anywhere(), spare=True)
+
+    def _hire_one(self, node: str, *, spare: bool = False) -> None:
+        process = self._name()
+        self._hiring[process] = node
+        self._out.append(do.Hire(process, spare, node))
+
+    def _anywhere(self) -> str:
+        """Where a process may be: "" for anywhere, unless there are nodes that are to be left."""
+        return self._least_used() if self.journal.drained else ""
+
+    def _least_used(self) -> str:
+        """Of the nodes that are not to be left, one with few processes."""
+        nodes = [n for n in self._nodes if n not in self.journal.drained]
+        used = Counter([m.seat.node for m in self.members if not m.dead])
+        used.update(h.node for h in self._hands.values())
+        used.update(self._hiring.values())
+        return min(nodes, key=lambda n: (used[n], n), default="")
+
+    def _hired(self, process: str, node: str, pid: int) -> None:
+        self._hiring.pop(process, None)
+        self._unhired = 0
+        if node in self.journal.drained:
+            self._dismiss([process], "its node is to be left")
+            self._hire()
+        else:
+            self._hands[process] = Hand(process, node, pid)
+            self._prepare()
+
+    def _dismiss(self, processes: Iterable[str], why: str) -> None:
+        """End processes that have no place."""
+        processes = list(processes)
+        if processes:
+            self._write()  # a controller whose time is over is to kill nobody
+            self._out += [do.Kill(p, why) for p in processes]
+
+    def _not_hired(self, process: str, why: str) -> None:
+        del self._hiring[process]
+        self._dismiss([process], why)  # it may be on its way
+        if process not in self._adopting:
+            self._unhired += 1
+        if self._unhired < ATTEMPTS_MAX:
+            return
+        why = f"no process could be started, {self._unhired} times: {why}"
+        if any(e.waiting for e in self._engagements if not e.operator):
+            raise JobError(why)
+        for e in [e for e in self._engagements if e.waiting]:
+            self._fall_through(e, why)
+
+    # ------------------------------------------------------------ engagements
+
+    def _free(self, vertex: int) -> int:
+        """The least index that no instance of a vertex ever had."""
+        taken = [m.seat.place for m in self.members]
+        for e in self._engagements:
+            taken += [*e.waiting, *(p for _, p in e.preparing.values())]
+            taken += [p for _, p, _ in e.ready.values()]
+        known = [p.index for p in taken if p.vertex == vertex]
+        return max(self.journal.indices.get(vertex, 0), 1 + max(known, default=-1))
+
+    def _recover(self, command: Recover) -> None:
+        """Put others into the place of the dead."""
+        busy = {m.name for e in self._engagements for m in e.gone if not e.undecided}
+        dead = [m for m in self.members if m.name in command.instances and m.name not in busy]
+        if not dead:
+            return
+        reasons = "; ".join(sorted({m.dead for m in dead}))
+        self._deaths.died([m.seat.place for m in dead], command.floor, reasons)
+        places = [m.seat.place for m in self.members]
+        again = widened([m.seat.place for m in dead], places, self.plan, self.options.recovery)
+        gone = tuple(m for m in self.members if m.name in again and m.name not in busy)
+        self._write()  # a controller whose time is over is to kill nobody
+        for m in gone:  # who cannot be reached may still run, and write
+            m.dead = m.dead or "what it sent is needed again"
+            self._out.append(do.Kill(m.seat.process, m.dead))
+        because = ", ".join(m.name for m in dead) + " died"
+        e = Engagement(command.floor, (), self.now, because, [])
+        if self.options.recovery == "source" and self._engagements:
+            e = self._engagements[0]  # all begin anew together, or none
+            e.because += f", {because}"
+        else:
+            self._engagements.append(e)
+        e.gone += gone
+        for m in gone:
+            e.waiting += self._successors(m, split=m in dead)
+        self._prepare()
+        self._hire()
+
+    def _successors(self, member: Member, *, split: bool) -> tuple[Place, ...]:
+        place = member.seat.place
+        operator = self.plan.vertices[place.vertex].kind == "operator"
+        into = self.options.restore_into if operator and split else 1
+        return successors(place, into, self._free(place.vertex))
+
+    def _prepare(self) -> None:
+        """Give places to processes that have none, when there are enough for all of them. Who died
+        is replaced before anybody moves."""
+        for e in sorted(self._engagements, key=lambda e: bool(e.operator)):
+            fit = [p for p, h in self._hands.items() if e.node in ("", h.node)]
+            if e.waiting and len(e.waiting) <= len(fit):
+                chosen = sorted(fit, key=_by_age)[: len(e.waiting)]
+                given = {p: (self._hands.pop(p), e.waiting[i]) for i, p in enumerate(chosen)}
+                e.waiting.clear()
+                e.preparing.update(given)
+                self._giving(e)
+                for hand, place in given.values():
+                    self._become(e, hand, place)
+
+    def _giving(self, e: Engagement) -> None:
+        """There are processes for all places of an engagement, which are given to them now."""
+
+    def _become(self, e: Engagement, hand: Hand, place: Place) -> None:
+        holders = tuple(p.process for p in self.journal.posts) if e.floor else ()
+        self._out.append(do.Become(hand.process, place, e.floor, holders))
+
+    def _became(self, process: str, address: str) -> None:
+        e = self._engaged(process)
+        if e is None or process not in e.preparing:
+            return
+        e.ready[process] = (*e.preparing.pop(process), address)
+        if not e.preparing and not e.waiting:
+            self._all_ready(e)
+
+    def _all_ready(self, e: Engagement) -> None:
+        """All places of an engagement have their process: they begin."""
+        self._engagements.remove(e)
+        recoveries = self.journal.recoveries
+        new = self._seated(e)
+        if e.gone:
+            gone, into = tuple(m.name for m in e.gone), tuple(m.name for m in new)
+            t, took = e.began - self._started(), self.now - e.began
+            found = Recovery(t, gone, into, e.floor, took, e.because)
+            recoveries = (*recoveries, found)[-RECORDS_MAX:]
+        self._take_over(e, new, recoveries=recoveries)
+
+    def _seated(self, e: Engagement) -> list[Member]:
+        """The members that the processes of an engagement become."""
+        ready = e.ready.values()
+        new = [Member(Seat(p, h.process, h.node, h.pid, a), moved=self.now) for h, p, a in ready]
+        for m in new:
+            m.seat = replace(m.seat, keepers=self._keepers_of(m.seat), kept=self.journal.kept)
+        return new
+
+    def _take_over(self, e: Engagement, new: list[Member], **changes: object) -> None:
+        """These begin in the place of those who are gone, in a new assignment."""
+        names = [m.name for m in e.gone]
+        self.members = [m for m in self.members if m not in e.gone] + new
+        serving = [serving_of(m.seat, e.floor + 1) for m in new]
+        self._begin(new, self.journal.assignment.replaced(names, serving), **changes)
+
+    def _begin(self, new: list[Member], assignment: Assignment, **changes: object) -> None:
+        self._settled = self.now
+        seats, started = tuple(m.seat for m in self.members), self._started()
+        self._assign(assignment, seats=seats, started=started, **changes)
+        self._out += [do.Begin(m.seat, self.journal.assignment, started) for m in new]
+
+    def _started(self) -> float:
+        """When the first row of a paced run is released, whatever epoch it begins with; of others,
+        when the job began, which may be now."""
+        clock = self.plan.clock
+        if self.journal.started or clock is None or clock.speed is None:
+            return self.journal.started or self.now
+        return self.now + START_DELAY - self.plan.begins * clock.seconds / clock.speed
+
+    # ------------------------------------------------------------ what goes wrong
+
+    def _missing(self, process: str, *, again: bool) -> None:
+        e = self._engaged(process)
+        if e is None or process not in e.preparing:
+            return
+        hand, place = e.preparing[process]
+        why = "the keeper of its checkpoint died"
+        if e.operator:
+            self._fall_through(e, f"{place.name} could not be made: {why}")
+            return
+        if not again:
+            raise checkpoint_lost(place, e.floor)
+        self._count(e, place, why)
+        self._become(e, hand, place)
+
+    def _taken(self, process: str) -> None:
+        e = self._engaged(process)
+        if e is not None and process in e.preparing:
+            place = e.preparing.pop(process)[1]
+            why = "another controller gave it a place"
+            self._dismiss([process], why)
+            if e.operator:
+                self._fall_through(e, f"{place.name} could not be made: {why}")
+                return
+            e.waiting.append(place)
+            self._prepare()
+            self._hire()
+
+    def _again(self, e: Engagement, process: str, why: str) -> None:
+        """Another process for a place whose own died before it began."""
+        place = e.preparing[process][1] if process in e.preparing else e.ready[process][1]
+        e.preparing.pop(process, None)
+        e.ready.pop(process, None)
+        if e.operator:
+            self._fall_through(e, f"{place.name} died before it began: {why}")
+            return
+        self._count(e, place, why)
+        e.waiting.append(place)
+        self._prepare()
+
+    def _count(self, e: Engagement, place: Place, why: str) -> None:
+        e.failures[place] += 1
+        if e.failures[place] >= ATTEMPTS_MAX:
+            raise JobError(f"{place.name} could not be made, {ATTEMPTS_MAX} times: {why}")
+
+    def _fall_through(self, e: Engagement, why: str) -> None:
+        """The engagement of a move comes to nothing."""
+        raise NotImplementedError
+
+
+def _by_age(process: str) -> tuple[int, ...]:
+    return tuple(map(int, process.split(".")))
+
+
+def serving_of(seat: Seat, first: int) -> Serving:
+    """What an instance serves as an owner from an epoch on."""
+    place = seat.place
+    return Serving(place.vertex, place.keys, place.name, seat.address, first)

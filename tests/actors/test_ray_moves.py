@@ -1,0 +1,138 @@
+"""Ranges move on real Ray while the job goes on: the same answers, whoever dies on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+import raystream as rs
+from raystream.actors.controller import Moves
+from raystream.actors.naming import CONTROLLER, actor, running
+from tests.flows import Line, Running, Tally, Word, split
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
+
+LINES = 1500
+LIMIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Held:
+    """A source that takes its time, and does not end before a file is there."""
+
+    gate: Path
+    record: type = Line
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("a"), rs.Split("b")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        for i in range(position, LINES):
+            time.sleep(0.005)
+            while i > LINES - 100 and not self.gate.exists():
+                time.sleep(0.05)
+            yield i + 1, rs.Batch(Line, {"time": [i], "text": [f"{split.name}{i % 7} w{i % 5}"]})
+
+
+@rs.operator(key="word")
+@dataclass(frozen=True)
+class Mortal:
+    """Counts. The first process beside the one that began kills itself."""
+
+    folder: Path
+
+    def process(self, word: Word, tally: Tally) -> Iterator[Running]:
+        first = self.folder / "first"
+        if not first.exists():
+            first.write_text(str(os.getpid()))
+        elif int(first.read_text()) != os.getpid() and not (self.folder / "died").exists():
+            (self.folder / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        tally.n += 1
+        yield Running(word.word, tally.n)
+
+
+@dataclass
+class Asks:
+    """Asks for one move after the other while a job is followed; then opens a gate."""
+
+    gate: Path
+    wanted: list[tuple[str, tuple[Any, ...]]]
+    said: list[str] = field(default_factory=list)
+
+    def __call__(self, sample: Any) -> None:
+        """Ask once a cut is committed."""
+        while self.wanted and sample.floor.epoch:
+            (run,) = running()
+            controller = actor(run, CONTROLLER)
+            method, arguments = self.wanted.pop(0)
+            self.said.append(ray.get(getattr(controller, method).remote(*arguments, "tested")))
+            self._wait(controller)
+        if not self.wanted:
+            self.gate.touch()
+
+    def _wait(self, controller: Any) -> None:
+        due = time.monotonic() + LIMIT_SECONDS
+        while time.monotonic() < due:
+            moves: Moves = ray.get(controller.moves.remote())
+            if not moves.under_way:
+                return
+            time.sleep(0.05)
+        raise TimeoutError(moves.under_way)
+
+
+def test_a_running_job_grows_and_shrinks(tmp_path: Path) -> None:
+    """A candidate dies on the way, and a source and a sink are moved too."""
+    gate = tmp_path / "gate"
+    asks = Asks(
+        gate,
+        [
+            ("scale", ({"count": 3},)),
+            ("scale", ({"count": 3},)),
+            ("scale", ({"count": 2, "lines": 2},)),
+            ("move", ("files/0", "")),
+            ("scale", ({"files": 2},)),
+        ],
+    )
+    (tmp_path / "notes").mkdir()
+    flow = rs.Flow("held")
+    lines = flow.source(Held(gate), epochs=rs.by_time(seconds=10), name="lines")
+    counts = lines.through(split).through(Mortal(tmp_path / "notes"), name="count")
+    counts.to(rs.io.parquet(tmp_path / "out"), name="files")
+    report = flow.run(cluster="auto", on_progress=asks, checkpoint_seconds=0.5, spares=3)
+    assert [said.partition("\n")[0] for said in asks.said] == [
+        "",
+        "count is served like that already",
+        "",
+        "",
+        "files is a sink: its instances can be moved, but its ranges stay",
+    ]
+    assert (tmp_path / "notes" / "died").exists()
+    assert not report.recoveries
+    moved = {(m.operator, m.gone): m for m in report.moved}
+    assert [m.failed for m in report.moved] == [""] * 4
+    out = moved["count", ("count/0",)]
+    assert out.tries == 2 and len(out.new) == 3 and min(out.place, out.restore, out.replay) >= 0
+    assert len(moved["count", out.new].new) == 2
+    assert moved["files", ("files/0",)].new == ("files/1",)
+    assert [report.operator(o).instances for o in ("lines", "count", "files")] == [2, 2, 1]
+    words = [f"{split}{i % 7}" for split in "ab" for i in range(LINES)]
+    words += [f"w{i % 5}" for i in range(LINES)] * 2
+    expected = [(w, n) for w in sorted(set(words)) for n in range(1, words.count(w) + 1)]
+    assert sorted(parts_of(tmp_path / "out")) == expected
+
+
+def parts_of(folder: Path) -> list[tuple[str, int]]:
+    """The rows of all parts."""
+    import pyarrow.parquet as pq
+
+    tables = [pq.read_table(part.path) for part in rs.io.parts(folder)]
+    return [(r["word"], r["n"]) for t in tables for r in t.to_pylist()]
