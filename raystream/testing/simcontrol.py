@@ -26,7 +26,7 @@ from raystream.schema.types import KeyRange
 from raystream.state.assignment import Serving
 from raystream.state.image import Image, decode
 from raystream.state.keys import common, cover
-from raystream.state.partition import recut
+from raystream.state.partition import partition, recut
 from raystream.testing.simprocess import LINK, Instances, Keeper, Reading
 from raystream.testing.simregister import Ledger
 from raystream.testing.simsinks import Checked, Deferred, Reference, Written
@@ -180,8 +180,9 @@ class Job:
 
     def check_trimmed(self, producer: Instances) -> None:
         """No log may be trimmed below what a living instance still needs of it."""
-        if not self._is_member(producer):
-            return
+        serving = self.entry.assignment.instance(producer.name)
+        if not self._is_member(producer) or serving is None or serving.candidate:
+            return  # what a candidate lacks its owner has
         for edge, log in producer.machine.outlets.logs.items():
             consumer = self.plan.edges[edge].consumer
             for seat, process in self.members():
@@ -350,8 +351,11 @@ class Controller(Box):
                 world.after(LINK, self, self._adopted, process)
             case do.Keep(process, node):
                 job.keepers[process] = Keeper(process, node)
-            case do.Become(process, place, floor, holders):
-                world.after(RESTORE, self, self._fetch, process, place, floor, holders)
+            case do.Become():
+                world.after(RESTORE, self, self._fetch, command)
+            case do.Deliver(process):
+                owner = job.takers[process]
+                world.after(LINK, owner, self._deliver, owner, command)
             case do.Begin(seat, assignment, started):
                 taker = job.takers[seat.process]
                 if taker.alive:
@@ -531,8 +535,9 @@ class Controller(Box):
         else:
             self.hear(do.Gone(process, "it has a place that nobody knows"))
 
-    def _fetch(self, process: str, place: Place, floor: int, holders: tuple[str, ...]) -> None:
+    def _fetch(self, command: do.Become) -> None:
         """Get the images of a range from whoever has them."""
+        process, place, floor = command.process, command.place, command.floor
         blank = self.job.blanks.get(process)
         if blank is None:
             self.hear(do.Taken(process))
@@ -543,9 +548,9 @@ class Controller(Box):
             self.job.died(process)
         if not blank.alive:
             return
-        images = [] if not floor else self._images(place, floor, holders)
+        images = [] if not floor else self._images(place, floor, command.holders)
         if images is None:
-            if self.job.controller is self:
+            if self.job.controller is self and self.machine.engaged(process):
                 self.job.check_lost(place, floor)
             self.hear(do.Missing(process))
             return
@@ -553,9 +558,29 @@ class Controller(Box):
             self.hear(do.Missing(process, again=True))
             return
         taker = Instances(self.job, process, place, blank.node, floor, images)
+        if not command.held:
+            taker.open()
         del self.job.blanks[process]
         self.job.takers[process] = taker
         self.world.after(RESTORE, self, self.hear, do.Became(process, taker.address))
+
+    def _deliver(self, owner: Instances, command: do.Deliver) -> None:
+        """An owner brings others to where it is."""
+        delta = owner.delivery(command.floor)
+        left = {process for process, _ in command.to}
+        epoch = owner.machine.position if delta is not None else command.floor
+
+        def taken(process: str) -> None:
+            taker = self.job.takers[process]
+            if delta is not None:
+                taker.advance(partition(delta, [taker.place.keys])[0])
+            taker.open()
+            left.discard(process)
+            if not left:
+                self.world.after(LINK, self, self.hear, do.Delivered(owner.process, epoch))
+
+        for process, _ in command.to:
+            self.world.after(RESTORE, self.job.takers[process], taken, process)
 
     def _trouble(self, place: Place) -> bool:
         """Whether the taking of a place goes wrong; not so often that the job gives up."""
