@@ -106,7 +106,7 @@ class Moving(Taking):
             failed = vertex.name in tried and tried[vertex.name].failed
             if leave and not failed and vertex.name not in busy and not any(m.dead for m in mine):
                 ranges = tuple(m.seat.place.keys for m in mine)
-                self.rescale([Wanted(vertex.name, ranges, because, leave)])
+                self.rescale([Wanted(vertex.name, ranges, because, leave, mode="handover")])
 
     def _check(self, wanted: Wanted) -> None:
         """Check that a move can begin.

@@ -86,7 +86,7 @@ def test_a_running_job_grows_and_shrinks(tmp_path: Path) -> None:
         [
             "scale held count=3",
             "scale held count=3",
-            "scale held count=2,lines=2",
+            "scale held count=2,lines=2 --handover",
             "move held files/0",
             "scale held files=2",
             "drain held nowhere",
