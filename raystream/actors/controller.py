@@ -27,8 +27,7 @@ from raystream.controller.journal import Entry, newest
 from raystream.controller.keeping import KEEPER
 from raystream.controller.machine import Machine
 from raystream.controller.members import Options
-from raystream.controller.moves import Move, elsewhere, evenly
-from raystream.controller.moves import Wanted as WantedMove
+from raystream.controller.moves import Mode, Move, Wanted, elsewhere, evenly
 from raystream.controller.report import (
     Floor,
     JobReport,
@@ -162,28 +161,27 @@ class Controller:
         return ""
 
     @ray.method(concurrency_group="control")
-    def scale(self, instances: dict[str, int], because: str) -> str:
+    def scale(self, instances: dict[str, int], because: str, mode: Mode = "replay") -> str:
         """Have operators served by so many instances that share their key groups evenly; why not,
         if that cannot be."""
         if not self._ready.is_set():
             return "the job has not begun yet"
         try:
-            wanted = [
-                WantedMove(o, evenly(self._plan, o, n), because) for o, n in instances.items()
-            ]
+            ranges = {o: evenly(self._plan, o, n) for o, n in instances.items()}
         except ConfigError as error:
             return str(error)
-        return self._ask_for(lambda number: do.Rescale(number, tuple(wanted)))
+        wanted = tuple(Wanted(o, r, because, mode=mode) for o, r in ranges.items())
+        return self._ask_for(lambda number: do.Rescale(number, wanted))
 
     @ray.method(concurrency_group="control")
-    def move(self, instance: str, node: str, because: str) -> str:
+    def move(self, instance: str, node: str, because: str, mode: Mode = "replay") -> str:
         """Replace an instance by one on another node ("" for any); why not, if that cannot be."""
         if not self._ready.is_set():
             return "the job has not begun yet"
         seats = {m.name: m.seat.place for m in self._machine.owners}
         owned = {name: (place.operator, place.keys) for name, place in seats.items()}
         try:
-            wanted = elsewhere(instance, node, owned, because)
+            wanted = elsewhere(instance, node, owned, because, mode)
         except ConfigError as error:
             return str(error)
         return self._ask_for(lambda number: do.Rescale(number, (wanted,)))
@@ -205,6 +203,8 @@ class Controller:
 
     def _ask_for(self, request: Callable[[int], Event]) -> str:
         """Hand the machine a request, and wait for what it says."""
+        if self._over.is_set():
+            return "the job has ended"
         number, answer = next(self._numbers), Future[str]()
         self._answers[number] = answer
         self._requests.put(request(number))

@@ -36,6 +36,7 @@ from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment
 from raystream.state.image import Image, ImageHeader, decode
 from raystream.state.keys import cover
+from raystream.state.partition import partition
 
 ASK_SECONDS = 1.0
 """How long a source waits for one place of the boundary register before it asks again."""
@@ -149,12 +150,15 @@ class InstanceActor:
             if compiled:
                 Outlets(self._plan, vertex, KeyRange(0, 1)).open()
 
-    def become(self, place: Place, floor: int, holders: list[Any], ships: bool) -> str | Refusal:
+    def become(
+        self, place: Place, floor: int, holders: list[Any], ships: bool, held: bool
+    ) -> str | Refusal:
         """Take a place; the address at which its logs are served.
 
         Args:
             holders: the keepers that may have the images of the range at `floor`.
             ships: whether it is to store checkpoints.
+            held: whether an owner will bring it further (`accept`) before it can begin.
 
         Raises:
             RayError: an image cannot be had: its keeper died. Another may have it.
@@ -176,9 +180,33 @@ class InstanceActor:
                 folder=self._folder,
                 share=cpu_share(),
             )
-            self._shell.open()
+            if not held:
+                self._shell.open()
             self._has_role.set()
         return self._shell.address
+
+    def deliver(self, floor: int, to: list[tuple[KeyRange, Any]]) -> int | str:
+        """Bring processes that have parts of this one's range, as of the cut `floor`, to the epoch
+        that it has ended: that epoch; or why it could not."""
+        try:
+            delta = self._mine().delivery(floor)
+            calls = []
+            for keys, taker in to:
+                part = None if delta is None else partition(delta, [keys])[0].encode()
+                array = None if part is None else np.frombuffer(part, np.uint8)
+                calls.append(taker.accept.remote(array))
+            ray.get(calls, timeout=RESTORE_SECONDS)
+        except (RayError, RaystreamError) as error:
+            return str(error).partition("\n")[0]
+        return floor if delta is None else delta.header.cut
+
+    def accept(self, data: Any) -> None:
+        """Take from an owner what has changed since the floor (an encoded image, None if nothing
+        has), and make ready to begin."""
+        with _told():
+            if data is not None:
+                self._mine().advance(decode(data))
+            self._mine().open()
 
     def _images(
         self, holders: list[Any], place: Place, floor: int

@@ -13,6 +13,7 @@ from raystream.actors.controller import Moves
 from raystream.actors.deploy import cluster
 from raystream.actors.naming import CONTROLLER, actor, running
 from raystream.actors.stopping import chosen
+from raystream.controller.moves import Mode
 from raystream.controller.report import Moved
 from raystream.errors import ConfigError, JobError
 
@@ -23,27 +24,30 @@ MOVE_SECONDS = 3600.0
 LOOK_SECONDS = 0.2
 
 
-def scale(job: str, address: str, instances: Mapping[str, int]) -> list[Moved]:
+def scale(job: str, address: str, instances: Mapping[str, int], mode: Mode) -> list[Moved]:
     """Have operators of a job served by so many instances; what was done.
+
+    Args:
+        mode: how ranges are filled.
 
     Raises:
         ConfigError: there is no such job or cluster, or the job refused; it says why. JobError: it
         does not answer, or the moves did not end in time.
     """
-    return _asked(job, address, lambda c: c.scale.remote({**instances}, "asked for"))
+    return _asked(job, address, lambda c: c.scale.remote({**instances}, "asked for", mode))
 
 
-def move(job: str, address: str, instance: str, node: str) -> list[Moved]:
+def move(job: str, address: str, instance: str, node: str, mode: Mode) -> list[Moved]:
     """Replace an instance of a job by one on another node; what was done.
 
     Args:
-        node: the beginning of its id, or its address; "" for any.
+        node: the beginning of its id, or its address; "" for any. mode: how the range is filled.
 
     Raises:
         ConfigError, JobError: as of `scale`; or there is no such node.
     """
     return _asked(
-        job, address, lambda c: c.move.remote(instance, node and node_id(node), "asked for")
+        job, address, lambda c: c.move.remote(instance, node and node_id(node), "asked for", mode)
     )
 
 

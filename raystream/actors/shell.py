@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 import traceback
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.routing import catching_up, readers, reads
-from raystream.dataflow.snapshot import Captured, capture, install, settled
+from raystream.dataflow.snapshot import Captured, advance, capture, install, settled
 from raystream.errors import (
     InternalError,
     JobError,
@@ -45,6 +46,8 @@ subscription may be ahead of what was applied."""
 LOG_BYTES = 1 << 30
 """Memory that the logs of one instance may take before they spill to disk."""
 WAIT_SECONDS = 0.5
+DELIVER_SECONDS = 30.0
+"""How long may pass until an epoch ends, so that what is known then can be delivered."""
 GC_SECONDS = 2.0
 
 
@@ -106,17 +109,8 @@ class Shell:
             self.machine = Instance(plan, self.vertex, role.keys, self.vertex.sink)
         self._make_logs(folder, log_bytes)
         standing = install(self.machine, role.images, role.floor) if role.images else None
-        if isinstance(self.machine, SourceInstance):
-            positions = standing.splits if standing else None
-            self._source = SourceReader(
-                plan,
-                self.vertex,
-                role.keys,
-                claim,
-                taken=role.floor,
-                positions=positions,
-                meter=self.meter,
-            )
+        self._positions = standing.splits if standing else None
+        self._claim = claim
         self.cursors = Cursors()
         outlets = self.machine.outlets
         outlets.guard = self.cursors.changed
@@ -132,6 +126,7 @@ class Shell:
         self._control = threading.Lock()
         self._thread = threading.Thread(target=self._guarded, name="compute", daemon=True)
         self._commits: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[tuple[int, Future[Captured | None]]] = queue.SimpleQueue()
         self._cuts: tuple[int, ...] = ()
         self._again = False
         self._context: SinkContext | None = None
@@ -151,8 +146,34 @@ class Shell:
     # ------------------------------------------------------------ control
 
     def open(self) -> None:
-        """Load references and compiled functions."""
+        """Load references and compiled functions; of a source, begin to read."""
+        if isinstance(self.machine, SourceInstance):
+            role, taken = self.role, max(self.role.floor, self.machine.position)
+            self._source = SourceReader(
+                self.plan, self.vertex, role.keys, self._claim,
+                taken=taken, positions=self._positions, meter=self.meter,
+            )  # fmt: skip
         self.machine.open()
+
+    def advance(self, delta: Image) -> None:
+        """Take from an owner what has changed since the floor; before `open`."""
+        advance(self.machine, delta)
+        self._positions = delta.header.standing.splits
+
+    def delivery(self, since: int) -> Image | None:
+        """What has changed since a cut, up to the epoch that is ended next; None if nothing has.
+
+        Raises:
+            JobError: no epoch ended in time.
+        """
+        asked = Future[Captured | None]()
+        self._asked.put((since, asked))
+        self._inbox.put(None)
+        try:
+            captured = asked.result(DELIVER_SECONDS)
+        except TimeoutError:
+            raise JobError(f"{self.role.name} ended no epoch in {DELIVER_SECONDS:g} s") from None
+        return None if captured is None else captured.image()
 
     def assign(self, assignment: Assignment) -> None:
         """Follow the newest assignment: subscribe to all who serve what is read here, and serve
@@ -181,6 +202,7 @@ class Shell:
                     self._deliver,
                     self._fail,
                     (lambda: self._floor) if self.plan.check else None,
+                    serving.first,
                 )
                 self._subscriptions[name].start()
 
@@ -364,8 +386,16 @@ class Shell:
                 cursors.changed.wait(WAIT_SECONDS)
         return not self.stopping
 
+    def _hand_out(self) -> None:
+        """Copy what was asked for, between two epochs."""
+        while not self._asked.empty():
+            since, asked = self._asked.get()
+            changed = self.machine.position > since
+            asked.set_result(self._captured(since) if changed else None)
+
     def _trim(self) -> None:
-        """Act on commits that came in."""
+        """Act on requests and commits that came in."""
+        self._hand_out()
         floor = self._floor
         while not self._commits.empty():
             floor = max(floor, self._commits.get())

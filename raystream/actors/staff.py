@@ -107,10 +107,15 @@ class Staff:
                 self._greet(process)
             case do.Keep(process, node):
                 self._keep(process, node)
-            case do.Become(process, place, floor, holders):
+            case do.Become(process, place, floor, holders, held):
                 became = partial(self._became, process)
-                args = (place, floor, [*self._keepers(holders)], self._ships)
+                args = (place, floor, [*self._keepers(holders)], self._ships, held)
                 self._call(process, "take its place", START_SECONDS, became, "become", *args)
+            case do.Deliver(process, floor, to):
+                takers = [(keys, a) for p, keys in to if (a := self._actor(p)) is not None]
+                if len(takers) == len(to):  # who is gone is an event
+                    delivered = partial(_delivered, process)
+                    self._watch(process, "deliver", delivered, floor, takers)
             case do.Begin(seat, assignment, started):
                 self._watch(seat.process, "watch", lambda e: do.Done(seat.process, e))
                 paced_from = started if self._paced else None
@@ -128,9 +133,9 @@ class Staff:
             case do.Trim(process, floor, places):
                 self._tell(process, "trim", floor, [(p.vertex, p.keys) for p in places])
             case do.PutChains(process, cut, places):
-                held = [(p.vertex, p.keys) for p in places]
+                these = [(p.vertex, p.keys) for p in places]
                 put = partial(_put, process, cut)
-                self._watch(process, "put_chains", put, cut, held)
+                self._watch(process, "put_chains", put, cut, these)
             case do.SaveCut(process, saved):
                 done = partial(do.CutSaved, process, saved.cut)
                 self._watch(process, "save_cut", done, saved)
@@ -363,6 +368,12 @@ class Staff:
 
 def _filled(view: int, place: str, taken: bool) -> Event | None:
     return do.Filled(view, place) if taken else None
+
+
+def _delivered(process: str, answer: int | str) -> Event:
+    if isinstance(answer, str):
+        return do.Delivered(process, 0, answer)
+    return do.Delivered(process, answer)
 
 
 def _put(process: str, cut: int, answer: Any) -> Event:

@@ -29,7 +29,8 @@ class Subscription:
     """Follows one edge of one producing instance and hands its pieces on, until its range ends.
 
     instance: who subscribes. applied: the last epoch that it has applied, now. since: the epoch
-    after which it asks, now; what it has applied, unless it wants that again.
+    after which it asks, now; what it has applied, unless it wants that again. first: the first
+    epoch that the producer has; what is before that comes from others.
     deliver: called on this thread with each piece; it blocks while the instance is too far behind.
     fail: called once when the subscription cannot go on.
     """
@@ -45,6 +46,7 @@ class Subscription:
         deliver: Callable[[int, Piece], None],
         fail: Callable[[BaseException], None],
         since: Callable[[], int] | None = None,
+        first: int = 1,
     ) -> None:
         self.edge = edge
         self.address = address
@@ -55,6 +57,7 @@ class Subscription:
         self.stopped = False
         self._applied = applied
         self._since = since or applied
+        self._first = first
         self._deliver = deliver
         self._fail = fail
         self._reader: Any = None
@@ -108,7 +111,7 @@ class Subscription:
         """Read until the range ends (True) or the connection does (False)."""
         decoder = Decoder(self.edge.schema, self.keys)
         self._connected = None
-        self.next = max(self.next, self._since() + 1)
+        self.next = max(self.next, self._since() + 1, self._first)
         ticket = Ticket(self.token, self.instance, self.edge.id, self.keys, self.next)
         with flight.connect(self.address) as client:
             self._reader = client.do_get(flight.Ticket(ticket.pack()))

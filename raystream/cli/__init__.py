@@ -23,6 +23,7 @@ from raystream.errors import (
 )
 
 if TYPE_CHECKING:
+    from raystream.controller.moves import Mode
     from raystream.controller.report import Moved
 
 FAILED, REFUSED, STOPPED, INTERRUPTED = 1, 2, 3, 130
@@ -174,9 +175,6 @@ def jobs(address: Address = "auto") -> None:
             typer.echo(run)
 
 
-Job = Annotated[
-    str, typer.Argument(metavar="JOB", help="The name of a job, or of one of its runs.")
-]
 Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
 
@@ -271,12 +269,23 @@ Node = Annotated[
 ]
 
 
+Handover = Annotated[
+    bool,
+    typer.Option(
+        "--handover",
+        help="Take from the old instances what has changed since the last cut, instead of"
+        " computing it again.",
+    ),
+]
+
+
 @app.command()
 def scale(
     job: Job,
     instances: Annotated[
         str, typer.Argument(metavar="NAME=N,...", help="Instances of operators or sources.")
     ],
+    handover: Handover = False,
     address: Address = "auto",
 ) -> None:
     """Let operators of a running job have more or fewer instances, while it goes on.
@@ -287,7 +296,8 @@ def scale(
         from raystream.actors.rescaling import scale as ask
         from raystream.cli.load import parse_instances
 
-        _tell_moves(ask(job, address, parse_instances(instances)))
+        mode: Mode = "handover" if handover else "replay"
+        _tell_moves(ask(job, address, parse_instances(instances), mode))
 
 
 @app.command()
@@ -297,6 +307,7 @@ def move(
     to: Annotated[
         str, typer.Option(metavar="NODE", help="The beginning of a node's id, or its address.")
     ] = "",
+    handover: Handover = False,
     address: Address = "auto",
 ) -> None:
     """Let another process, on another node if one is named, do the work of an instance.
@@ -306,7 +317,8 @@ def move(
     with _errors_told():
         from raystream.actors.rescaling import move as ask
 
-        _tell_moves(ask(job, address, instance, to))
+        mode: Mode = "handover" if handover else "replay"
+        _tell_moves(ask(job, address, instance, to, mode))
 
 
 @app.command()

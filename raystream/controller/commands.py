@@ -12,6 +12,7 @@ from raystream.controller.recovery import Place
 from raystream.controller.report import Progress
 from raystream.dataflow.register import Boundaries
 from raystream.errors import RaystreamError
+from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment
 from raystream.state.saved import Saved, SavedChain
 
@@ -46,12 +47,24 @@ class Keep:
 @dataclass(frozen=True, slots=True)
 class Become:
     """Give a process a place, with the state that its range had at the cut `floor`, from whichever
-    of `holders` have it. Answered by `Became`, `Missing` or `Failed`."""
+    of `holders` have it. Answered by `Became`, `Missing` or `Failed`. held: its owner will bring it
+    further before it begins."""
 
     process: str
     place: Place
     floor: int
     holders: tuple[str, ...]
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Let an owner bring processes that have the state of parts of its range at the cut `floor` to
+    the epoch that it has ended. Answered by `Delivered`."""
+
+    process: str
+    floor: int
+    to: tuple[tuple[str, KeyRange], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +176,7 @@ Command = (
     | Adopt
     | Keep
     | Become
+    | Deliver
     | Begin
     | Assign
     | CommitTo
@@ -203,6 +217,16 @@ class Became:
 
     process: str
     address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Whom an owner was to bring to where it is has the state of its range at the end of `epoch`;
+    or why it has not."""
+
+    process: str
+    epoch: int
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +345,7 @@ Event = (
     Tick
     | Hired
     | Became
+    | Delivered
     | Missing
     | Taken
     | Heard

@@ -139,6 +139,8 @@ class Machine(Moving):
                 self._hired(process, node, pid)
             case do.Became(process, address):
                 self._became(process, address)
+            case do.Delivered(process, epoch, why):
+                self._delivered(process, epoch, why)
             case do.Missing(process, again):
                 self._missing(process, again=again)
             case do.Taken(process):
@@ -213,13 +215,14 @@ class Machine(Moving):
         if not self.ended:
             self._levels()
             self._stop_again()
+            self._overdue()
             if self.journal.drained:
                 self._leave("its node is to be left")
             self._attempts()
 
     def _could_not(self, process: str, error: RaystreamError) -> None:
         """A process could not take its place, and no other could. Only a move can do without."""
-        e = self._engaged(process)
+        e = self.engaged(process)
         engagements = [e] if e is not None else [e for e in self._engagements if e.waiting]
         if any(not e.undecided for e in engagements):
             self._end(error)
@@ -329,7 +332,7 @@ class Machine(Moving):
             self._not_hired(process, why)
         self._stopped(process)
         self._hands.pop(process, None)
-        member, engagement = self._member(process), self._engaged(process)
+        member, engagement = self._member(process), self.engaged(process)
         self._out += self._saver.gone(process, now)
         if any(p.process == process for p in self.journal.posts):
             self._keeper_gone(process)

@@ -27,7 +27,13 @@ holds the floor back meanwhile."""
 STOP_SECONDS = 10.0
 """How long an instance of a sink may take to end when another one is to take its place."""
 
+DELIVER_SECONDS = 60.0
+"""How long owners may take to deliver what they know, where they do."""
+
 Mode = Literal["replay", "handover"]
+"""How a range is filled: with its state at the floor, and what came after that from the producers'
+logs (as SEEP recovers, SIGMOD 2013, but with the old instance going on); or with what has changed
+since from its owner, so that little is left to be replayed (Rhino, SIGMOD 2020)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,8 @@ class Move:
     floor: from which the attempt at hand starts, -1 until there are processes for all its places.
     gone: the owners that are to give up their ranges; new: the candidates, once they are at work.
     placed, restored: when there were processes for all places, and when these had their state.
+    base: the newest epoch with whose state a candidate began; the floor has to pass it before the
+    owners may go.
     """
 
     wanted: Wanted
@@ -65,6 +73,7 @@ class Move:
     new: tuple[str, ...] = ()
     placed: float = 0.0
     restored: float = 0.0
+    base: int = 0
 
     @property
     def operator(self) -> str:
@@ -107,7 +116,11 @@ def evenly(plan: Plan, operator: str, instances: int) -> tuple[KeyRange, ...]:
 
 
 def elsewhere(
-    instance: str, node: str, owned: Mapping[str, tuple[str, KeyRange]], because: str
+    instance: str,
+    node: str,
+    owned: Mapping[str, tuple[str, KeyRange]],
+    because: str,
+    mode: Mode = "replay",
 ) -> Wanted:
     """What is wanted when one instance is to be replaced by another with its range.
 
@@ -123,7 +136,7 @@ def elsewhere(
         )
     operator = owned[instance][0]
     ranges = tuple(keys for o, keys in owned.values() if o == operator)
-    return Wanted(operator, ranges, because, (instance,), node)
+    return Wanted(operator, ranges, because, (instance,), node, mode)
 
 
 def check(plan: Plan, wanted: Wanted, owned: Mapping[str, KeyRange], nodes: Sequence[str]) -> None:

@@ -13,6 +13,11 @@ with what there is. So there is one rule for all that can go wrong.
 
 Sinks act on the world, so that two of them may not serve a range at once: the old instance is ended
 once the new one has its state, and this begins when that is over (a hard hand-over).
+
+A range that is part of one owner's can be filled by hand-over: whoever takes it has its state at
+the floor already when its owner is asked for what has changed since, up to the epoch h that it has
+just ended. The candidate begins behind h, and so does its log: the owner stays until the floor has
+passed h, too.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from dataclasses import replace
 from raystream.controller import commands as do
 from raystream.controller.members import Engagement, Member
 from raystream.controller.moves import (
+    DELIVER_SECONDS,
     LEVEL_SECONDS,
     STOP_SECONDS,
     TRIES_MAX,
@@ -36,6 +42,7 @@ from raystream.controller.recovery import Place
 from raystream.controller.report import Moved
 from raystream.controller.taking import RECORDS_MAX, Taking, serving_of
 from raystream.errors import ConfigError
+from raystream.schema.types import KeyRange
 
 
 class Moving(Taking):
@@ -99,7 +106,7 @@ class Moving(Taking):
             failed = vertex.name in tried and tried[vertex.name].failed
             if leave and not failed and vertex.name not in busy and not any(m.dead for m in mine):
                 ranges = tuple(m.seat.place.keys for m in mine)
-                self.rescale([Wanted(vertex.name, ranges, because, leave)])
+                self.rescale([Wanted(vertex.name, ranges, because, leave, mode="handover")])
 
     def _check(self, wanted: Wanted) -> None:
         """Check that a move can begin.
@@ -179,15 +186,66 @@ class Moving(Taking):
             super()._all_ready(e)
         elif self.plan.vertices[vertex_of(self.plan, e.operator).id].kind == "sink":
             self._stop(e)
-        else:
-            self._engagements.remove(e)
-            new = self._seated(e)
-            self.members += new
-            names = tuple(m.name for m in new)
-            moves = self._change(self._move(e.operator), new=names, restored=self.now)
-            serving = [serving_of(m.seat, e.floor + 1) for m in new]
-            assignment = self.journal.assignment.with_candidates(serving)
-            self._begin(new, assignment, moves=moves)
+        elif e.delivering is None:
+            self._deliver(e)
+        elif not e.delivering:
+            self._catch_up(e)
+
+    def _catch_up(self, e: Engagement) -> None:
+        """All have their state: they begin as candidates."""
+        self._engagements.remove(e)
+        new = self._seated(e)
+        self.members += new
+        base = max(e.bases.values(), default=0)
+        names = tuple(m.name for m in new)
+        moves = self._change(self._move(e.operator), new=names, restored=self.now, base=base)
+        firsts = [1 + e.bases.get(m.seat.process, e.floor) for m in new]
+        serving = [serving_of(m.seat, at) for m, at in zip(new, firsts, strict=True)]
+        self._begin(new, self.journal.assignment.with_candidates(serving), moves=moves)
+        if base > e.floor:
+            self._want_cut()
+
+    # ------------------------------------------------------------ hand-over
+
+    def _donor(self, e: Engagement, place: Place) -> Member | None:
+        if not e.operator or self._move(e.operator).wanted.mode != "handover":
+            return None
+        if self.plan.vertices[place.vertex].kind == "sink":
+            return None
+        return next((m for m in e.gone if _within(place.keys, m.seat.place.keys)), None)
+
+    def _deliver(self, e: Engagement) -> None:
+        """Ask owners for what has changed since the floor, where they are to deliver it."""
+        to: dict[str, list[tuple[str, KeyRange]]] = {}
+        for process, (_, place, _) in e.ready.items():
+            donor = self._donor(e, place)
+            if donor is not None:
+                to.setdefault(donor.seat.process, []).append((process, place.keys))
+        e.delivering = set(to)
+        if to:
+            self._write(moves=self._change(self._move(e.operator), restored=self.now))
+        self._out += [do.Deliver(p, e.floor, tuple(parts)) for p, parts in to.items()]
+        self._go_on(e)
+
+    def _delivered(self, process: str, epoch: int, why: str) -> None:
+        """An owner has delivered, or could not."""
+        for e in [e for e in self._engagements if e.delivering and process in e.delivering]:
+            assert e.delivering is not None
+            if why:
+                self._fall_through(e, f"its owner did not deliver: {why}")
+                return
+            e.delivering.discard(process)
+            for taker, (_, place, _) in e.ready.items():
+                donor = self._donor(e, place)
+                if donor is not None and donor.seat.process == process:
+                    e.bases[taker] = epoch
+            self._go_on(e)
+
+    def _overdue(self) -> None:
+        """Owners that do not deliver in time are not waited for."""
+        for e in [e for e in self._engagements if e.delivering]:
+            if self.now - self._move(e.operator).restored > DELIVER_SECONDS:
+                self._fall_through(e, f"its owner did not deliver in {DELIVER_SECONDS:g} s")
 
     def _levels(self) -> None:
         """Make owners of candidates that are level; give up those that never are."""
@@ -200,7 +258,7 @@ class Moving(Taking):
                 continue
             at = min(m.progress.position for m in new if m.progress is not None)
             to = max(m.progress.position for m in gone if m.progress is not None)
-            if at >= to:
+            if at >= to and self.journal.committed >= move.base:
                 self._hand_over(move, gone)
             elif self.now - move.restored > LEVEL_SECONDS:
                 why = f"not level within {LEVEL_SECONDS:g} s: at epoch {at}, the owners at {to}"
@@ -286,7 +344,7 @@ class Moving(Taking):
         if move.tries + 1 >= TRIES_MAX:
             self._give_up(move, f"{TRIES_MAX} attempts came to nothing; the last: {why}")
         else:
-            ended = replace(move, tries=move.tries + 1, why=why, floor=-1, gone=(), new=())
+            ended = replace(move, tries=move.tries + 1, why=why, floor=-1, gone=(), new=(), base=0)
             moves = tuple(ended if m is move else m for m in self.journal.moves)
             self._dissolve(move, why, moves=moves)
 
@@ -337,3 +395,7 @@ class Moving(Taking):
             failed,
         )
         return (*self.journal.moved, record)[-RECORDS_MAX:]
+
+
+def _within(keys: KeyRange, other: KeyRange) -> bool:
+    return other.lo <= keys.lo and keys.hi <= other.hi

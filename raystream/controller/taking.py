@@ -56,7 +56,8 @@ class Taking(Keeping):
     def _member(self, process: str) -> Member | None:
         return next((m for m in self.members if m.seat.process == process), None)
 
-    def _engaged(self, process: str) -> Engagement | None:
+    def engaged(self, process: str) -> Engagement | None:
+        """For what a process that has no place yet is made ready."""
         return next((e for e in self._engagements if process in e.processes), None)
 
     # ------------------------------------------------------------ processes
@@ -192,10 +193,15 @@ class Taking(Keeping):
 
     def _become(self, e: Engagement, hand: Hand, place: Place) -> None:
         holders = tuple(p.process for p in self.journal.posts) if e.floor else ()
-        self._out.append(do.Become(hand.process, place, e.floor, holders))
+        held = self._donor(e, place) is not None
+        self._out.append(do.Become(hand.process, place, e.floor, holders, held))
+
+    def _donor(self, e: Engagement, place: Place) -> Member | None:
+        """Who is to bring whoever takes a place to where it is itself, before that begins."""
+        return None
 
     def _became(self, process: str, address: str) -> None:
-        e = self._engaged(process)
+        e = self.engaged(process)
         if e is None or process not in e.preparing:
             return
         e.ready[process] = (*e.preparing.pop(process), address)
@@ -246,7 +252,7 @@ class Taking(Keeping):
     # ------------------------------------------------------------ what goes wrong
 
     def _missing(self, process: str, *, again: bool) -> None:
-        e = self._engaged(process)
+        e = self.engaged(process)
         if e is None or process not in e.preparing:
             return
         hand, place = e.preparing[process]
@@ -260,7 +266,7 @@ class Taking(Keeping):
         self._become(e, hand, place)
 
     def _taken(self, process: str) -> None:
-        e = self._engaged(process)
+        e = self.engaged(process)
         if e is not None and process in e.preparing:
             place = e.preparing.pop(process)[1]
             why = "another controller gave it a place"

@@ -134,6 +134,30 @@ def install(machine: Machine, chains: Sequence[Sequence[Image]], floor: int = 0)
     standing = together([h.standing for h in newest])
     over = standing.ended and isinstance(machine, SourceInstance)
     cut = max(h.cut for h in newest) if not over else max(floor, *(h.cut for h in newest))
+    _stand(machine, cut, standing)
+    return standing
+
+
+def advance(machine: Machine, delta: Image) -> None:
+    """Bring an instance that was put where it stands by `install`, and was not opened, to where the
+    owner of its range is: a delta on what it holds, or a full image if it holds nothing yet.
+
+    Raises:
+        StateError: the delta is of something else, or does not apply to what it holds.
+    """
+    header = delta.header
+    _check(machine, delta)
+    if (header.keys, header.base) != (machine.keys, machine.position):
+        raise StateError(
+            f"the {header} does not apply to {machine.vertex.name} {machine.keys} at"
+            f" {machine.position}"
+        )
+    _put(machine, [[delta]], onto=bool(header.base))
+    _stand(machine, header.cut, header.standing)
+
+
+def _stand(machine: Machine, cut: int, standing: Standing) -> None:
+    """Let an instance stand there."""
     machine.position = cut
     machine.watermark = standing.watermark
     # A source says once more that it ended: in other ranges nobody has heard of it.
@@ -147,7 +171,6 @@ def install(machine: Machine, chains: Sequence[Sequence[Image]], floor: int = 0)
             ends = standing.inlets.get(edge.id, ())
             inlet.ended = [_silent(edge, end, len(machine.keys)) for end in ends]
             machine.inlets[edge.id] = inlet
-    return standing
 
 
 def _tiled(machine: Machine, chains: Sequence[Sequence[Image]]) -> list[ImageHeader]:
@@ -260,7 +283,8 @@ def _as_now(machine: Machine, image: Image) -> Image:
     return upgraded(image, shape)
 
 
-def _put(machine: Machine, chains: Sequence[Sequence[Image]]) -> None:
+def _put(machine: Machine, chains: Sequence[Sequence[Image]], *, onto: bool = False) -> None:
+    """Put rows into a table; all of them, unless they go `onto` what is there."""
     shape, logic = _shape(machine), getattr(machine, "logic", None)
     if shape is None or logic is None:
         return
@@ -268,8 +292,10 @@ def _put(machine: Machine, chains: Sequence[Sequence[Image]]) -> None:
         for image in (image for chain in chains for image in chain):
             put_objects(logic.table, shape, image)
         return
-    fill_rows(logic.table, shape, [chain[0] for chain in chains], _texts(logic))
-    for image in (image for chain in chains for image in chain[1:]):
+    if not onto:
+        fill_rows(logic.table, shape, [chain[0] for chain in chains], _texts(logic))
+        chains = [chain[1:] for chain in chains]
+    for image in (image for chain in chains for image in chain):
         put_rows(logic.table, shape, image, _texts(logic))
 
 

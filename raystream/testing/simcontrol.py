@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from raystream.controller import commands as do
 from raystream.controller import registering
 from raystream.controller.commands import Command, Event
-from raystream.controller.journal import Entry, Seat, newest
+from raystream.controller.journal import Entry, newest
 from raystream.controller.machine import Machine
 from raystream.controller.members import Options
 from raystream.controller.recovery import Place
@@ -23,11 +22,11 @@ from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Boundaries, View
 from raystream.errors import LostError, RaystreamError
 from raystream.schema.types import KeyRange
-from raystream.state.assignment import Serving
 from raystream.state.image import Image, decode
-from raystream.state.keys import common, cover
-from raystream.state.partition import recut
-from raystream.testing.simprocess import LINK, Instances, Keeper, Reading
+from raystream.state.keys import cover
+from raystream.state.partition import partition, recut
+from raystream.testing.simlaws import Laws
+from raystream.testing.simprocess import LINK, Instances, Keeper
 from raystream.testing.simregister import Ledger
 from raystream.testing.simsinks import Checked, Deferred, Reference, Written
 from raystream.testing.simtier import Tier
@@ -56,14 +55,13 @@ class Blank(Box):
         self.node = node
 
 
-class Job:
-    """A job in a simulated cluster.
+class Job(Laws):
+    """A job in a simulated cluster, and the laws that it has to keep.
 
     again: how often a new connection asks for what came already. fragile: how often processes die
-    while they take a place. at: every instance ever, by address; blanks, takers: processes without
-    a place, and instances, by process. entry: the newest that was written. over: the job has ended;
-    error: why, if it failed. decisions: how many entries were written. answers: to requests, by
-    kind. ledger: where epochs ended that were cut by arrival; their sinks are judged at the end.
+    while they take a place. blanks: processes without a place. over: the job has ended; error: why,
+    if it failed. answers: to requests, by kind. ledger: where epochs ended that were cut by
+    arrival; their sinks are judged at the end.
     """
 
     def __init__(
@@ -79,6 +77,7 @@ class Job:
         fragile: float,
         tier: Tier | None = None,
     ) -> None:
+        super().__init__()
         self.world, self.tier, self.plan, self.options = world, tier, plan, options
         self.reference: Reference = reference or {}
         self.ledger = Ledger()
@@ -91,11 +90,8 @@ class Job:
         self.takers: dict[str, Instances] = {}
         self.keepers: dict[str, Keeper] = {}
         self.written = Written()
-        self.entry = Entry()
-        self.released: tuple[Serving, ...] = ()
         self.over = False
         self.error: RaystreamError | None = None
-        self.decisions = 0
         self.troubles: Counter[Place] = Counter()
         self.answers: Counter[str] = Counter()
         self.controllers = 0
@@ -168,110 +164,6 @@ class Job:
 
     def _say(self, event: Event, mean: float) -> None:
         self.world.after(mean, self.controller, self.controller.hear, event)
-
-    def members(self) -> list[tuple[Seat, Instances]]:
-        """Who has a place."""
-        return [(s, self.takers[s.process]) for s in self.entry.seats]
-
-    def _is_member(self, process: Instances) -> bool:
-        return any(s.process == process.process for s in self.entry.seats)
-
-    # ------------------------------------------------------------ checks
-
-    def check_trimmed(self, producer: Instances) -> None:
-        """No log may be trimmed below what a living instance still needs of it."""
-        if not self._is_member(producer):
-            return
-        for edge, log in producer.machine.outlets.logs.items():
-            consumer = self.plan.edges[edge].consumer
-            for seat, process in self.members():
-                at = process.machine
-                needs = seat.place.vertex == consumer and process.alive and not at.ended
-                if needs and at.position + 1 < log.first:
-                    raise Wrong(
-                        f"{producer.name} holds edge {edge} from {log.first} on, but"
-                        f" {seat.name} needs {at.position + 1}"
-                    )
-
-    def check_refused(self, consumer: Instances, reading: Reading, first: int) -> None:
-        """Only who was replaced may be refused."""
-        producer = self.at[reading.address]
-        if self._is_member(consumer) and self._is_member(producer):
-            raise Wrong(
-                f"{consumer.name} asked {producer.name} for epoch {reading.asked} of edge"
-                f" {reading.edge.id}, whose log begins at {first}"
-            )
-
-    def check_entry(self, entry: Entry) -> None:
-        """What a new entry must keep to."""
-        self._released(_owners(self.entry), _owners(entry))
-        self.entry = entry
-        self.decisions += 1
-        if entry.assignment.serving:
-            self._check_tiles(entry)
-        if entry.committed > self.plan.begins and self.ships:
-            self._check_floor(entry)
-
-    def _released(self, before: tuple[Serving, ...], after: tuple[Serving, ...]) -> None:
-        """Who has ended may be left out, with nobody in its place."""
-        for s in before:
-            if not any(t.vertex == s.vertex and common(t.keys, s.keys) for t in after):
-                if not self.at[s.address].machine.ended:
-                    raise Wrong(f"nobody owns {s.keys} of vertex {s.vertex}, which has not ended")
-                self.released += (s,)
-
-    def _check_tiles(self, entry: Entry) -> None:
-        """Owners tile; those of ranges that are over count although nobody reads them any more."""
-        serving = _owners(entry)
-        gone = [
-            r
-            for r in self.released
-            if not any(s.vertex == r.vertex and common(s.keys, r.keys) for s in serving)
-        ]
-        whole = replace(entry.assignment, serving=(*serving, *gone))
-        for vertex in self.plan.vertices:
-            whole.check(vertex.id, entry.committed + 1, self.plan.groups)
-
-    def _check_floor(self, entry: Entry) -> None:
-        """Law L4: everybody has reached the floor, and it was stored in all copies."""
-        floor = entry.committed
-        for seat, process in self.members():
-            at = process.machine
-            if at.position < floor and not at.ended and process.alive:
-                raise Wrong(f"{floor} was committed, and {seat.name} is at {at.position}")
-            cut = min(floor, at.position) if at.ended else floor
-            kept = self.held(seat.place, cut)
-            # Who lost a keeper, or began when there were few, has fewer copies until the next cut.
-            full = min(self.options.copies, max(1, len(seat.keepers))) if seat.kept == 1 else 1
-            if len({k.node for k in kept}) < full:
-                raise Wrong(f"{floor} was committed, and {seat.name} is stored {len(kept)} times")
-
-    def held(self, place: Place, cut: int) -> list[Keeper]:
-        """All keepers that ever held a checkpoint, or a part of it."""
-        return [k for k in self.keepers.values() if self._of(k, place, cut)]
-
-    def _of(self, keeper: Keeper, place: Place, cut: int) -> list[KeyRange]:
-        """The ranges of which a keeper ever held what a place had at a cut, which may be after the
-        end of its range."""
-        return [
-            keys
-            for v, keys, c in keeper.ever
-            if v == place.vertex
-            and common(keys, place.keys)
-            and (c == cut or (c < cut and (v, keys, c) in keeper.ends))
-        ]
-
-    def check_lost(self, place: Place, floor: int) -> None:
-        """A checkpoint may be called lost when those who held it are dead."""
-        held = self.held(place, floor)
-        parts = [keys for k in held if k.alive for keys in self._of(k, place, floor)]
-        whole = cover(parts, place.keys)
-        if whole is not None:
-            raise Wrong(f"{place.name} at {floor} is not lost: {[(k.name, k.alive) for k in held]}")
-
-
-def _owners(entry: Entry) -> tuple[Serving, ...]:
-    return tuple(s for s in entry.assignment.serving if not s.candidate)
 
 
 class Controller(Box):
@@ -350,8 +242,11 @@ class Controller(Box):
                 world.after(LINK, self, self._adopted, process)
             case do.Keep(process, node):
                 job.keepers[process] = Keeper(process, node)
-            case do.Become(process, place, floor, holders):
-                world.after(RESTORE, self, self._fetch, process, place, floor, holders)
+            case do.Become():
+                world.after(RESTORE, self, self._fetch, command)
+            case do.Deliver(process):
+                owner = job.takers[process]
+                world.after(LINK, owner, self._deliver, owner, command)
             case do.Begin(seat, assignment, started):
                 taker = job.takers[seat.process]
                 if taker.alive:
@@ -531,8 +426,9 @@ class Controller(Box):
         else:
             self.hear(do.Gone(process, "it has a place that nobody knows"))
 
-    def _fetch(self, process: str, place: Place, floor: int, holders: tuple[str, ...]) -> None:
+    def _fetch(self, command: do.Become) -> None:
         """Get the images of a range from whoever has them."""
+        process, place, floor = command.process, command.place, command.floor
         blank = self.job.blanks.get(process)
         if blank is None:
             self.hear(do.Taken(process))
@@ -543,9 +439,9 @@ class Controller(Box):
             self.job.died(process)
         if not blank.alive:
             return
-        images = [] if not floor else self._images(place, floor, holders)
+        images = [] if not floor else self._images(place, floor, command.holders)
         if images is None:
-            if self.job.controller is self:
+            if self.job.controller is self and self.machine.engaged(process):
                 self.job.check_lost(place, floor)
             self.hear(do.Missing(process))
             return
@@ -553,9 +449,29 @@ class Controller(Box):
             self.hear(do.Missing(process, again=True))
             return
         taker = Instances(self.job, process, place, blank.node, floor, images)
+        if not command.held:
+            taker.open()
         del self.job.blanks[process]
         self.job.takers[process] = taker
         self.world.after(RESTORE, self, self.hear, do.Became(process, taker.address))
+
+    def _deliver(self, owner: Instances, command: do.Deliver) -> None:
+        """An owner brings others to where it is."""
+        delta = owner.delivery(command.floor)
+        left = {process for process, _ in command.to}
+        epoch = owner.machine.position if delta is not None else command.floor
+
+        def taken(process: str) -> None:
+            taker = self.job.takers[process]
+            if delta is not None:
+                taker.advance(partition(delta, [taker.place.keys])[0])
+            taker.open()
+            left.discard(process)
+            if not left:
+                self.world.after(LINK, self, self.hear, do.Delivered(owner.process, epoch))
+
+        for process, _ in command.to:
+            self.world.after(RESTORE, self.job.takers[process], taken, process)
 
     def _trouble(self, place: Place) -> bool:
         """Whether the taking of a place goes wrong; not so often that the job gives up."""

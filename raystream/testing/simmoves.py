@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 from raystream.controller import commands as do
-from raystream.controller.moves import Wanted
+from raystream.controller.moves import Mode, Wanted
 from raystream.dataflow.plan import Vertex
 from raystream.schema.types import KeyRange
 from raystream.state.assignment import Serving
@@ -54,10 +54,14 @@ class Mover:
             leave = (chance.choice(owners).instance,)
             ranges = tuple(s.keys for s in owners)
             node = chance.choice(("", *self.job.nodes))
-            return Wanted(vertex.name, ranges, kind, leave, node)
+            return Wanted(vertex.name, ranges, kind, leave, node, self._mode())
         parts = chance.randrange(1, PARTS_MAX + 1)
         if kind == "even":
-            return Wanted(vertex.name, tuple(even_ranges(groups, parts)), kind)
+            even = tuple(even_ranges(groups, parts))
+            return Wanted(vertex.name, even, kind, mode=self._mode())
         cuts = [0, *sorted(chance.sample(range(1, groups), parts - 1)), groups]
         found = (KeyRange(lo, hi) for lo, hi in pairwise(cuts))
-        return Wanted(vertex.name, tuple(found), kind)
+        return Wanted(vertex.name, tuple(found), kind, mode=self._mode())
+
+    def _mode(self) -> Mode:
+        return self.world.rng.choice(("replay", "handover"))

@@ -17,7 +17,7 @@ from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge, Vertex
 from raystream.dataflow.routing import Served, catching_up, readers, reads
-from raystream.dataflow.snapshot import Captured, capture, install, settled
+from raystream.dataflow.snapshot import Captured, advance, capture, install, settled
 from raystream.dataflow.source import Positions, Recorded, Taken
 from raystream.errors import JobError, RaystreamError
 from raystream.schema.types import KeyRange
@@ -77,10 +77,12 @@ class Keeper(RegisterPlace):
 
 @dataclass(eq=False)
 class Reading:
-    """A subscription at its consumer. connection: the number of the newest one."""
+    """A subscription at its consumer. first: the first epoch that its producer has. connection: the
+    number of the newest one."""
 
     edge: Edge
     address: str
+    first: int = 1
     next: int = 0
     asked: int = 0
     connection: int = 0
@@ -133,9 +135,7 @@ class Instances(Box):
         for log in self.machine.outlets.logs.values():
             log.next = floor + 1
         standing = install(self.machine, images, floor) if images else None
-        if self.vertex.kind == "source":
-            self.source = self._reading(floor, standing.splits if standing else None)
-        self.machine.open()
+        self._positions = standing.splits if standing else None
         self.served = Served()
         self.chain = Chain(floor)
         self.version = 0
@@ -147,6 +147,17 @@ class Instances(Box):
         self._ships: deque[Captured] = deque()
         self._ship = 0
         self._unanswered: set[Keeper] = set()
+
+    def open(self) -> None:
+        """Make ready to begin, with what it was given."""
+        if self.vertex.kind == "source":
+            self.source = self._reading(max(self.begun, self.machine.position), self._positions)
+        self.machine.open()
+
+    def advance(self, delta: Image) -> None:
+        """Take from an owner what has changed since the floor."""
+        advance(self.machine, delta)
+        self._positions = delta.header.standing.splits
 
     def _reading(self, taken: int, positions: Positions | None) -> RecordedReading | ArrivalReading:
         plan, vertex, keys = self.job.plan, self.vertex, self.place.keys
@@ -195,7 +206,7 @@ class Instances(Box):
             self._readings.pop(gone).stopped = True
         for name, (edge, serving) in wanted.items():
             if name not in self._readings:
-                self._readings[name] = Reading(edge, serving.address)
+                self._readings[name] = Reading(edge, serving.address, serving.first)
                 self._connect(self._readings[name])
         self._go_on()
 
@@ -224,6 +235,10 @@ class Instances(Box):
                 machine.close_sink()
             self.over = True
             self.job.say_done(self, None)
+
+    def delivery(self, since: int) -> Image | None:
+        """What has changed since a cut, up to where it is; None if nothing has."""
+        return None if self.machine.position <= since else self._captured(since).image()
 
     def forget(self, epoch: int) -> None:
         """All have what it sent up to an epoch."""
@@ -273,7 +288,7 @@ class Instances(Box):
 
     def _connect(self, reading: Reading) -> None:
         """Subscribe from what is next, or, as after a broken connection, from what was applied."""
-        applied = self.machine.position + 1
+        applied = max(reading.first, self.machine.position + 1)
         again = self.world.rng.random() < self.job.again
         reading.asked = applied if again else max(reading.next, applied)
         reading.connection += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import time
 from collections.abc import Iterator
@@ -11,17 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
+from typer.testing import CliRunner
 
 import raystream as rs
-from raystream.actors.controller import Moves
-from raystream.actors.naming import CONTROLLER, actor, running
+from raystream.cli import app
 from tests.flows import Line, Running, Tally, Word, split
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
 
 LINES = 1500
-LIMIT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -62,31 +61,21 @@ class Mortal:
 
 @dataclass
 class Asks:
-    """Asks for one move after the other while a job is followed; then opens a gate."""
+    """Gives one command after the other while a job is followed; then opens a gate."""
 
     gate: Path
-    wanted: list[tuple[str, tuple[Any, ...]]]
+    commands: list[str]
     said: list[str] = field(default_factory=list)
+    codes: list[int] = field(default_factory=list)
 
     def __call__(self, sample: Any) -> None:
-        """Ask once a cut is committed."""
-        while self.wanted and sample.floor.epoch:
-            (run,) = running()
-            controller = actor(run, CONTROLLER)
-            method, arguments = self.wanted.pop(0)
-            self.said.append(ray.get(getattr(controller, method).remote(*arguments, "tested")))
-            self._wait(controller)
-        if not self.wanted:
+        """Begin once a cut is committed."""
+        while self.commands and sample.floor.epoch:
+            result = CliRunner().invoke(app, shlex.split(self.commands.pop(0)))
+            self.codes.append(result.exit_code)
+            self.said += (result.stdout + result.stderr).splitlines()
+        if not self.commands:
             self.gate.touch()
-
-    def _wait(self, controller: Any) -> None:
-        due = time.monotonic() + LIMIT_SECONDS
-        while time.monotonic() < due:
-            moves: Moves = ray.get(controller.moves.remote())
-            if not moves.under_way:
-                return
-            time.sleep(0.05)
-        raise TimeoutError(moves.under_way)
 
 
 def test_a_running_job_grows_and_shrinks(tmp_path: Path) -> None:
@@ -95,11 +84,12 @@ def test_a_running_job_grows_and_shrinks(tmp_path: Path) -> None:
     asks = Asks(
         gate,
         [
-            ("scale", ({"count": 3},)),
-            ("scale", ({"count": 3},)),
-            ("scale", ({"count": 2, "lines": 2},)),
-            ("move", ("files/0", "")),
-            ("scale", ({"files": 2},)),
+            "scale held count=3",
+            "scale held count=3",
+            "scale held count=2,lines=2 --handover",
+            "move held files/0",
+            "scale held files=2",
+            "drain held nowhere",
         ],
     )
     (tmp_path / "notes").mkdir()
@@ -108,13 +98,12 @@ def test_a_running_job_grows_and_shrinks(tmp_path: Path) -> None:
     counts = lines.through(split).through(Mortal(tmp_path / "notes"), name="count")
     counts.to(rs.io.parquet(tmp_path / "out"), name="files")
     report = flow.run(cluster="auto", on_progress=asks, checkpoint_seconds=0.5, spares=3)
-    assert [said.partition("\n")[0] for said in asks.said] == [
-        "",
-        "count is served like that already",
-        "",
-        "",
-        "files is a sink: its instances can be moved, but its ranges stay",
-    ]
+    assert asks.codes == [0, 2, 0, 0, 2, 2], asks.said
+    told = "\n".join(asks.said)
+    assert "count (asked for): count/" in told and "restore" in told
+    assert "count is served like that already" in told
+    assert "files is a sink: its instances can be moved, but its ranges stay" in told
+    assert "there is no node nowhere" in told
     assert (tmp_path / "notes" / "died").exists()
     assert not report.recoveries
     moved = {(m.operator, m.gone): m for m in report.moved}

@@ -8,9 +8,11 @@ from raystream.controller import commands as do
 from raystream.controller.machine import Machine
 from raystream.controller.members import Member, Options
 from raystream.controller.moves import (
+    DELIVER_SECONDS,
     LEVEL_SECONDS,
     STOP_SECONDS,
     TRIES_MAX,
+    Mode,
     Wanted,
     changes,
     elsewhere,
@@ -37,9 +39,9 @@ class Moved(Driven):
         self.tick()
         self.said.clear()
 
-    def ask(self, operator: str, *ranges: KeyRange, leave: tuple[str, ...] = (),
-            node: str = "") -> str:  # fmt: skip
-        wanted = Wanted(operator, ranges, "tested", leave, node)
+    def ask(self, operator: str, *ranges: KeyRange, leave: tuple[str, ...] = (), node: str = "",
+            mode: Mode = "replay") -> str:  # fmt: skip
+        wanted = Wanted(operator, ranges, "tested", leave, node, mode)
         self.hear(do.Rescale(7, (wanted,)))
         return self.all(do.Answer)[-1].refusal
 
@@ -345,6 +347,68 @@ def test_another_controller_goes_on_with_it(step: str) -> None:
     assert job.record()[1] == names
 
 
+# ---------------------------------------------------------------- hand-over
+
+
+def handing_over() -> tuple[Moved, str]:
+    """A job in which the owner of a range is asked for what has changed; and that owner."""
+    job = Moved()
+    assert job.ask("count", *HALVES, mode="handover") == ""
+    job.hire()
+    assert all(b.held for b in job.given)
+    job.restore()
+    assert not job.machine.candidates
+    (deliver,) = job.all(do.Deliver)
+    assert [keys for _, keys in deliver.to] == [*HALVES] and deliver.floor == 20
+    return job, deliver.process
+
+
+def test_an_owner_brings_candidates_on_and_stays_until_the_floor_has_passed() -> None:
+    job, owner = handing_over()
+    job.hear(do.Delivered(owner, 26))
+    serving = job.machine.journal.assignment
+    assert [s.first for s in serving.serving if s.candidate] == [27, 27]
+    assert serving.cuts  # soon there is a floor behind them
+    job.at(29, stored=20)
+    job.tick()
+    assert list(job.owners("count")) == ["count/0"]
+    job.at(31, stored=30)
+    job.tick()
+    assert job.machine.journal.committed == 30
+    assert list(job.owners("count")) == ["count/1", "count/2"]
+    assert job.record()[2:] == (1, "")
+
+
+def test_a_range_of_several_owners_is_replayed() -> None:
+    job = Moved()
+    grow(job, *HALVES)
+    ranges = (KeyRange(0, 4), KeyRange(4, 10), KeyRange(10, 16))
+    assert job.ask("count", *ranges, mode="handover") == ""
+    job.hire()
+    assert [b.held for b in job.given] == [True, False, True]
+    job.restore()
+    assert [len(d.to) for d in job.all(do.Deliver)] == [1, 1]
+    for deliver in job.all(do.Deliver):
+        job.hear(do.Delivered(deliver.process, 25))
+    serving = job.machine.journal.assignment.serving
+    assert [s.first for s in serving if s.candidate] == [26, 21, 26]
+
+
+@pytest.mark.parametrize("why", ["refused", "late", "dead"])
+def test_an_owner_that_does_not_deliver_ends_the_attempt(why: str) -> None:
+    job, owner = handing_over()
+    if why == "refused":
+        job.hear(do.Delivered(owner, 0, "no room"))
+    elif why == "late":
+        job.now += DELIVER_SECONDS + 1
+        job.tick()
+    else:
+        job.die("count/0")
+    (move,) = job.machine.journal.moves
+    assert move.tries == 1 and not job.machine.candidates
+    assert len(job.all(do.Kill)) >= 2 and not job.machine.ended
+
+
 # ---------------------------------------------------------------- sinks, nodes
 
 
@@ -410,13 +474,15 @@ def test_a_node_is_left_and_not_used_again() -> None:
     assert there and len(there) < len(job.machine.members)
     job.hear(do.Drain(3, "a", "its node is to be left"))
     assert job.all(do.Answer)[-1].refusal == ""
-    for _ in range(3):
+    for turn in range(4):
         job.hire("a")
         for become in job.given:
             job.hear(do.Became(become.process, "grpc://b"))
+        for deliver in job.all(do.Deliver):
+            job.hear(do.Delivered(deliver.process, 25))
         for kill in job.all(do.Kill):
             job.hear(do.Gone(kill.process, "it was ended"))
-        job.at(25)
+        job.at(25 + 10 * turn)
         job.tick()
     assert not job.machine.journal.moves
     assert {m.seat.node for m in job.machine.members} == {"b"}

@@ -17,7 +17,7 @@ from raystream.api.flow import OperatorNode
 from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.snapshot import capture, install, settled
+from raystream.dataflow.snapshot import advance, capture, install, settled
 from raystream.dataflow.source import Taken
 from raystream.errors import InternalError, StateError
 from raystream.schema.columns import empty
@@ -152,6 +152,45 @@ def test_compiled_and_interpreted_code_take_over_from_each_other(
 ) -> None:
     first, second = (two, one) if backwards else (one, two)
     assert interrupted(first, random.Random(seed), second) == uninterrupted(one)
+
+
+# ---------------------------------------------------------------- hand-over
+
+
+@pytest.mark.parametrize("build", [one, two], ids=["interpreted", "compiled"])
+@examples(12)
+@given(epochs=st.tuples(st.integers(0, 8), st.integers(1, 8)), seed=st.integers(0, 2**16))
+def test_who_is_brought_on_by_its_owner_knows_what_that_knows(
+    build: Build, epochs: tuple[int, int], seed: int
+) -> None:
+    """What was held at the first cut, and what has changed until the second, of any part."""
+    job = job_at(build, epochs[0])
+    owner = next(m for m in job.instances if m.vertex.kind == "operator")
+    before = capture(owner).image()
+    for _ in range(epochs[1]):
+        job.turn()
+    delta = capture(owner, epochs[0]).image()
+    (keys, *_) = random_ranges(random.Random(seed), job.plan.groups)
+    taker = fresh(build, owner.vertex.name)
+    taker.keys = keys
+    if epochs[0]:
+        install(taker, recut([[before]], keys))
+    advance(taker, partition(delta, [keys])[0])
+    expected = partition(capture(owner).image(), [keys])[0]
+    assert capture(taker).image().encode() == expected.encode()
+    assert {log.next for log in taker.outlets.logs.values()} == {sum(epochs) + 1}
+
+
+def test_a_delta_on_something_else_is_refused() -> None:
+    job = job_at(one, 5)
+    owner = next(m for m in job.instances if m.vertex.kind == "operator")
+    taker = fresh(one, owner.vertex.name)
+    for since in (3, 4):
+        with pytest.raises(StateError, match=r"does not apply to .* at 0"):
+            advance(taker, capture(owner, since).image())
+    advance(taker, capture(owner).image())
+    with pytest.raises(StateError, match=r"does not apply to .* at 5"):
+        advance(taker, capture(owner).image())
 
 
 # ---------------------------------------------------------------- what is refused

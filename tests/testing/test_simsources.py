@@ -16,7 +16,7 @@ from raystream.testing.simregister import Ledger
 from raystream.testing.simulator import Scenario, simulate
 from raystream.testing.simworld import Wrong
 
-KEEPERS_DIE = Scenario("arriving", instances=(2, 1, 2), faults=10)
+KEEPERS_DIE = Scenario("arriving", instances=(2, 1, 2), faults=10, moves=0)
 TRIES = 60
 """Schedules in which something broken has to be caught."""
 

@@ -242,6 +242,25 @@ def _lets_candidates_own(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Assignment, "with_candidates", lambda self, new: self.replaced([], new))
 
 
+def _retires_before_the_floor(patch: pytest.MonkeyPatch) -> None:
+    catch_up = Moving._catch_up
+
+    def careless(self: Moving, e: Any) -> None:
+        catch_up(self, e)
+        self.journal = replace(
+            self.journal, moves=tuple(replace(m, base=0) for m in self.journal.moves)
+        )
+
+    patch.setattr(Moving, "_catch_up", careless)
+
+
+def _delivers_no_rows(patch: pytest.MonkeyPatch) -> None:
+    put = snapshot._put
+    patch.setattr(
+        snapshot, "_put", lambda machine, chains, onto=False: onto or put(machine, chains)
+    )
+
+
 BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     _trims_too_far: "needs",
     _takes_any_pieces: "wrote",
@@ -261,6 +280,8 @@ BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     _does_not_say_again_that_it_ended: "does not come to its end",
     _gives_an_index_twice: "",
     _lets_candidates_own: "two owners",
+    _retires_before_the_floor: "",
+    _delivers_no_rows: "wrote",
 }
 
 

@@ -1,0 +1,139 @@
+"""What must hold of a simulated job, whenever something is decided, trimmed or refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from raystream.controller.journal import Entry, Seat
+from raystream.controller.members import Options
+from raystream.controller.recovery import Place
+from raystream.dataflow.plan import Plan
+from raystream.schema.types import KeyRange
+from raystream.state.assignment import Serving
+from raystream.state.keys import common, cover
+from raystream.testing.simprocess import Instances, Keeper, Reading
+from raystream.testing.simworld import Wrong
+
+
+class Laws:
+    """Watches over a job.
+
+    entry: the newest that was written. released: owners of ranges that are over, and nobody's.
+    decisions: how many entries were written. at: every instance ever, by address; takers: by
+    process. ships: whether checkpoints are taken.
+    """
+
+    plan: Plan
+    options: Options
+    ships: bool
+    at: dict[str, Instances]
+    takers: dict[str, Instances]
+    keepers: dict[str, Keeper]
+
+    def __init__(self) -> None:
+        self.entry = Entry()
+        self.released: tuple[Serving, ...] = ()
+        self.decisions = 0
+
+    def members(self) -> list[tuple[Seat, Instances]]:
+        """Who has a place."""
+        return [(s, self.takers[s.process]) for s in self.entry.seats]
+
+    def _is_member(self, process: Instances) -> bool:
+        return any(s.process == process.process for s in self.entry.seats)
+
+    def check_trimmed(self, producer: Instances) -> None:
+        """No log may be trimmed below what a living instance still needs of it."""
+        serving = self.entry.assignment.instance(producer.name)
+        if not self._is_member(producer) or serving is None or serving.candidate:
+            return  # what a candidate lacks its owner has
+        for edge, log in producer.machine.outlets.logs.items():
+            consumer = self.plan.edges[edge].consumer
+            for seat, process in self.members():
+                at = process.machine
+                needs = seat.place.vertex == consumer and process.alive and not at.ended
+                if needs and at.position + 1 < log.first:
+                    raise Wrong(
+                        f"{producer.name} holds edge {edge} from {log.first} on, but"
+                        f" {seat.name} needs {at.position + 1}"
+                    )
+
+    def check_refused(self, consumer: Instances, reading: Reading, first: int) -> None:
+        """Only who was replaced may be refused."""
+        producer = self.at[reading.address]
+        if self._is_member(consumer) and self._is_member(producer):
+            raise Wrong(
+                f"{consumer.name} asked {producer.name} for epoch {reading.asked} of edge"
+                f" {reading.edge.id}, whose log begins at {first}"
+            )
+
+    def check_entry(self, entry: Entry) -> None:
+        """What a new entry must keep to."""
+        self._released(_owners(self.entry), _owners(entry))
+        self.entry = entry
+        self.decisions += 1
+        if entry.assignment.serving:
+            self._check_tiles(entry)
+        if entry.committed > self.plan.begins and self.ships:
+            self._check_floor(entry)
+
+    def _released(self, before: tuple[Serving, ...], after: tuple[Serving, ...]) -> None:
+        """Who has ended may be left out, with nobody in its place."""
+        for s in before:
+            if not any(t.vertex == s.vertex and common(t.keys, s.keys) for t in after):
+                if not self.at[s.address].machine.ended:
+                    raise Wrong(f"nobody owns {s.keys} of vertex {s.vertex}, which has not ended")
+                self.released += (s,)
+
+    def _check_tiles(self, entry: Entry) -> None:
+        """Owners tile; those of ranges that are over count although nobody reads them any more."""
+        serving = _owners(entry)
+        gone = [
+            r
+            for r in self.released
+            if not any(s.vertex == r.vertex and common(s.keys, r.keys) for s in serving)
+        ]
+        whole = replace(entry.assignment, serving=(*serving, *gone))
+        for vertex in self.plan.vertices:
+            whole.check(vertex.id, entry.committed + 1, self.plan.groups)
+
+    def _check_floor(self, entry: Entry) -> None:
+        """Law L4: everybody has reached the floor, and it was stored in all copies."""
+        floor = entry.committed
+        for seat, process in self.members():
+            at = process.machine
+            if at.position < floor and not at.ended and process.alive:
+                raise Wrong(f"{floor} was committed, and {seat.name} is at {at.position}")
+            cut = min(floor, at.position) if at.ended else floor
+            kept = self.held(seat.place, cut)
+            # Who lost a keeper, or began when there were few, has fewer copies until the next cut.
+            full = min(self.options.copies, max(1, len(seat.keepers))) if seat.kept == 1 else 1
+            if len({k.node for k in kept}) < full:
+                raise Wrong(f"{floor} was committed, and {seat.name} is stored {len(kept)} times")
+
+    def held(self, place: Place, cut: int) -> list[Keeper]:
+        """All keepers that ever held a checkpoint, or a part of it."""
+        return [k for k in self.keepers.values() if self._of(k, place, cut)]
+
+    def _of(self, keeper: Keeper, place: Place, cut: int) -> list[KeyRange]:
+        """The ranges of which a keeper ever held what a place had at a cut, which may be after the
+        end of its range."""
+        return [
+            keys
+            for v, keys, c in keeper.ever
+            if v == place.vertex
+            and common(keys, place.keys)
+            and (c == cut or (c < cut and (v, keys, c) in keeper.ends))
+        ]
+
+    def check_lost(self, place: Place, floor: int) -> None:
+        """A checkpoint may be called lost when those who held it are dead."""
+        held = self.held(place, floor)
+        parts = [keys for k in held if k.alive for keys in self._of(k, place, floor)]
+        whole = cover(parts, place.keys)
+        if whole is not None:
+            raise Wrong(f"{place.name} at {floor} is not lost: {[(k.name, k.alive) for k in held]}")
+
+
+def _owners(entry: Entry) -> tuple[Serving, ...]:
+    return tuple(s for s in entry.assignment.serving if not s.candidate)
