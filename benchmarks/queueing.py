@@ -80,8 +80,9 @@ class World:
 
 
 class Outcome(NamedTuple):
-    """What came of a run. instances: at each tick; latency: seconds, of what was then answered;
-    weights: tuples that came then. moves: that were made; given_up: that were not."""
+    """What came of a run. instances: at each tick, those that are about to take over, too; latency:
+    seconds, of what was then answered; weights: tuples that came then. moves: that were made;
+    given_up: that were not."""
 
     instances: np.ndarray
     latency: np.ndarray

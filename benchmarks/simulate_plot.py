@@ -11,7 +11,7 @@ from raystream.errors import ConfigError
 
 DEADLINE_S = 5.0
 PANELS = (("instances_mean", "instances, mean"), ("instances_most", "instances, most"),
-          ("latency_s", "99th percentile of latency, s"))  # fmt: skip
+          ("latency_s", "99th percentile, s"))  # fmt: skip
 Results = Sequence[Mapping[str, Any]]
 
 
@@ -35,7 +35,7 @@ def draw(results: Results) -> bytes:
     for axes, (what, label) in zip(panels, PANELS, strict=True):
         for i, xways in enumerate(sorted({r["xways"] for r in results})):
             _lines(axes, [r for r in results if r["xways"] == xways], what, LIGHT.hues[i], xways)
-        axes.set_xlabel("threshold, % of an instance's CPU")
+        axes.set_xlabel("threshold, % of CPU")
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
         axes.grid(color=LIGHT.grid, linewidth=0.7)
@@ -44,7 +44,8 @@ def draw(results: Results) -> bytes:
     high = max(value(r, "latency_s") for r in results)
     if high > DEADLINE_S / 2:
         panels[-1].axhline(DEADLINE_S, color=LIGHT.quiet, linewidth=1, linestyle=(0, (1, 2)))
-    panels[0].legend(frameon=False, fontsize=8)
+    lines, names = panels[0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside upper center", ncols=4, frameon=False, fontsize=8)
     file = BytesIO()
     figure.savefig(file, format="png", dpi=DPI)
     return file.getvalue()

@@ -277,6 +277,7 @@ class Instance:
         if len(given):
             output = logic.process(given, header.epoch, before)
             head, late = emissions(output), output.late
+            self._taken += given.offsets
         fired = logic.fire(self.keys, header.epoch, header.watermark, last=header.ended)
         if fired is not None:
             head = two_phases(head, emissions(fired))
@@ -284,7 +285,6 @@ class Instance:
             head += [late_emission(late, given, t, s) for t, s in enumerate(spec.inputs)]
             self.counts.late += 0 if late is None else len(late)
         self.counts.records_in += len(given)
-        self._taken += given.offsets
         self.outlets.emit(head, header, self.counts)
 
     def _write(self, pieces: dict[int, list[Piece]], epoch: int) -> None:
