@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from raystream.controller.policy import Report as Report
     from raystream.controller.policy import Target as Target
     from raystream.controller.policy import Unable as Unable
+    from raystream.controller.pool import PoolOptions as PoolOptions
     from raystream.schema.state import State as State
     from raystream.schema.state import forget as forget
     from raystream.schema.types import NEVER as NEVER
@@ -64,6 +65,7 @@ _HOMES = {
         "Target",
         "Unable",
     ),
+    "controller.pool": ("PoolOptions",),
     "schema.state": ("State", "forget"),
     "schema.types": (
         "NEVER",

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from raystream.api.flow import Flow
 from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
+from raystream.controller.policy import CpuThreshold, Policy
+from raystream.controller.pool import PoolOptions
 from raystream.controller.recovery import Mode
 from raystream.controller.report import JobReport, Sample, Samples, totals
 from raystream.controller.resuming import (
@@ -52,6 +54,9 @@ def run(
     spares: int = 2,
     recovery: Mode = "state",
     restore_into: int = 1,
+    policy: Policy | None = None,
+    bounds: Mapping[str, tuple[int, int]] | None = None,
+    pool: PoolOptions | int | None = None,
     check: bool = False,
     durable: str | os.PathLike[str] | None = None,
     resume: bool | None = None,
@@ -72,6 +77,12 @@ def run(
             checkpoint; for comparison `"upstream"` or `"source"`, from all that the operators
             before it, or the sources alone, have sent since the beginning.
         restore_into: on a cluster, how many instances share the range of one that died.
+        policy: on a cluster, what decides by itself how many instances operators have, and which
+            ranges: `rs.CpuThreshold()` splits what uses more than 70 % of its CPU. None leaves
+            that to `instances` and to people; with a pool, it is `rs.CpuThreshold()`.
+        bounds: by operator how few and how many instances the policy may give it.
+        pool: on a cluster with Ray's autoscaler, how many nodes are kept beside those in use, or
+            `rs.PoolOptions`.
         check: checking mode: instances are made again from checkpoints, and an operator that then
             emits something else ends the job. It costs time and memory.
         durable: a folder or s3://bucket/prefix to which committed cuts are copied: on a cluster in
@@ -102,7 +113,7 @@ def run(
     )
     follow = Follow(
         cluster,
-        Options(copies, spares, recovery, restore_into),
+        _options(copies, spares, recovery, restore_into, policy, bounds, pool),
         saves,
         on_progress,
         on_note or _ignore,
@@ -136,6 +147,31 @@ class Follow(NamedTuple):
         return run_on_ray(
             plan, address=self.address, on_progress=self.on_progress, options=self.options
         )
+
+
+def _options(
+    copies: int,
+    spares: int,
+    recovery: Mode,
+    restore_into: int,
+    policy: Policy | None,
+    bounds: Mapping[str, tuple[int, int]] | None,
+    pool: PoolOptions | int | None,
+) -> Options:
+    if isinstance(pool, int):
+        pool = PoolOptions(pool)
+    if pool is not None and (pool.spare < 0 or pool.nodes_max < 1 or pool.idle_seconds < 0):
+        raise ConfigError(
+            f"{pool}: no negative numbers of nodes or seconds, and at least one node in all"
+        )
+    if pool is not None and policy is None:
+        policy = CpuThreshold()
+    if bounds and policy is None:
+        raise ConfigError(
+            "bounds without a policy: nothing changes numbers of instances",
+            hint="Add policy=rs.CpuThreshold().",
+        )
+    return Options(copies, spares, recovery, restore_into, policy, bounds, pool)
 
 
 def _run_durably(follow: Follow, plan: Plan, saves: Saves, begin: Beginning) -> JobReport:

@@ -14,12 +14,14 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import ray
 from ray.exceptions import RayError
 
 from raystream.actors.naming import actor, kill, processes_of
+from raystream.actors.pool import NodePool, ending
 from raystream.actors.staff import Fenced, Staff
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
@@ -28,6 +30,7 @@ from raystream.controller.keeping import KEEPER
 from raystream.controller.machine import Machine
 from raystream.controller.members import Options
 from raystream.controller.moves import Mode, Move, Wanted, elsewhere, evenly
+from raystream.controller.pool import OPERATOR_NODE
 from raystream.controller.report import (
     Floor,
     JobReport,
@@ -38,6 +41,7 @@ from raystream.controller.report import (
     Samples,
     totals,
 )
+from raystream.controller.scaling import Scaling
 from raystream.controller.status import Status, status_of
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, InternalError, LostError, RaystreamError, Stopped
@@ -53,6 +57,8 @@ HEAR_SECONDS = 1.0
 """
 ANSWER_SECONDS = 20.0
 """How long the machine may take to say whether it takes a request up."""
+NOTES_MAX = 100
+"""So many notes are kept of a job, the newest."""
 FIND_SECONDS = 10.0
 """How long a keeper may take to show its journal."""
 
@@ -100,7 +106,12 @@ class Controller:
         self._ready = threading.Event()
         self._over = threading.Event()
         self._result: JobReport | RaystreamError
-        self._nodes: tuple[float, tuple[str, ...]] = (0.0, ())
+        self._nodes: tuple[str, ...] = ()
+        self._for_operators: frozenset[str] = frozenset()
+        self._looked = 0.0  # at the nodes
+        self._scaling: Scaling | None = None
+        self._pool: NodePool | None = None
+        self._notes: deque[tuple[float, str]] = deque(maxlen=NOTES_MAX)
         self._incarnation = 1
         context: Any = ray.get_runtime_context()
         self._again: bool = context.was_current_actor_reconstructed
@@ -143,7 +154,8 @@ class Controller:
         machine, entry = self._machine, self._machine.journal
         members = list(machine.members)
         run, floor = self._charter.run, self._floor()
-        return status_of(self._plan, run, entry, members, floor, time.time())
+        now, notes = time.time(), list(self._notes)
+        return status_of(self._plan, run, entry, members, floor, now, notes)
 
     @ray.method(concurrency_group="control")
     def cancel(self) -> None:
@@ -269,6 +281,9 @@ class Controller:
             os._exit(1)  # what this process holds is another's now
         except BaseException as error:
             self._result = InternalError(f"the controller: {type(error).__name__}: {error}")
+        if self._pool is not None:
+            with suppress(Exception):  # Ray itself may be going down
+                self._pool.close()
         if hasattr(self, "_staff"):
             self._staff.dismiss([m.seat.process for m in self._machine.members])
         self._over.set()
@@ -282,11 +297,17 @@ class Controller:
         ships = charter.options.recovery == "state"
         self._staff = Staff(plan, charter.run, charter.token, charter.env, ships)
         self._machine = Machine(plan, charter.options, entry, self._incarnation)
+        if charter.options.policy is not None:
+            self._scaling = Scaling(plan, charter.options.policy, charter.options.bounds)
+        if charter.options.pool is not None:
+            self._pool = NodePool(charter.options.pool)
         self._ready.set()
         alive = processes_of(charter.run) if entry is not None else []
         if entry is not None:
             self._staff.watch_keepers([p.process for p in entry.posts])
-        todo = deque(self._machine.start(self._alive(), alive, time.time()))
+        self._look_at_nodes()
+        begin = self._machine.start(self._nodes, alive, time.time(), self._for_operators)
+        todo = deque(begin)
         polled = 0.0
         while True:
             self._do(todo)
@@ -298,7 +319,11 @@ class Controller:
                 members = [m.seat.process for m in self._machine.members if not m.dead]
                 self._staff.ask(members)
                 self._sample()
-                todo += self._hear(do.Tick(self._alive()))
+                if now - self._looked > NODES_SECONDS:
+                    self._look_at_nodes()
+                    todo += self._leave_nodes()
+                todo += self._hear(do.Tick(self._nodes, self._for_operators))
+                todo += self._scale()
             wait = max(0.0, polled + POLL_SECONDS - time.monotonic())
             for event in self._staff.events(wait):
                 todo += self._hear(event)
@@ -339,13 +364,54 @@ class Controller:
         for event in self._staff.at_once():
             todo += self._hear(event)
 
-    def _alive(self) -> tuple[str, ...]:
-        asked, nodes = self._nodes
-        if time.monotonic() - asked > NODES_SECONDS:
-            listed: Any = ray.nodes
-            nodes = tuple(sorted(n["NodeID"] for n in listed() if n["Alive"]))
-            self._nodes = (time.monotonic(), nodes)
-        return nodes
+    # ------------------------------------------------------------ scaling by itself
+
+    def _look_at_nodes(self) -> None:
+        listed: Any = ray.nodes
+        alive = {n["NodeID"]: n["Resources"] for n in listed() if n["Alive"]}
+        self._nodes = tuple(sorted(alive))
+        self._for_operators = frozenset(n for n, has in alive.items() if has.get(OPERATOR_NODE))
+        self._looked = time.monotonic()
+
+    def _leave_nodes(self) -> list[Command]:
+        """Leave nodes that end, and those that the pool gives back; have it filled up."""
+        machine = self._machine
+        left = machine.journal.drained
+        leave = dict.fromkeys(ending(), "it is about to be taken away") if self._nodes[1:] else {}
+        if self._pool is not None:
+            used = {m.seat.node for m in machine.members if not m.dead}
+            pool = self._pool.look(used, left, machine.waiting)
+            leave |= dict.fromkeys(pool.returned, "it was one too many")
+        asked: list[Command] = []
+        for node in sorted(leave.keys() & set(self._nodes) - left):
+            asked += self._ask_self(partial(do.Drain, node=node, because=leave[node]))
+        return asked
+
+    def _scale(self) -> list[Command]:
+        """Do what the policy finds."""
+        machine = self._machine
+        if self._scaling is None or not machine.members or machine.ended:
+            return []
+        now = time.time() - self._started
+        found = self._scaling.look(machine.owners, machine.journal.moves, now)
+        for note in found.notes:
+            self._note(note)
+        asked: list[Command] = []
+        for wanted in found.wanted:
+            asked += self._ask_self(partial(do.Rescale, wanted=(wanted,)))
+        return asked
+
+    def _ask_self(self, request: Callable[[int], Event]) -> list[Command]:
+        """Hand the machine a request of the controller's own; a refusal is told in its story."""
+        number, answer = next(self._numbers), Future[str]()
+        answer.add_done_callback(lambda a: self._note(a.result()) if a.result() else None)
+        self._answers[number] = answer
+        return self._hear(request(number))
+
+    def _note(self, text: str) -> None:
+        """Say something in the story of the job, if it was not said just before."""
+        if text not in [said for _, said in self._notes]:
+            self._notes.append((time.time() - self._started, text))
 
     # ------------------------------------------------------------ report
 

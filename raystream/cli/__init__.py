@@ -117,6 +117,35 @@ def run(
     spares: Annotated[
         int, typer.Option(min=0, help="On a cluster: warm processes that stand by.")
     ] = 2,
+    policy: Annotated[
+        str,
+        typer.Option(
+            metavar="cpu|rate|none",
+            help="On a cluster: what scales operators by itself: their CPU above 70 %, or rates."
+            " Unless given: none, with --pool cpu.",
+            show_default=False,
+        ),
+    ] = "",
+    bounds: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=LEAST-MOST,...",
+            help="How few and how many instances the policy may give.",
+            show_default=False,
+        ),
+    ] = "",
+    pool: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="On a cluster with Ray's autoscaler: spare nodes beside those in use.",
+            show_default=False,
+        ),
+    ] = None,
+    nodes_max: Annotated[
+        int,
+        typer.Option(min=1, help="With --pool: nodes at most, not more than the cluster may have."),
+    ] = 100,
     check: Annotated[
         bool,
         typer.Option(
@@ -135,7 +164,8 @@ def run(
         if local and address is not None:
             raise ConfigError("--local and --address exclude each other")
         from raystream.cli.live import Screen
-        from raystream.cli.load import load_flow, parse_instances
+        from raystream.cli.load import load_flow, parse_bounds, parse_instances, policy_of
+        from raystream.controller.pool import PoolOptions
         from raystream.run import run as run_flow
 
         loaded = load_flow(flow)
@@ -147,6 +177,9 @@ def run(
                 checkpoint_seconds=checkpoint_seconds,
                 copies=copies,
                 spares=spares,
+                policy=policy_of(policy or ("none" if pool is None else "cpu")),
+                bounds=parse_bounds(bounds),
+                pool=None if pool is None else PoolOptions(pool, nodes_max=nodes_max),
                 check=check,
                 durable=durable,
                 resume=resume,

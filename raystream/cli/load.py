@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from raystream.api.flow import Flow
+from raystream.controller.policy import CpuThreshold, Policy, RateBased
 from raystream.errors import (
     ConfigError,
     GraphError,
@@ -16,6 +17,9 @@ from raystream.errors import (
     user_frame,
     user_traceback,
 )
+
+POLICIES: dict[str, type[CpuThreshold] | type[RateBased]] = {"cpu": CpuThreshold, "rate": RateBased}
+"""By what the command calls them."""
 
 
 def load_flow(target: str) -> Flow:
@@ -85,6 +89,35 @@ def _raised(doing: str, error: Exception) -> GraphError:
     wrapped = GraphError(f"{doing} raised {type(error).__name__}: {error}", where=where)
     wrapped.add_note(user_traceback(error))
     return wrapped
+
+
+def parse_bounds(text: str) -> dict[str, tuple[int, int]]:
+    """`NAME=LEAST-MOST,...` as a mapping.
+
+    Raises:
+        ConfigError: it is not of that form.
+    """
+    bounds = {}
+    for part in filter(None, text.split(",")):
+        name, _, both = part.partition("=")
+        least, dash, most = both.partition("-")
+        if not (name and dash and least.isdecimal() and most.isdecimal()):
+            raise ConfigError(f"{part!r} is not of the form NAME=LEAST-MOST")
+        bounds[name.strip()] = (int(least), int(most))
+    return bounds
+
+
+def policy_of(name: str) -> Policy | None:
+    """The policy that the option stands for.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    if name == "none":
+        return None
+    if name not in POLICIES:
+        raise ConfigError(f"there is no policy {name!r}", hint=f"There are {', '.join(POLICIES)}.")
+    return POLICIES[name]()
 
 
 def parse_instances(text: str) -> dict[str, int]:

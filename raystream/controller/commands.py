@@ -197,9 +197,11 @@ Command = (
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed, and everybody was asked. nodes: those that are alive."""
+    """Time has passed, and everybody was asked. nodes: those that are alive; for_operators: those
+    of them that are meant for operators, if some are."""
 
     nodes: tuple[str, ...]
+    for_operators: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,12 @@ class Entry:
 
     def places(self, copies: int) -> tuple[str, ...]:
         """The keepers that hold the journal."""
-        return tuple(p.process for p in sorted(self.posts, key=lambda p: p.node)[:copies])
+        return tuple(p.process for p in sorted(self.staying, key=lambda p: p.node)[:copies])
+
+    @property
+    def staying(self) -> tuple[Post, ...]:
+        """The keepers on nodes that are not to be left; all of them if there are no others."""
+        return tuple(p for p in self.posts if p.node not in self.drained) or self.posts
 
 
 class Shelf(Generic[E]):

@@ -43,6 +43,7 @@ class Keeping:
         self._wanted: tuple[int, int] | None = None  # an extra cut: after which floor, how far on
         if journal.stop_after >= 0:
             self._wanted = (journal.stop_after, CUT_AHEAD)
+        self._vacant: dict[str, int] = {}  # keepers that nobody needs, and the floor since when
         self._register: Registering | None = None
         self._stage: tuple[int, bool, bool] | None = None
         self._out: list[Command] = []
@@ -86,8 +87,8 @@ class Keeping:
     # ------------------------------------------------------------ keepers
 
     def _post(self, nodes: Iterable[str]) -> None:
-        """Have a keeper on every node."""
-        held = {p.node for p in self.journal.posts}
+        """Have a keeper on every node that is not to be left."""
+        held = {p.node for p in self.journal.posts} | self.journal.drained
         new = tuple(Post(n, KEEPER + self._name()) for n in sorted({*nodes} - held))
         if new or not self.journal.number:
             self._out += [do.Keep(p.process, p.node) for p in new]
@@ -107,8 +108,9 @@ class Keeping:
         self._keep()
 
     def _keep(self) -> None:
-        """Who lost a keeper has others, and stores a new checkpoint at once."""
-        posts = {p.process for p in self.journal.posts}
+        """Who lost a keeper, or has one on a node that is to be left, has others, and stores a new
+        checkpoint at once."""
+        posts = {p.process for p in self.journal.staying}
         full = min(self.options.copies, len(posts))
         short = [m for m in self.members if len({*m.seat.keepers} & posts) < full]
         if not short:
@@ -122,11 +124,27 @@ class Keeping:
         self._out += [do.KeptBy(s.process, s.keepers, s.kept) for s in told]
         self._want_cut()
 
+    def _vacate(self) -> None:
+        """End keepers on nodes that are to be left, one commit after all is stored elsewhere: as
+        long as anything of ours is there, Ray's autoscaler keeps the node."""
+        entry = self.journal
+        needed = {k for m in self.members for k in m.seat.keepers}
+        if self._register is not None:
+            needed.update(self._register.begun.places)
+        free = {p.process for p in set(entry.posts) - set(entry.staying)} - needed
+        if self.bare:
+            free.clear()
+        self._vacant = {p: self._vacant.get(p, entry.committed) for p in free}
+        leave = sorted(p for p, since in self._vacant.items() if since < entry.committed)
+        if leave:
+            self._write(posts=tuple(p for p in entry.posts if p.process not in leave))
+            self._out += [do.Kill(p, "its node is to be left") for p in leave]
+
     def _keepers_of(self, seat: Seat) -> tuple[str, ...]:
         place = seat.place
         producers = {e.producer for e in self.plan.vertices[place.vertex].inputs}
         upstream = [m.seat.node for m in self.members if m.seat.place.vertex in producers]
-        posts = {p.node: p.process for p in self.journal.posts}
+        posts = {p.node: p.process for p in self.journal.staying}
         source = self.plan.vertices[place.vertex].kind == "source"
         nodes = keepers_of(place, seat.node, upstream, posts, self.options.copies, source=source)
         return tuple(posts[n] for n in nodes)

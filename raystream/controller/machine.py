@@ -63,13 +63,19 @@ class Machine(Moving):
 
     # ------------------------------------------------------------ in and out
 
-    def start(self, nodes: Sequence[str], alive: Iterable[str], now: float) -> list[Command]:
+    def start(
+        self,
+        nodes: Sequence[str],
+        alive: Iterable[str],
+        now: float,
+        for_operators: frozenset[str] = frozenset(),
+    ) -> list[Command]:
         """Begin the job, or go on from the journal.
 
         Args:
-            nodes: all that are alive. alive: all processes of the job that still run.
+            nodes, for_operators: see `Tick`. alive: all processes of the job that still run.
         """
-        self._nodes, self.now = tuple(nodes), now
+        self._nodes, self._for_operators, self.now = tuple(nodes), for_operators, now
         if self.journal.over is None and not self.members:
             begin = Engagement(self.plan.begins, (), now, "the job begins", self._places())
             self._engagements.append(begin)
@@ -121,8 +127,8 @@ class Machine(Moving):
 
     def _handle(self, event: Event, now: float) -> None:
         match event:
-            case do.Tick(nodes):
-                self._nodes = nodes
+            case do.Tick(nodes, for_operators):
+                self._nodes, self._for_operators = nodes, for_operators
                 self._reposted.clear()
                 self._post(nodes)
                 self._keep()
@@ -135,6 +141,7 @@ class Machine(Moving):
                 self._decide(now)
                 self._drill()
                 self._keep_moving()
+                self._vacate()
             case do.Hired(process, node, pid):
                 self._hired(process, node, pid)
             case do.Became(process, address):

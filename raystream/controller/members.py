@@ -4,11 +4,13 @@ that are about to take one."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from raystream.controller.journal import Seat
+from raystream.controller.policy import Policy
+from raystream.controller.pool import PoolOptions
 from raystream.controller.recovery import Mode, Place
 from raystream.controller.report import Progress
 from raystream.dataflow.plan import Plan
@@ -22,13 +24,17 @@ class Options(NamedTuple):
 
     copies: how many keepers hold a checkpoint, and the journal. spares: how many processes stand
     by. recovery: what a recovery starts from. restore_into: how many instances share the range of
-    an operator's instance that died.
+    an operator's instance that died. policy: what decides by itself which ranges operators have,
+    None for nothing; bounds: by operator how few and how many instances. pool: of spare nodes.
     """
 
     copies: int = 1
     spares: int = 2
     recovery: Mode = "state"
     restore_into: int = 1
+    policy: Policy | None = None
+    bounds: Mapping[str, tuple[int, int]] | None = None
+    pool: PoolOptions | None = None
 
 
 @dataclass(eq=False)

@@ -91,6 +91,7 @@ class Moving(Taking):
         idle = [h.process for h in self._hands.values() if h.node == node]
         self._hands = {p: h for p, h in self._hands.items() if p not in idle}
         self._dismiss(idle, "its node is to be left")
+        self._keep()
         self._leave(because)
         self._hire()
         return ""

@@ -103,7 +103,7 @@ def status_of(
         ),
         floor,
         tuple(p.node for p in entry.posts),
-        story(entry.recoveries, (), notes),
+        story(entry.recoveries, entry.moved, notes),
         clock.seconds / clock.speed if clock is not None and clock.speed and paced else None,
     )
 

@@ -47,6 +47,7 @@ class Taking(Keeping):
         self._hands: dict[str, Hand] = {}
         self._hiring: dict[str, str] = {}  # by process the node where it has to be, "" for anywhere
         self._adopting: set[str] = set()
+        self._for_operators: frozenset[str] = frozenset()
         self._engagements: list[Engagement] = []
         self._deaths = Deaths()
         self._stand_by = False
@@ -70,9 +71,9 @@ class Taking(Keeping):
             wanted = sum(len(e.waiting) for e in self._engagements if e.node == node)
             for _ in range(wanted - len(there) - len(coming)):
                 self._hire_one(node)
-        wanted = sum(len(e.waiting) for e in self._engagements)
-        for _ in range(wanted - len(self._hands) - len(self._hiring)):
-            self._hire_one(self._anywhere())
+        waiting = [place for e in self._engagements for place in e.waiting]
+        for place in waiting[len(self._hands) + len(self._hiring) :]:
+            self._hire_one(self._anywhere(operator=self._is_operator(place)))
 
     def _hire_spare(self) -> None:
         """Have another spare process, one after the other, while nobody takes a place."""
@@ -80,24 +81,40 @@ class Taking(Keeping):
         calm = not self._engagements and not self._hiring and settled
         short = len(self._hands) < self.options.spares and self._unhired < ATTEMPTS_MAX
         if self._stand_by and calm and short:
-            self._hire_one(self._anywhere(), spare=True)
+            self._hire_one(self._anywhere(operator=True), spare=True)
 
     def _hire_one(self, node: str, *, spare: bool = False) -> None:
         process = self._name()
         self._hiring[process] = node
         self._out.append(do.Hire(process, spare, node))
 
-    def _anywhere(self) -> str:
-        """Where a process may be: "" for anywhere, unless there are nodes that are to be left."""
-        return self._least_used() if self.journal.drained else ""
+    def _anywhere(self, *, operator: bool) -> str:
+        """Where a process may be: "" for anywhere, unless some nodes are meant for operators, or to
+        be left."""
+        special = self.journal.drained or self._for_operators
+        return self._least_used(operator=operator) if special else ""
 
-    def _least_used(self) -> str:
-        """Of the nodes that are not to be left, one with few processes."""
+    def _least_used(self, *, operator: bool) -> str:
+        """Of the nodes that are not to be left, one with few processes; of those that are meant for
+        it, if there are some."""
         nodes = [n for n in self._nodes if n not in self.journal.drained]
-        used = Counter([m.seat.node for m in self.members if not m.dead])
+        meant = [n for n in nodes if (n in self._for_operators) == operator]
+        used = self._used()
         used.update(h.node for h in self._hands.values())
         used.update(self._hiring.values())
-        return min(nodes, key=lambda n: (used[n], n), default="")
+        return min(meant or nodes, key=lambda n: (used[n], n), default="")
+
+    def _used(self) -> Counter[str]:
+        """How many instances there are on each node."""
+        return Counter([m.seat.node for m in self.members if not m.dead])
+
+    def _is_operator(self, place: Place) -> bool:
+        return self.plan.vertices[place.vertex].kind == "operator"
+
+    @property
+    def waiting(self) -> int:
+        """How many places wait for a process."""
+        return sum(len(e.waiting) for e in self._engagements)
 
     def _hired(self, process: str, node: str, pid: int) -> None:
         self._hiring.pop(process, None)
@@ -180,13 +197,29 @@ class Taking(Keeping):
         for e in sorted(self._engagements, key=lambda e: bool(e.operator)):
             fit = [p for p, h in self._hands.items() if e.node in ("", h.node)]
             if e.waiting and len(e.waiting) <= len(fit):
-                chosen = sorted(fit, key=_by_age)[: len(e.waiting)]
-                given = {p: (self._hands.pop(p), e.waiting[i]) for i, p in enumerate(chosen)}
+                given = {p: (self._hands.pop(p), at) for p, at in self._matched(e.waiting, fit)}
                 e.waiting.clear()
                 e.preparing.update(given)
                 self._giving(e)
                 for hand, place in given.values():
                     self._become(e, hand, place)
+
+    def _matched(self, places: list[Place], processes: list[str]) -> list[tuple[str, Place]]:
+        """A process for each place: on a node that is meant for it and has few instances."""
+        used, left, matched = self._used(), sorted(processes, key=_by_age), []
+        for place in places:
+            operator = self._is_operator(place)
+
+            def unfit(process: str, operator: bool = operator) -> tuple[bool, int]:
+                node = self._hands[process].node
+                meant = not self._for_operators or (node in self._for_operators) == operator
+                return not meant, used[node] if self._for_operators else 0
+
+            best = min(left, key=unfit)
+            left.remove(best)
+            used[self._hands[best].node] += 1
+            matched.append((best, place))
+        return matched
 
     def _giving(self, e: Engagement) -> None:
         """There are processes for all places of an engagement, which are given to them now."""

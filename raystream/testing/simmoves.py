@@ -15,6 +15,8 @@ from raystream.testing.simcontrol import Job
 
 LINK = 0.03
 PARTS_MAX = 4
+DRAINED = 0.15
+"""How often a node is to be left instead."""
 
 
 class Mover:
@@ -37,6 +39,12 @@ class Mover:
 
     def _ask(self) -> None:
         job, chance = self.job, self.world.rng
+        if chance.random() < DRAINED:
+            self.asked["drain"] += 1
+            drain = do.Drain(len(self.world.story or ()), chance.choice(job.nodes), "drain")
+            self.world.tell("wanted:", drain)
+            self.world.send(LINK, job.controller, job.controller.hear, drain)
+            return
         vertex = chance.choice(job.plan.vertices)
         owners = [s for s in job.entry.assignment.of(vertex.id) if not s.candidate]
         if not owners:

@@ -244,6 +244,8 @@ def heard(story: subprocess.Popen[str], what: str) -> dict[str, Any]:
     """The next thing that a story tells."""
     assert story.stdout is not None
     line = story.stdout.readline()
+    while line.startswith("\x1b[33m(raylet)"):  # Ray says something, too
+        line = story.stdout.readline()
     assert line.startswith("{"), line + story.stdout.read()
     told: dict[str, Any] = json.loads(line)
     assert told["what"] == what

@@ -1,0 +1,115 @@
+"""A job that finds its own size, told line by line: `python -m tests.actors.elastic_story ADDRESS
+FOLDER`. A program of its own, because a process can be in one cluster only."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import ray
+
+import raystream as rs
+from raystream.controller.pool import OPERATOR_NODE
+
+TICKS = 20
+"""Epochs a second."""
+CALM, WILD, AFTER = 4 * TICKS, 20 * TICKS, 34 * TICKS
+"""How many epochs there is little, much, and little again to do."""
+FEW, MANY = 10, 1500
+"""Records an epoch."""
+BURN = 1200
+NODES_MAX = 3
+
+
+class Key(NamedTuple):
+    time: rs.Int64
+    key: rs.Int64
+
+
+class Counted(NamedTuple):
+    key: rs.Int64
+    n: int
+
+
+class Tally(rs.State):
+    n: int = 0
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Few records, then many, then few."""
+
+    record = Key
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("wave")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Key]]]:
+        for t in range(position, CALM + WILD + AFTER):
+            n = MANY if CALM <= t < CALM + WILD else FEW
+            keys = np.random.Generator(np.random.Philox(key=t)).integers(0, 1000, n)
+            yield t + 1, rs.Batch(Key, {"time": np.full(n, t), "key": keys})
+
+
+@rs.operator(key="key")
+def count(key: Key, tally: Tally) -> Iterator[Counted]:
+    """Counts, and takes its time."""
+    sum(range(BURN))
+    tally.n += 1
+    yield Counted(key.key, tally.n)
+
+
+class Nodes:
+    """Notes how many nodes for operators there were."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def __call__(self, sample: Any) -> None:
+        listed: Any = ray.nodes
+        nodes = [n for n in listed() if n["Alive"] and n["Resources"].get(OPERATOR_NODE)]
+        self.seen.append(len(nodes))
+
+
+def main(address: str, folder: Path) -> None:
+    flow = rs.Flow("wave")
+    keys = flow.source(Wave(), epochs=rs.by_time(seconds=1, speed=TICKS), name="keys")
+    keys.through(count, name="count").to(rs.io.parquet(folder), name="files")
+    nodes = Nodes()
+    report = flow.run(
+        cluster=address,
+        policy=rs.CpuThreshold(threshold=0.25, low=0.15, interval=1.0, lull=3),
+        bounds={"count": (1, 3)},
+        pool=rs.PoolOptions(1, idle_seconds=2.0, nodes_max=NODES_MAX),
+        spares=1,
+        checkpoint_seconds=1.0,
+        on_progress=nodes,
+    )
+    sizes = [len(m.new) - len(m.gone) for m in report.moved if not m.failed]
+    found = Counter(r.key for batch in rs.io.read_parts(folder, Counted) for r in batch.records())
+    wanted: Counter[int] = Counter()
+    for _, batch in Wave().read(rs.Split("wave"), 0):
+        wanted.update(batch["key"].tolist())
+    told = {
+        "what": "done",
+        "sizes": sizes,
+        "because": [m.because for m in report.moved],
+        "failed": [m.failed for m in report.moved if m.failed],
+        "operators": sorted({m.operator for m in report.moved}),
+        "nodes": nodes.seen,
+        "right": found == wanted,
+        "answers": found.total(),
+    }
+    print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    from tests.actors import elastic_story  # by its name, under which others can import it
+
+    elastic_story.main(sys.argv[1], Path(sys.argv[2]))
