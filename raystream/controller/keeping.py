@@ -35,7 +35,8 @@ class Keeping:
         self.plan = plan
         self.options = options
         self.journal = journal
-        self.members = [Member(seat, seat.last) for seat in journal.seats]
+        committed = journal.committed
+        self.members = [Member(seat, seat.last, began=committed) for seat in journal.seats]
         self.ended = False
         self._drawn = 0
         self._nodes: tuple[str, ...] = ()
@@ -87,7 +88,7 @@ class Keeping:
 
     def _post(self, nodes: Iterable[str]) -> None:
         """Have a keeper on every node."""
-        held = {p.node for p in self.journal.posts}
+        held = {p.node for p in self.journal.posts} | self.journal.drained
         new = tuple(Post(n, KEEPER + self._name()) for n in sorted({*nodes} - held))
         if new or not self.journal.number:
             self._out += [do.Keep(p.process, p.node) for p in new]
@@ -108,9 +109,11 @@ class Keeping:
 
     def _keep(self) -> None:
         """Who lost a keeper has others, and stores a new checkpoint at once."""
-        posts = {p.process for p in self.journal.posts}
+        posts = {p.process for p in self.journal.lasting}
         full = min(self.options.copies, len(posts))
-        short = [m for m in self.members if len({*m.seat.keepers} & posts) < full]
+        kept_by = {m.name: {*m.seat.keepers} for m in self.members}
+        short = [m for m in self.members if not kept_by[m.name] <= posts
+                 or len(kept_by[m.name]) < full]  # fmt: skip
         if not short:
             return
         kept = self.journal.kept + 1
@@ -122,11 +125,24 @@ class Keeping:
         self._out += [do.KeptBy(s.process, s.keepers, s.kept) for s in told]
         self._want_cut()
 
+    def _vacate(self) -> None:
+        """End keepers on nodes that are to be left, once others hold all that they hold."""
+        stay, committed = self.journal.lasting, self.journal.committed
+        if len(stay) == len(self.journal.posts):
+            return
+        if any(m.bare >= 0 or m.began >= committed for m in self.members):
+            return
+        gone = [p.process for p in self.journal.posts if p not in stay]
+        if {*gone} & {k for m in self.members for k in m.seat.keepers}:
+            return
+        self._write(posts=stay)
+        self._out += [do.Kill(p, "its node is to be left") for p in gone]
+
     def _keepers_of(self, seat: Seat) -> tuple[str, ...]:
         place = seat.place
         producers = {e.producer for e in self.plan.vertices[place.vertex].inputs}
         upstream = [m.seat.node for m in self.members if m.seat.place.vertex in producers]
-        posts = {p.node: p.process for p in self.journal.posts}
+        posts = {p.node: p.process for p in self.journal.lasting}
         source = self.plan.vertices[place.vertex].kind == "source"
         nodes = keepers_of(place, seat.node, upstream, posts, self.options.copies, source=source)
         return tuple(posts[n] for n in nodes)

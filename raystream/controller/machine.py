@@ -218,6 +218,7 @@ class Machine(Moving):
             self._overdue()
             if self.journal.drained:
                 self._leave("its node is to be left")
+                self._vacate()
             self._attempts()
 
     def _could_not(self, process: str, error: RaystreamError) -> None:
