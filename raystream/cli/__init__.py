@@ -372,6 +372,8 @@ def _tell_moves(moves: Sequence[Moved]) -> None:
 
     for moved in moves:
         typer.echo(moved_line(moved).strip())
+    if not moves:
+        typer.echo("nothing had to be moved")
     if any(m.failed for m in moves):
         raise SystemExit(FAILED)
 

@@ -84,14 +84,15 @@ class Entry:
         """Entries are ordered by who wrote them, then by number."""
         return self.incarnation, self.number
 
+    @property
+    def lasting(self) -> tuple[Post, ...]:
+        """The keepers that are to stay, by node; all, if none is."""
+        posts = sorted(self.posts, key=lambda p: p.node)
+        return tuple(p for p in posts if p.node not in self.drained) or tuple(posts)
+
     def places(self, copies: int) -> tuple[str, ...]:
         """The keepers that hold the journal."""
-        return tuple(p.process for p in sorted(self.staying, key=lambda p: p.node)[:copies])
-
-    @property
-    def staying(self) -> tuple[Post, ...]:
-        """The keepers on nodes that are not to be left; all of them if there are no others."""
-        return tuple(p for p in self.posts if p.node not in self.drained) or self.posts
+        return tuple(p.process for p in self.lasting[:copies])
 
 
 class Shelf(Generic[E]):

@@ -35,7 +35,8 @@ class Keeping:
         self.plan = plan
         self.options = options
         self.journal = journal
-        self.members = [Member(seat, seat.last) for seat in journal.seats]
+        committed = journal.committed
+        self.members = [Member(seat, seat.last, began=committed) for seat in journal.seats]
         self.ended = False
         self._drawn = 0
         self._nodes: tuple[str, ...] = ()
@@ -43,7 +44,6 @@ class Keeping:
         self._wanted: tuple[int, int] | None = None  # an extra cut: after which floor, how far on
         if journal.stop_after >= 0:
             self._wanted = (journal.stop_after, CUT_AHEAD)
-        self._vacant: dict[str, int] = {}  # keepers that nobody needs, and the floor since when
         self._register: Registering | None = None
         self._stage: tuple[int, bool, bool] | None = None
         self._out: list[Command] = []
@@ -87,7 +87,7 @@ class Keeping:
     # ------------------------------------------------------------ keepers
 
     def _post(self, nodes: Iterable[str]) -> None:
-        """Have a keeper on every node that is not to be left."""
+        """Have a keeper on every node."""
         held = {p.node for p in self.journal.posts} | self.journal.drained
         new = tuple(Post(n, KEEPER + self._name()) for n in sorted({*nodes} - held))
         if new or not self.journal.number:
@@ -108,11 +108,12 @@ class Keeping:
         self._keep()
 
     def _keep(self) -> None:
-        """Who lost a keeper, or has one on a node that is to be left, has others, and stores a new
-        checkpoint at once."""
-        posts = {p.process for p in self.journal.staying}
+        """Who lost a keeper has others, and stores a new checkpoint at once."""
+        posts = {p.process for p in self.journal.lasting}
         full = min(self.options.copies, len(posts))
-        short = [m for m in self.members if len({*m.seat.keepers} & posts) < full]
+        kept_by = {m.name: {*m.seat.keepers} for m in self.members}
+        short = [m for m in self.members if not kept_by[m.name] <= posts
+                 or len(kept_by[m.name]) < full]  # fmt: skip
         if not short:
             return
         kept = self.journal.kept + 1
@@ -125,26 +126,23 @@ class Keeping:
         self._want_cut()
 
     def _vacate(self) -> None:
-        """End keepers on nodes that are to be left, one commit after all is stored elsewhere: as
-        long as anything of ours is there, Ray's autoscaler keeps the node."""
-        entry = self.journal
-        needed = {k for m in self.members for k in m.seat.keepers}
-        if self._register is not None:
-            needed.update(self._register.begun.places)
-        free = {p.process for p in set(entry.posts) - set(entry.staying)} - needed
-        if self.bare:
-            free.clear()
-        self._vacant = {p: self._vacant.get(p, entry.committed) for p in free}
-        leave = sorted(p for p, since in self._vacant.items() if since < entry.committed)
-        if leave:
-            self._write(posts=tuple(p for p in entry.posts if p.process not in leave))
-            self._out += [do.Kill(p, "its node is to be left") for p in leave]
+        """End keepers on nodes that are to be left, once others hold all that they hold."""
+        stay, committed = self.journal.lasting, self.journal.committed
+        if len(stay) == len(self.journal.posts):
+            return
+        if any(m.bare >= 0 or m.began >= committed for m in self.members):
+            return
+        gone = [p.process for p in self.journal.posts if p not in stay]
+        if {*gone} & {k for m in self.members for k in m.seat.keepers}:
+            return
+        self._write(posts=stay)
+        self._out += [do.Kill(p, "its node is to be left") for p in gone]
 
     def _keepers_of(self, seat: Seat) -> tuple[str, ...]:
         place = seat.place
         producers = {e.producer for e in self.plan.vertices[place.vertex].inputs}
         upstream = [m.seat.node for m in self.members if m.seat.place.vertex in producers]
-        posts = {p.node: p.process for p in self.journal.staying}
+        posts = {p.node: p.process for p in self.journal.lasting}
         source = self.plan.vertices[place.vertex].kind == "source"
         nodes = keepers_of(place, seat.node, upstream, posts, self.options.copies, source=source)
         return tuple(posts[n] for n in nodes)

@@ -141,7 +141,6 @@ class Machine(Moving):
                 self._decide(now)
                 self._drill()
                 self._keep_moving()
-                self._vacate()
             case do.Hired(process, node, pid):
                 self._hired(process, node, pid)
             case do.Became(process, address):
@@ -225,6 +224,7 @@ class Machine(Moving):
             self._overdue()
             if self.journal.drained:
                 self._leave("its node is to be left")
+                self._vacate()
             self._attempts()
 
     def _could_not(self, process: str, error: RaystreamError) -> None:

@@ -41,13 +41,15 @@ class Options(NamedTuple):
 class Member:
     """An instance as the controller knows it. dead: why its process is gone, if it is. bare: the
     epoch at which its checkpoints were lost with their keeper; -1 when they are stored. moved: when
-    it was first heard to be where it is."""
+    it was first heard to be where it is. began: the floor when it began, or when this controller
+    did: of what was known then, other keepers than its own may have the only copies."""
 
     seat: Seat
     progress: Progress | None = None
     dead: str = ""
     bare: int = -1
     moved: float = 0.0
+    began: int = 0
 
     @property
     def name(self) -> str:

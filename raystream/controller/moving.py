@@ -69,6 +69,8 @@ class Moving(Taking):
     def rescale(self, wanted: Sequence[Wanted]) -> str:
         """Take up what is wanted, all of it; or why that cannot be."""
         try:
+            if len({each.operator for each in wanted}) < len(wanted):
+                raise ConfigError("an operator is named twice")
             for each in wanted:
                 self._check(each)
         except ConfigError as error:
@@ -91,7 +93,6 @@ class Moving(Taking):
         idle = [h.process for h in self._hands.values() if h.node == node]
         self._hands = {p: h for p, h in self._hands.items() if p not in idle}
         self._dismiss(idle, "its node is to be left")
-        self._keep()
         self._leave(because)
         self._hire()
         return ""
@@ -211,8 +212,8 @@ class Moving(Taking):
     def _donor(self, e: Engagement, place: Place) -> Member | None:
         if not e.operator or self._move(e.operator).wanted.mode != "handover":
             return None
-        if self.plan.vertices[place.vertex].kind == "sink":
-            return None
+        if self.plan.vertices[place.vertex].kind == "sink" or self.options.recovery != "state":
+            return None  # without checkpoints there is no floor that could pass the owner
         return next((m for m in e.gone if _within(place.keys, m.seat.place.keys)), None)
 
     def _deliver(self, e: Engagement) -> None:
@@ -263,6 +264,8 @@ class Moving(Taking):
                 self._hand_over(move, gone)
             elif self.now - move.restored > LEVEL_SECONDS:
                 why = f"not level within {LEVEL_SECONDS:g} s: at epoch {at}, the owners at {to}"
+                if at >= to:
+                    why = f"no cut after epoch {move.base} was committed in {LEVEL_SECONDS:g} s"
                 self._give_up(move, why)
 
     def _hand_over(self, move: Move, gone: list[Member]) -> None:

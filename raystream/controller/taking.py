@@ -256,7 +256,10 @@ class Taking(Keeping):
     def _seated(self, e: Engagement) -> list[Member]:
         """The members that the processes of an engagement become."""
         ready = e.ready.values()
-        new = [Member(Seat(p, h.process, h.node, h.pid, a), moved=self.now) for h, p, a in ready]
+        new = [
+            Member(Seat(p, h.process, h.node, h.pid, a), moved=self.now, began=e.floor)
+            for h, p, a in ready
+        ]
         for m in new:
             m.seat = replace(m.seat, keepers=self._keepers_of(m.seat), kept=self.journal.kept)
         return new

@@ -36,10 +36,18 @@ class ImageStore(Generic[B]):
     chains: dict[tuple[int, KeyRange], list[Stored[B]]] = field(default_factory=dict)
 
     def store(self, vertex: int, keys: KeyRange, image: Stored[B]) -> bool:
-        """Keep an image; False if it is a delta on something else than the newest image."""
+        """Keep an image; False if it is a delta on something else than the newest image.
+
+        One of an older cut is kept as well, if it is full: whoever stored the newer ones may have
+        died, and another one has begun again from an older cut.
+        """
         chain = self.chains.get((vertex, keys), [])
         if chain and image.cut <= chain[-1].cut:
-            return image.cut in [s.cut for s in chain]
+            if any(s.cut == image.cut for s in chain):
+                return True
+            if image.base is None:
+                self.chains[vertex, keys] = sorted([*chain, image], key=lambda s: s.cut)
+            return image.base is None
         if image.base is not None and (not chain or chain[-1].cut != image.base):
             return False
         self.chains[vertex, keys] = [*chain, image]
@@ -60,8 +68,7 @@ class ImageStore(Generic[B]):
                 continue
             upto = [s for s in chain if s.cut <= cut]
             if upto and (upto[-1].cut == cut or upto[-1].ended):
-                start = max(i for i, s in enumerate(upto) if s.base is None)
-                found.append((keys, upto[start:]))
+                found.append((keys, _built(upto)))
         return found
 
     def trim(self, floor: int, assigned: Collection[tuple[int, KeyRange]] | None = None) -> None:
@@ -75,10 +82,20 @@ class ImageStore(Generic[B]):
             if assigned is not None and place not in assigned and chain[-1].cut <= floor:
                 del self.chains[place]
                 continue
-            bases = [i for i, s in enumerate(chain) if s.base is None and s.cut <= floor]
-            if bases:
-                self.chains[place] = chain[bases[-1] :]
+            upto = [s for s in chain if s.cut <= floor]
+            needed = [_built(chain[: i + 1]) for i in range(max(0, len(upto) - 1), len(chain))]
+            cuts = {s.cut for images in needed for s in images}
+            self.chains[place] = [s for s in chain if s.cut in cuts]
 
     @property
     def nbytes(self) -> int:
         return sum(s.size for chain in self.chains.values() for s in chain)
+
+
+def _built(chain: list[Stored[B]]) -> list[Stored[B]]:
+    """What the last image of a chain is made of: a full one and the deltas on it."""
+    built = [chain[-1]]
+    for image in reversed(chain):
+        if image.cut == built[-1].base:
+            built.append(image)
+    return built[::-1]

@@ -128,7 +128,8 @@ class Laws:
 
     def check_lost(self, place: Place, floor: int) -> None:
         """A checkpoint may be called lost when those who held it are dead."""
-        held = self.held(place, floor)
+        posts = {p.process for p in self.entry.posts}
+        held = [k for k in self.held(place, floor) if k.process in posts]
         parts = [keys for k in held if k.alive for keys in self._of(k, place, floor)]
         whole = cover(parts, place.keys)
         if whole is not None:

@@ -15,8 +15,6 @@ from raystream.testing.simcontrol import Job
 
 LINK = 0.03
 PARTS_MAX = 4
-DRAINED = 0.15
-"""How often a node is to be left instead."""
 
 
 class Mover:
@@ -39,13 +37,10 @@ class Mover:
 
     def _ask(self) -> None:
         job, chance = self.job, self.world.rng
-        if chance.random() < DRAINED:
-            self.asked["drain"] += 1
-            drain = do.Drain(len(self.world.story or ()), chance.choice(job.nodes), "drain")
-            self.world.tell("wanted:", drain)
-            self.world.send(LINK, job.controller, job.controller.hear, drain)
-            return
         vertex = chance.choice(job.plan.vertices)
+        if chance.random() < 0.1:
+            self._drain()
+            return
         owners = [s for s in job.entry.assignment.of(vertex.id) if not s.candidate]
         if not owners:
             return
@@ -55,6 +50,13 @@ class Mover:
         self.world.tell("wanted:", wanted)
         request = do.Rescale(len(self.world.story or ()), (wanted,))
         self.world.send(LINK, job.controller, job.controller.hear, request)
+
+    def _drain(self) -> None:
+        """A node is to be left; when it is the last, that is refused."""
+        self.asked["drain"] += 1
+        request = do.Drain(0, self.world.rng.choice(self.job.nodes), "drained")
+        self.world.tell("wanted:", request)
+        self.world.send(LINK, self.job.controller, self.job.controller.hear, request)
 
     def _wanted(self, kind: str, vertex: Vertex, owners: list[Serving]) -> Wanted:
         chance, groups = self.world.rng, self.job.plan.groups

@@ -333,7 +333,8 @@ class Instances(Box):
         if self.world.now > feeding.ends:
             return
         if feeding.connection != reading.connection or reading.stopped:
-            if self.world.rng.random() < 0.5:
+            near = piece.header.epoch <= self.machine.position + self.job.ahead
+            if self.world.rng.random() < 0.5 and near:
                 self._receive(reading, piece)
             return
         reading.waiting.append((feeding, piece))

@@ -482,11 +482,15 @@ def test_a_node_is_left_and_not_used_again() -> None:
             job.hear(do.Delivered(deliver.process, 25))
         for kill in job.all(do.Kill):
             job.hear(do.Gone(kill.process, "it was ended"))
-        job.at(25 + 10 * turn)
+        job.at(25 + 10 * turn, kept=99)
         job.tick()
     assert not job.machine.journal.moves
     assert {m.seat.node for m in job.machine.members} == {"b"}
     assert not there & {m.name for m in job.machine.members}
+    assert [p.node for p in job.machine.journal.posts] == ["b"]  # once all is stored there
+    keeper = job.machine.journal.posts[0].process
+    assert {m.seat.keepers for m in job.machine.members} == {(keeper,)}
+    assert job.all(do.Write)[-1].at == (keeper,)
     job.hear(do.Drain(4, "b", "its node is to be left"))
     assert "there is no other one" in job.all(do.Answer)[-1].refusal
     job.hear(do.Drain(5, "c", "its node is to be left"))

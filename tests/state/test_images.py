@@ -38,10 +38,23 @@ def test_a_delta_is_kept_on_its_base_only() -> None:
     assert not store.store(1, ALL, image(20, 5))
     assert not store.store(1, LOW, image(20, 10))
     assert store.store(1, ALL, image(10, 5)), "what is held already is held"
-    assert not store.store(1, ALL, image(7)), "nothing is put in between"
+    assert not store.store(1, ALL, image(7, 5)), "no delta is put in between"
     assert names(store, 10) == {ALL: "None-5 5-10"}
     assert names(store, 5) == {ALL: "None-5"}
     assert names(store, 7) == {}
+
+
+def test_who_begins_again_from_an_older_cut_stores_what_was_left_out() -> None:
+    store = stored((1, ALL, image(5)), (1, ALL, image(10, 5)), (1, ALL, image(7)))
+    assert names(store, 7) == {ALL: "None-7"}
+    assert names(store, 10) == {ALL: "None-5 5-10"}, "that is built on what it was"
+    assert store.store(1, ALL, image(12, 10))
+    store.trim(7, [(1, ALL)])
+    assert names(store, 7) == {ALL: "None-7"}
+    assert names(store, 12) == {ALL: "None-5 5-10 10-12"}
+    store.trim(10, [(1, ALL)])
+    assert names(store, 7) == {}
+    assert store.store(1, ALL, image(8, ended=True)) and names(store, 9) == {ALL: "None-8"}
 
 
 def test_a_range_gets_all_that_has_to_do_with_it() -> None:
