@@ -5,9 +5,9 @@ another one in each round. All keep checkpoints every 5 s. Seconds go from the f
 last answer, so that nobody pays for starting. All answers are checked, by count, sum and checksum.
 A system that is not installed is skipped: `python -m benchmarks.peers install NAME`.
 
-Some are so slow that they are given a part of the records; the rate is what counts. Some answer once
-for each key and micro-batch instead of once for each record: the table says so. PyFlink's time
-starts with its first answer.
+Some are so slow that they are given a part of the records; the rate is what counts. Some answer
+once for each key and micro-batch instead of once for each record: the table says so. PyFlink's time
+starts when its Python is up.
 
 Latency is from when a record was due until its answer is at the sink, without the first 5 s of 20.
 """

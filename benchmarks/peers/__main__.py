@@ -1,4 +1,4 @@
-"""python -m benchmarks.peers install flink|bytewax|pathway|spark|all: other systems, to compare with.
+"""python -m benchmarks.peers install flink|bytewax|pathway|spark|all: systems to compare with.
 
 Each gets an environment of its own in `.peers`, from the package registry that pip is set to; Flink
 needs a JDK besides, Spark a Java. Nothing else is touched; delete the folder to be rid of them.

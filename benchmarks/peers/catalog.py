@@ -1,4 +1,4 @@
-"""Who is compared: the systems, their versions, the forms of the work in each, and how to run one."""
+"""Who is compared: the systems, their versions, the forms of the work in each; how to run one."""
 
 from __future__ import annotations
 

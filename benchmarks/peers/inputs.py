@@ -1,8 +1,8 @@
 """The input of the comparison: made once from a seed, and read by everybody.
 
-W1 is one file of int32 keys. W2 is one text file of lines of 140 bytes: twenty words of six letters,
-each drawn from a vocabulary of 10,000 by Zipf's law (the r-th word as often as 1/r). Line i belongs
-to second i // LINES_PER_SECOND of event time, so windows of 30 s hold 6 million words.
+W1 is one file of int32 keys. W2 is one text file of lines of 140 bytes: twenty words of six
+letters, each drawn from a vocabulary of 10,000 by Zipf's law (the r-th word as often as 1/r). Line
+i belongs to second i // LINES_PER_SECOND of event time, so windows of 30 s hold 6 million words.
 
 Who cannot read these by position finds the same records as Parquet, a file for each block of rows,
 or as CSV.
@@ -187,8 +187,8 @@ class Lines:
         return pa.StringArray.from_buffers(len(bare), pa.py_buffer(offsets), pa.py_buffer(bare))
 
     def parts(self) -> Path:
-        """A folder of Parquet files with the columns `time`, seconds, and `text`. Behind the last one
-        is an empty line an hour later, so that those who wait for the next window see its end."""
+        """A folder of Parquet files with the columns `time`, seconds, and `text`. Behind the last
+        one is an empty line an hour later, for those who wait for what comes after a window."""
         last = int(seconds_of(self.rows - 1, 1)[0])
         end = {"time": [last + 3600], "text": [""]}
         return _parts(self.path, self._columns, self.rows, end)

@@ -1,7 +1,7 @@
 """Ours, from the same files: W1 as in `benchmarks.w1`, W2, and W1 at a pace.
 
-W2's batch form counts the words of a batch of lines before they are sent; the windowed operator adds
-up such counts. Its interpreted form sends every word.
+W2's batch form counts the words of a batch of lines before they are sent; the windowed operator
+adds up such counts. Its interpreted form sends every word.
 """
 
 from __future__ import annotations

@@ -57,7 +57,8 @@ def rows_of(form: Form, records: int, rate: int) -> int:
 
 
 def run(form: Form, *, records: int, data: Path, limit: float, rate: int = 0) -> Found:
-    """One run. records: of W1, or words of W2. data: where the input is, or will be. limit: seconds.
+    """One run. records: of W1, or words of W2. data: where the input is, or will be. limit: how
+    many seconds it may take.
 
     Raises:
         JobError: it failed, took too long, or an answer is wrong.

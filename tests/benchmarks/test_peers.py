@@ -52,7 +52,8 @@ def task_of(form: Form, given: inputs.Keys | inputs.Lines, scratch: Path, **more
     fields = {
         "work": form.work, "form": form.form, "path": str(given.path), "rows": given.rows,
         "distinct": 100, "cut_seconds": 5.0, "scratch": str(scratch), "rate": 0, "warm": 0.0,
-        "line_bytes": inputs.LINE_BYTES, "words_per_line": inputs.WORDS_PER_LINE, "lines_per_second": inputs.LINES_PER_SECOND,
+        "line_bytes": inputs.LINE_BYTES, "words_per_line": inputs.WORDS_PER_LINE,
+        "lines_per_second": inputs.LINES_PER_SECOND,
         "window_seconds": inputs.WINDOW_SECONDS,
     }  # fmt: skip
     return Task(**{**fields, **more})

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 
 from benchmarks.peers.programs.protocol import MASK, Task, asked, tell
 
-KEYS_FILES = 10
-LINES_FILES = 1
+KEYS_FILES = 20
+LINES_FILES = 4
 """Files in a micro-batch."""
 
 

@@ -14,7 +14,8 @@ MASK = 2**64 - 1
 class Task(NamedTuple):
     """work: w1, w2 or latency. form: which of the system's forms. path: of the input; rows: in it.
     scratch: an empty folder. rate: of latency, records a second; warm: seconds that do not count.
-    The rest describes W2: bytes and words of a line, lines in a second of event time, seconds of a window.
+    The rest describes W2: bytes and words of a line, lines in a second of event time, and seconds
+    of a window.
     """
 
     work: str

@@ -57,7 +57,7 @@ public final class Main {
             default -> throw new IllegalArgumentException("work=" + given.get("work"));
         }
         env.execute();
-        System.out.println(Totals.json(false));
+        System.out.println(Totals.json());
     }
 
     private static void count(StreamExecutionEnvironment env, String path, long rows, int instances) {

@@ -17,24 +17,33 @@ public final class Totals {
     private static long rows;
     private static long sumN;
     private static long checksum;
-    private static long first;
     private static long ended;
+    private static double endedUnix;
     private static long[] late = new long[0];
 
     private static synchronized void add(Adder<?> found) {
         rows += found.rows;
         sumN += found.sumN;
         checksum += found.checksum;
-        first = first == 0 ? found.first : Math.min(first, found.first);
-        ended = Math.max(ended, System.nanoTime());
+        ended = System.nanoTime();
+        endedUnix = System.currentTimeMillis() / 1e3;
         int before = late.length;
         late = Arrays.copyOf(late, before + found.lates);
         System.arraycopy(found.late, 0, late, before, found.lates);
     }
 
-    /** What was found, and the seconds from the first record, or the first answer, to the last
-     * answer; with latencies, of those records that were due after `warm` seconds. */
-    public static synchronized String json(boolean fromAnswer) {
+    /** What was found, and the seconds from the first record to the last answer; with latencies, of
+     * those records that were due after `warm` seconds. */
+    public static String json() {
+        return json((ended - Input.began) / 1e9);
+    }
+
+    /** The same, from a Unix time to the last answer. */
+    public static String jsonFrom(double began) {
+        return json(endedUnix - began);
+    }
+
+    private static synchronized String json(double seconds) {
         Arrays.sort(late);
         String latency = "null";
         if (late.length > 0) {
@@ -44,7 +53,7 @@ public final class Totals {
         return String.format(Locale.ROOT,
                 "{\"seconds\": %.6f, \"answers\": {\"rows\": %d, \"sum_n\": %d, \"checksum\": %s},"
                         + " \"latency_ms\": %s}",
-                (ended - (fromAnswer ? first : Input.began)) / 1e9, rows, sumN, Long.toUnsignedString(checksum), latency);
+                seconds, rows, sumN, Long.toUnsignedString(checksum), latency);
     }
 
     private static double at(double share) {
@@ -52,7 +61,6 @@ public final class Totals {
     }
 
     private abstract static class Adder<T> implements SinkWriter<T> {
-        long first;
         long rows;
         long sumN;
         long checksum;
@@ -60,9 +68,7 @@ public final class Totals {
         int lates;
 
         void told(long n, long product) {
-            if (rows++ == 0) {
-                first = System.nanoTime();
-            }
+            rows++;
             sumN += n;
             checksum += product;
         }
