@@ -1,7 +1,8 @@
 """python -m benchmarks.peers install flink|bytewax|pathway|spark|all: systems to compare with.
 
 Each gets an environment of its own in `.peers`, from the package registry that pip is set to; Flink
-needs a JDK besides, Spark a Java. Nothing else is touched; delete the folder to be rid of them.
+needs a JDK besides, Spark a Java. Nothing else is touched; delete the folder to be rid of them. The
+versions were tried with Python 3.11 and Java 17.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.peers.catalog import JAVA, SYSTEMS, System
+from benchmarks.peers.catalog import SYSTEMS, System
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 
@@ -50,18 +51,17 @@ def _install(system: System) -> None:
     """The packages, and Java compiled against them."""
     print(f"installing {', '.join(system.packages)} in {system.folder}", flush=True)
     system.ready.unlink(missing_ok=True)
-    if not system.python.exists():
+    if not system.site.exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", system.folder], check=True)
     pip = [str(system.python), "-m", "pip", "install", "-q", "--prefer-binary"]
     subprocess.run([*pip, *system.packages], check=True)
-    if system.name == "flink":
+    if system.sources:
         if shutil.which("javac") is None:
             raise FileNotFoundError("there is no javac: install a JDK 17 or newer")
         shutil.rmtree(system.classes, ignore_errors=True)
-        sources = sorted(JAVA.rglob("*.java"))
         javac = ["javac", "-d", str(system.classes), "-cp", system.jars]
-        subprocess.run([*javac, *map(str, sources)], check=True)
-    system.ready.write_text(json.dumps(list(system.packages)))
+        subprocess.run([*javac, *map(str, system.sources)], check=True)
+    system.ready.write_text(json.dumps(system.wanted))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from benchmarks.peers.inputs import Keys, Lines
 from benchmarks.peers.programs.protocol import Task
@@ -17,15 +18,18 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENTS = ROOT / ".peers"
 JAVA = Path(__file__).parent / "programs" / "java"
 OURS = "raystream"
+PYTHON = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 HEAP = "-Xmx4g"
 
 
 @dataclass(frozen=True)
 class System:
-    """A system with an environment of its own. packages: the first is the system."""
+    """A system with an environment of its own. packages: the first is the system. sources: of Java,
+    compiled against it."""
 
     name: str
     packages: tuple[str, ...]
+    sources: tuple[Path, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -38,8 +42,7 @@ class System:
     @property
     def site(self) -> Path:
         """Where its packages are."""
-        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-        return self.folder / "lib" / version / "site-packages"
+        return self.folder / "lib" / PYTHON / "site-packages"
 
     @property
     def ready(self) -> Path:
@@ -47,12 +50,15 @@ class System:
         return self.folder / "installed.json"
 
     @property
+    def wanted(self) -> list[str]:
+        """What `ready` holds when these versions are there, for the Python that runs this, and
+        these sources compiled."""
+        return [PYTHON, *self.packages, *(f"{crc32(p.read_bytes()):x}" for p in self.sources)]
+
+    @property
     def installed(self) -> bool:
         """Whether these versions are there."""
-        try:
-            return json.loads(self.ready.read_text()) == list(self.packages)
-        except FileNotFoundError:
-            return False
+        return self.ready.exists() and json.loads(self.ready.read_text()) == self.wanted
 
     @property
     def classes(self) -> Path:
@@ -68,7 +74,7 @@ class System:
 SYSTEMS = {
     s.name: s
     for s in (
-        System("flink", ("apache-flink==2.3.0",)),
+        System("flink", ("apache-flink==2.3.0",), tuple(sorted(JAVA.rglob("*.java")))),
         System("bytewax", ("bytewax==0.21.1", "numpy==2.1.3")),
         System("pathway", ("pathway==0.33.0",)),
         System("spark", ("pyspark==4.3.0",)),
