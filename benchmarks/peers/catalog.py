@@ -123,7 +123,6 @@ FORMS = (
     Form("flink", "w2", "process", "PyFlink, process mode", "window", 0.02, program="pyflink"),
     Form("flink", "w2", "thread", "PyFlink, thread mode", "window", 0.02, program="pyflink"),
     Form("bytewax", "w2", "plain", "Bytewax", "window", 0.05),
-    Form("bytewax", "w2", "combined", "Bytewax, combined by hand", "window", 0.2),
     Form("pathway", "w2", "plain", "Pathway", "batch", 0.2, "csv"),
     Form("spark", "w2", "plain", "Spark Structured Streaming", "window", reads="parts"),
     Form(OURS, "latency", "compiled", "raystream, compiled", "record"),

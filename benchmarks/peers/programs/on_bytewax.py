@@ -1,9 +1,8 @@
-"""Bytewax: `stateful_map`, its windows, and forms that are vectorised or combined by hand."""
+"""Bytewax: `stateful_map`, its windows, and a form that is vectorised by hand."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -202,32 +201,23 @@ def latency(flow: Dataflow, task: Task) -> None:
 # ---------------------------------------------------------------------------- W2
 
 
-def split(line: tuple[datetime, str]) -> Iterator[tuple[str, tuple[datetime, int]]]:
-    """(word, (event time, 1))."""
+def split(line: tuple[datetime, str]) -> Iterator[tuple[str, datetime]]:
+    """(word, event time)."""
     time_ = line[0]
-    return ((word, (time_, 1)) for word in line[1].split())
-
-
-def combine(lines: list[tuple[datetime, str]]) -> Iterator[tuple[str, tuple[datetime, int]]]:
-    """(word, (event time, n)), of lines of one second."""
-    words = Counter(" ".join([text for _, text in lines]).split())
-    return ((word, (lines[0][0], n)) for word, n in words.items())
+    return ((word, time_) for word in line[1].split())
 
 
 def w2(flow: Dataflow, task: Task) -> None:
     lines = op.input("lines", flow, Input(Lines, task))
-    if task.form == "combined":
-        words = op.flat_map_batch("combine", lines, combine)
-    else:
-        words = op.flat_map("split", lines, split)
+    words = op.flat_map("split", lines, split)
     # Its watermark goes on with the clock of the machine, so that what is read more slowly than it
     # was written would be late: here that clock stands still.
     clock = win.EventClock(
-        lambda v: v[0], wait_for_system_duration=timedelta(0), now_getter=lambda: EPOCH
+        lambda time_: time_, wait_for_system_duration=timedelta(0), now_getter=lambda: EPOCH
     )
     windows = win.TumblingWindower(timedelta(seconds=task.window_seconds), EPOCH)
     counts = win.fold_window(
-        "count", words, clock, windows, int, lambda n, v: n + v[1], lambda a, b: a + b
+        "count", words, clock, windows, int, lambda n, time_: n + 1, lambda a, b: a + b
     )
 
     def take(items: list[Any]) -> None:
