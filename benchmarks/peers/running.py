@@ -26,9 +26,9 @@ from benchmarks.peers.programs.protocol import Task
 from raystream.errors import JobError
 
 CUT_SECONDS = 5.0
-WARM_SECONDS = 5.0
-"""The first seconds of a paced run; their latencies do not count."""
-PACED_SECONDS = 20
+WARM_SECONDS = 8.0
+"""The first seconds of a paced run, with the first checkpoint; their latencies do not count."""
+PACED_SECONDS = 28
 TOLD_CHARACTERS = 2_000
 """So much of what a failed program said is shown."""
 
