@@ -32,7 +32,7 @@ check: $(VENV)/.ready-dev
 	@$(PYTHON_IN) tools/check.py
 
 clean:
-	rm -rf $(VENV) data answers report .hypothesis .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .peers data answers report .hypothesis .mypy_cache .ruff_cache .pytest_cache
 
 $(VENV)/.ready-run: $(SETUP)
 	@tools/with-python tools/install.py run

@@ -112,6 +112,13 @@ class Check:
         Path(self.folder, f"{self.keys.lo}.json").write_text(json.dumps(totals))
 
 
+def totals(folder: Path) -> dict[str, int]:
+    """What the sinks of a run have found together."""
+    found = [json.loads(p.read_text()) for p in folder.glob("*.json")]
+    names = ("rows", "sum_n", "checksum")
+    return {name: sum(f[name] for f in found) & (2**64 - 1) for name in names}
+
+
 def expected(source: Keys) -> dict[str, int]:
     """The totals that all answers must add up to."""
     counts = np.zeros(source.distinct, np.int64)
@@ -145,10 +152,7 @@ def run(
         keys = flow.source(source, epochs=rs.by_time("time", seconds=1))
         keys.through(FORMS[form], name="count").to(Check(folder))
         report = flow.run(cluster=None if local else "auto", instances={"count": instances})
-        found = [json.loads(p.read_text()) for p in Path(folder).glob("*.json")]
-    got = {
-        name: sum(f[name] for f in found) & (2**64 - 1) for name in ("rows", "sum_n", "checksum")
-    }
+        got = totals(Path(folder))
     if got != expected(source):
         raise JobError(f"W1 {form}: wrong answers: {got} instead of {expected(source)}")
     return {

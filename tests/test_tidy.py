@@ -30,7 +30,7 @@ IMPURE = {
 }
 """`pyarrow.flight` is why this is not left to the import linter alone: it sees packages only."""
 
-SKIPPED = {".git", ".venv", "data", "answers", "report", "node_modules"}
+SKIPPED = {".git", ".venv", ".peers", "data", "answers", "report", "node_modules"}
 TEXT = {".py", ".md", ".toml", ".txt", ".html", ".j2", ".sh", ".cfg", ".yaml", ".yml", ".json", ""}
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import chaos, words
+from benchmarks import chaos, compiled, recovery, words
 from benchmarks.__main__ import app
 from benchmarks.chaos import Job, differences, tally
 from benchmarks.faults import Strike
@@ -24,6 +27,8 @@ from benchmarks.recovery import (
 )
 from benchmarks.recovery_plot import draw, lines_of
 from raystream.testing import Collect, run_local
+from tests.lrb.rows import balance, report
+from tests.lrb.running import prepare
 
 
 @pytest.mark.parametrize(
@@ -40,6 +45,49 @@ def test_commands_run(line: str) -> None:
     result = CliRunner().invoke(app, line.split())
     assert result.exit_code == 0, result.output
     assert any(c.isdigit() for c in result.output)
+
+
+def test_linear_road_runs(tmp_path: Path) -> None:
+    data = prepare(tmp_path, [report(0, 1, 3), report(30, 1, 4), balance(30, 1, 7)])
+    result = CliRunner().invoke(app, ["lrb", "--data", str(data), "--local", "--repeat", "2"])
+    assert result.exit_code == 0, result.output
+    assert "Linear Road" in result.output
+
+
+def test_compiled_operators_are_measured_and_right(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "compiled --records 2000 --keys 10 --epoch 500 --repeat 1"
+    monkeypatch.setattr("sys.argv", line.split())
+    compiled.main()
+    told = capsys.readouterr().out.splitlines()
+    assert [t.split("  ")[0] for t in told] == ["count", "windows", "flat map"]
+
+
+@pytest.mark.ray
+def test_recovery_is_measured(runtime: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "WARM_SECONDS", 4.0)
+    monkeypatch.setattr(recovery, "BETWEEN_SECONDS", 2.0)
+    line = "recovery --rates 40 --cuts 1 --kills 1 --json"
+    result = CliRunner().invoke(app, line.split())
+    assert result.exit_code == 0, result.output
+    (told,) = [json.loads(t) for t in result.stdout.splitlines()]
+    assert told["kills"] == 1 and len(told["replace_ms"]) == 1
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_chaos_finds_every_answer_right() -> None:
+    line = "benchmarks.chaos --seconds 10 --rate 40 --kinds kill --every 2"
+    done = subprocess.run(
+        [sys.executable, "-m", *line.split()],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
+    assert "faults in 1 jobs: 1 right" in done.stdout
 
 
 @pytest.mark.parametrize("line", ["recovery --modes none", "restore --form none"])

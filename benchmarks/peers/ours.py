@@ -1,0 +1,240 @@
+"""Ours, from the same files: W1 as in `benchmarks.w1`, W2, and W1 at a pace.
+
+W2's batch form counts the words of a batch of lines before they are sent; the windowed operator
+adds up such counts. Its interpreted form sends every word.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import raystream as rs
+from benchmarks import w1 as works
+from benchmarks.peers import inputs
+from benchmarks.peers.programs.protocol import MASK, Task, tell
+from benchmarks.words import Line, Word, split
+
+EPOCH_ROWS = 100_000
+EPOCH_LINES = inputs.LINES_PER_SECOND
+PACED_EPOCH = 0.002
+"""Seconds."""
+MICRO = 1_000_000
+
+
+@dataclass(frozen=True)
+class Keys:
+    """W1; `time` counts blocks."""
+
+    given: inputs.Keys
+
+    record = works.Key
+
+    def splits(self) -> Sequence[rs.Split]:
+        return [rs.Split("keys")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[works.Key]]]:
+        for at in range(position, self.given.rows, EPOCH_ROWS):
+            keys = self.given.keys[at : at + EPOCH_ROWS]
+            time = np.full(len(keys), at // EPOCH_ROWS, np.int32)
+            yield at + len(keys), rs.Batch(works.Key, {"time": time, "key": keys})
+
+
+class Paced(NamedTuple):
+    """time: when it is due, in microseconds."""
+
+    time: rs.Int64
+    key: rs.Int32
+
+
+class Counted(NamedTuple):
+    time: rs.Int64
+    key: rs.Int32
+    n: rs.Int32
+
+
+@dataclass(frozen=True)
+class PacedKeys:
+    """W1 at a rate of records a second."""
+
+    given: inputs.Keys
+    rate: int
+
+    record = Paced
+
+    def splits(self) -> Sequence[rs.Split]:
+        return [rs.Split("keys")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Paced]]]:
+        for at in range(position, self.given.rows, EPOCH_ROWS):
+            keys = self.given.keys[at : at + EPOCH_ROWS]
+            time = np.arange(at, at + len(keys)) * MICRO // self.rate
+            yield at + len(keys), rs.Batch(Paced, {"time": time, "key": keys})
+
+
+@rs.operator(key="key", compiled=True)
+def paced_count(paced: Paced, tally: works.Tally) -> Iterator[Counted]:
+    tally.n += 1
+    yield Counted(paced.time, paced.key, tally.n)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """W2; `time` in seconds."""
+
+    given: inputs.Lines
+
+    record = Line
+
+    def splits(self) -> Sequence[rs.Split]:
+        return [rs.Split("lines")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        for at in range(position, self.given.rows, EPOCH_LINES):
+            n = min(EPOCH_LINES, self.given.rows - at)
+            columns = {"time": inputs.seconds_of(at, n), "text": self.given.text(at, n)}
+            yield at + n, rs.Batch(Line, columns)
+
+
+class Part(NamedTuple):
+    time: rs.Int64
+    word: str
+    n: rs.Int64
+
+
+class Total(NamedTuple):
+    word: str
+    start: rs.Int64
+    n: rs.Int64
+
+
+class Sum(rs.State):
+    n: int = 0
+
+
+@rs.operator()
+def combine(lines: rs.Batch[Line]) -> rs.Batch[Part]:
+    """The counts of the words of each second."""
+    words = pc.split_pattern(lines["text"], " ")
+    which = pc.list_parent_indices(words).to_numpy()
+    coded = pc.list_flatten(words).dictionary_encode()
+    size = len(coded.dictionary)
+    seconds, second = np.unique(lines["time"], return_inverse=True)
+    at = second[which] * size + coded.indices.to_numpy()
+    counts = np.bincount(at, minlength=len(seconds) * size)
+    found = np.flatnonzero(counts)
+    origin = np.empty(len(counts), np.int64)
+    origin[at[::-1]] = which[::-1]  # the line where it comes first
+    columns = {
+        "time": seconds[found // size],
+        "word": coded.dictionary.take(pa.array(found % size)),
+        "n": counts[found],
+    }
+    return rs.Batch(Part, columns, origin=origin[found])
+
+
+@rs.operator(key="word", window=rs.tumbling(seconds=inputs.WINDOW_SECONDS))
+class AddParts:
+    def process(self, part: Part, sum_: Sum) -> None:
+        sum_.n += part.n
+
+    def close(self, key: str, window: rs.Window, sum_: Sum) -> Iterator[Total]:
+        yield Total(key, window.start, sum_.n)
+
+
+@rs.operator(key="word", window=rs.tumbling(seconds=inputs.WINDOW_SECONDS))
+class CountWords:
+    def process(self, word: Word, sum_: Sum) -> None:
+        sum_.n += 1
+
+    def close(self, key: str, window: rs.Window, sum_: Sum) -> Iterator[Total]:
+        yield Total(key, window.start, sum_.n)
+
+
+class Answers:
+    """Adds up the totals of W2, or of W1 with the time when each batch came; writes them when it
+    closes."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+        self.answers = {"rows": 0, "sum_n": 0, "checksum": 0}
+        self.came: list[tuple[float, np.ndarray]] = []
+
+    def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any]) -> None:
+        if batch.record is Counted:
+            self.came.append((time.time(), np.array(batch["time"])))
+            n = batch["n"].astype(np.int64)
+            found = {
+                "rows": len(batch),
+                "sum_n": int(n.sum()),
+                "checksum": int((n * batch["key"]).sum()),
+            }
+        else:
+            found = inputs.word_answers(batch.records())
+        for name, value in found.items():
+            self.answers[name] = (self.answers[name] + value) & MASK
+
+    def commit(self, epoch: int) -> None:
+        pass
+
+    def close(self) -> None:
+        came = [np.full(len(due), at) for at, due in self.came]
+        due = [due for _, due in self.came]
+        if came:
+            both = np.stack([np.concatenate(came), np.concatenate(due)])
+            np.save(self.folder / "came.npy", both)
+        (self.folder / "answers.json").write_text(json.dumps(self.answers))
+
+
+def w1(task: Task, cluster: str | None) -> None:
+    """Run it, and tell."""
+    source = Keys(inputs.Keys(Path(task.path).parent, task.rows, task.distinct))
+    flow = rs.Flow("w1")
+    keys = flow.source(source, epochs=rs.by_time("time", seconds=1))
+    keys.through(works.FORMS[task.form], name="count").to(works.Check(task.scratch))
+    report = flow.run(cluster=cluster, checkpoint_seconds=task.cut_seconds)
+    tell(report.elapsed, works.totals(Path(task.scratch)), latency_ms=None)
+
+
+def w2(task: Task, cluster: str | None) -> None:
+    """Run it, and tell."""
+    flow = rs.Flow("w2")
+    source = Lines(inputs.Lines(Path(task.path).parent, task.rows))
+    lines = flow.source(source, epochs=rs.by_time("time", seconds=1), name="lines")
+    if task.form == "batch":
+        counts = lines.through(combine).through(AddParts(), name="count")
+    else:
+        counts = lines.through(split).through(CountWords(), name="count")
+    counts.to(Answers(task.scratch))
+    report = flow.run(cluster=cluster, checkpoint_seconds=task.cut_seconds)
+    tell(report.elapsed, _answers(task), latency_ms=None)
+
+
+def latency(task: Task, cluster: str | None) -> None:
+    """Run it, and tell. A record is late by the time from when it was due until its answer is at
+    the sink."""
+    flow = rs.Flow("latency")
+    source = PacedKeys(inputs.Keys(Path(task.path).parent, task.rows, task.distinct), task.rate)
+    epochs = rs.by_time("time", seconds=PACED_EPOCH, ticks=MICRO, speed=1.0)
+    keys = flow.source(source, epochs=epochs, name="keys")
+    keys.through(paced_count, name="count").to(Answers(task.scratch))
+    report = flow.run(cluster=cluster, checkpoint_seconds=task.cut_seconds)
+    came, due = np.load(Path(task.scratch, "came.npy"))
+    late = (came - report.started - due / MICRO)[due >= task.warm * MICRO] * 1e3
+    shares = {f"p{p}": float(np.percentile(late, p)) for p in (50, 99)}
+    tell(report.elapsed, _answers(task), latency_ms={**shares, "n": len(late)})
+
+
+def _answers(task: Task) -> dict[str, int]:
+    return dict(json.loads(Path(task.scratch, "answers.json").read_text()))
+
+
+WORKS = {"w1": w1, "w2": w2, "latency": latency}

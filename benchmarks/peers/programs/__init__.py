@@ -1,0 +1,1 @@
+"""One program for each system; they run in its environment, with `protocol` and NumPy only."""
