@@ -19,7 +19,7 @@ from raystream.controller.pool import OPERATOR_NODE
 
 TICKS = 20
 """Epochs a second."""
-CALM, WILD, AFTER = 4 * TICKS, 20 * TICKS, 34 * TICKS
+CALM, WILD, AFTER = 4 * TICKS, 16 * TICKS, 26 * TICKS
 """How many epochs there is little, much, and little again to do."""
 FEW, MANY = 10, 1500
 """Records an epoch."""
@@ -84,7 +84,7 @@ def main(address: str, folder: Path) -> None:
     nodes = Nodes()
     report = flow.run(
         cluster=address,
-        policy=rs.CpuThreshold(threshold=0.25, low=0.15, interval=1.0, lull=3),
+        policy=rs.CpuThreshold(threshold=0.3, low=0.25, interval=1.0, lull=3),
         bounds={"count": (1, 3)},
         pool=rs.PoolOptions(1, idle_seconds=2.0, nodes_max=NODES_MAX),
         spares=1,
