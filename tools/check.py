@@ -21,12 +21,15 @@ CHECKS = {
     "types (pyright)": ["pyright"],
 }
 
+WORKERS = ["-n", "2", "--dist", "loadgroup"]
+"""Tests that start Ray run beside those that do not."""
+
 
 def main(arguments: list[str]) -> int:
     failed = [name for name, command in CHECKS.items() if not check(name, command)]
     if arguments[:1] == ["--tests"]:
         print(flush=True)
-        if run(["pytest", *arguments[1:]]).returncode:
+        if run(["pytest", *WORKERS, *arguments[1:]]).returncode:
             failed.append("tests")
     if failed:
         print(f"\nfailed: {', '.join(failed)}", file=sys.stderr)

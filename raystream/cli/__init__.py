@@ -60,6 +60,35 @@ Durable = Annotated[
         show_default=False,
     ),
 ]
+Policy = Annotated[
+    str,
+    typer.Option(
+        metavar="cpu|rate|none",
+        help="On a cluster: what scales operators by itself: their CPU above 70 %, or rates."
+        " Unless given: none, with --pool cpu.",
+        show_default=False,
+    ),
+]
+Bounds = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=LEAST-MOST,...",
+        help="How few and how many instances the policy may give.",
+        show_default=False,
+    ),
+]
+Pool = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="On a cluster with Ray's autoscaler: spare nodes beside those in use.",
+        show_default=False,
+    ),
+]
+NodesMax = Annotated[
+    int,
+    typer.Option(min=1, help="With --pool: nodes at most, not more than the cluster may have."),
+]
 Resume = Annotated[
     bool | None,
     typer.Option(
@@ -117,35 +146,10 @@ def run(
     spares: Annotated[
         int, typer.Option(min=0, help="On a cluster: warm processes that stand by.")
     ] = 2,
-    policy: Annotated[
-        str,
-        typer.Option(
-            metavar="cpu|rate|none",
-            help="On a cluster: what scales operators by itself: their CPU above 70 %, or rates."
-            " Unless given: none, with --pool cpu.",
-            show_default=False,
-        ),
-    ] = "",
-    bounds: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME=LEAST-MOST,...",
-            help="How few and how many instances the policy may give.",
-            show_default=False,
-        ),
-    ] = "",
-    pool: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="On a cluster with Ray's autoscaler: spare nodes beside those in use.",
-            show_default=False,
-        ),
-    ] = None,
-    nodes_max: Annotated[
-        int,
-        typer.Option(min=1, help="With --pool: nodes at most, not more than the cluster may have."),
-    ] = 100,
+    policy: Policy = "",
+    bounds: Bounds = "",
+    pool: Pool = None,
+    nodes_max: NodesMax = 100,
     check: Annotated[
         bool,
         typer.Option(
