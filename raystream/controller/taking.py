@@ -179,7 +179,7 @@ class Taking(Keeping):
         is replaced before anybody moves."""
         for e in sorted(self._engagements, key=lambda e: bool(e.operator)):
             fit = [p for p, h in self._hands.items() if e.node in ("", h.node)]
-            if e.waiting and len(e.waiting) <= len(fit):
+            if e.waiting and len(e.waiting) <= len(fit) and self._may_give(e):
                 chosen = sorted(fit, key=_by_age)[: len(e.waiting)]
                 given = {p: (self._hands.pop(p), e.waiting[i]) for i, p in enumerate(chosen)}
                 e.waiting.clear()
@@ -187,6 +187,10 @@ class Taking(Keeping):
                 self._giving(e)
                 for hand, place in given.values():
                     self._become(e, hand, place)
+
+    def _may_give(self, e: Engagement) -> bool:
+        """Whether processes may be given the places of an engagement now."""
+        return True
 
     def _giving(self, e: Engagement) -> None:
         """There are processes for all places of an engagement, which are given to them now."""
