@@ -160,6 +160,10 @@ class Keeper:
         """Keep an entry of the journal; False when its writer is not the controller any more."""
         return self._journal.write(entry.order, entry)
 
+    def leave_journal(self, order: tuple[int, int]) -> None:
+        """Others keep the journal; see `Shelf.leave`."""
+        self._journal.leave(order)
+
     def claim_journal(self, incarnation: int) -> tuple[bool, tuple[int, int], Entry | None]:
         """A controller begins; see `Shelf.claim`."""
         return self._journal.claim(incarnation)

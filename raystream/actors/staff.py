@@ -227,7 +227,19 @@ class Staff:
                 written = True
             except RayError as error:
                 self._here.append(do.Gone(process, f"it did not write: {first_line(error)}"))
+        if written:
+            self._leave(command)
         return written
+
+    def _leave(self, command: do.Write) -> None:
+        """Who does not forget what others hold now counts as dead."""
+        actors = {p: a for p in command.left if (a := self._actor(p)) is not None}
+        calls = {a.leave_journal.remote(command.entry.order): p for p, a in actors.items()}
+        for call, process in calls.items():
+            try:
+                ray.get(call, timeout=WRITE_SECONDS)
+            except RayError as error:
+                self._here.append(do.Gone(process, f"it did not answer: {first_line(error)}"))
 
     def ask(self, processes: Iterable[str]) -> None:
         """Ask instances for their progress, unless they still owe an answer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from raystream.controller import registering
 from raystream.controller.journal import Entry, Seat
@@ -140,10 +140,12 @@ class SaveCut:
 @dataclass(frozen=True, slots=True)
 class Write:
     """Write the journal at these keepers. What is commanded later is done when all of them that
-    live have it, and not before one has: see `catch_up`."""
+    live have it, and not before one has: see `catch_up`. left: keepers that held it before and do
+    so no more: once the others have it they forget it, so that nobody goes on from what is old."""
 
     entry: Entry
     at: tuple[str, ...]
+    left: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,5 +374,7 @@ def catch_up(todo: deque[Command]) -> None:
     if len(writes) > 1:
         keeps = [c for c in todo if isinstance(c, Keep)]
         others = [c for c in todo if not isinstance(c, Keep | Write)]
+        newest = writes[-1]
+        left = dict.fromkeys(p for w in writes for p in w.left if p not in newest.at)
         todo.clear()
-        todo.extend([*keeps, writes[-1], *others])
+        todo.extend([*keeps, replace(newest, left=tuple(left)), *others])

@@ -120,6 +120,11 @@ class Shelf(Generic[E]):
             self.order, self.entry = order, entry
         return True
 
+    def leave(self, order: tuple[int, int]) -> None:
+        """The journal is kept elsewhere, from the entry of this order on: forget what is older."""
+        if order >= self.order:
+            self.order, self.entry = order, None
+
 
 def newest(found: Iterable[tuple[tuple[int, int], E | None]]) -> E | None:
     """The entry to go on from, of what the keepers hold."""

@@ -58,8 +58,11 @@ class Keeping:
     def _write(self, **changes: object) -> None:
         """Put the journal's next entry before whatever follows."""
         entry = replace(self.journal, number=self.journal.number + 1, **changes)  # type: ignore[arg-type]
+        before, at = self.journal.places(self.options.copies), entry.places(self.options.copies)
+        living = {p.process for p in entry.posts}
+        left = tuple(p for p in before if p in living and p not in at)
         self.journal = entry
-        self._out.append(do.Write(entry, entry.places(self.options.copies)))
+        self._out.append(do.Write(entry, at, left))
 
     def _keep_journal(self, event: Event) -> None:
         """The end has to be written too."""

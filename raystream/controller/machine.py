@@ -226,6 +226,7 @@ class Machine(Moving):
                 self._leave("its node is to be left")
                 self._vacate()
             self._attempts()
+            self._prepare()
 
     def _could_not(self, process: str, error: RaystreamError) -> None:
         """A process could not take its place, and no other could. Only a move can do without."""

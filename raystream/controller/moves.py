@@ -27,6 +27,12 @@ holds the floor back meanwhile."""
 STOP_SECONDS = 10.0
 """How long an instance of a sink may take to end when another one is to take its place."""
 
+NEAR_TICKS = 4
+"""So often in a row candidates may be an epoch behind the owners until that counts as level."""
+PIN_SECONDS = 5.0
+"""Moves begin to fetch state at one floor within so long; later ones wait until it has moved."""
+PIN_AGAIN_SECONDS = 60.0
+"""But not longer than this after the first: there may be no input, and so no cut."""
 DELIVER_SECONDS = 60.0
 """How long owners may take to deliver what they know, where they do."""
 

@@ -22,14 +22,19 @@ passed h, too.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from raystream.controller import commands as do
-from raystream.controller.members import Engagement, Member
+from raystream.controller.journal import Entry
+from raystream.controller.members import Engagement, Member, Options
 from raystream.controller.moves import (
     DELIVER_SECONDS,
     LEVEL_SECONDS,
+    NEAR_TICKS,
+    PIN_AGAIN_SECONDS,
+    PIN_SECONDS,
     STOP_SECONDS,
     TRIES_MAX,
     Move,
@@ -41,12 +46,18 @@ from raystream.controller.moves import (
 from raystream.controller.recovery import Place
 from raystream.controller.report import Moved
 from raystream.controller.taking import RECORDS_MAX, Taking, serving_of
+from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError
 from raystream.schema.types import KeyRange
 
 
 class Moving(Taking):
     """Carries moves out."""
+
+    def __init__(self, plan: Plan, options: Options, journal: Entry) -> None:
+        super().__init__(plan, options, journal)
+        self._near: Counter[str] = Counter()  # by operator for how many ticks candidates were near
+        self._pins = (-1, 0.0)  # a floor for which moves fetch state, and since when
 
     @property
     def candidates(self) -> frozenset[str]:
@@ -175,6 +186,21 @@ class Moving(Taking):
         new = replace(move, **changes)  # type: ignore[arg-type]
         return tuple(new if m is move else m for m in self.journal.moves)
 
+    def _may_give(self, e: Engagement) -> bool:
+        """Moves that fetch their state at one floor do so soon after each other, so that together
+        they do not hold it for ever: others wait until it has moved."""
+        if not e.operator or self.options.recovery != "state":
+            return True
+        floor, since = self._pins
+        if floor == self.journal.committed and self.now - since > PIN_AGAIN_SECONDS:
+            floor = -1
+        if floor != self.journal.committed:
+            self._pins = (self.journal.committed, self.now)
+        allowed = self.now - self._pins[1] <= PIN_SECONDS
+        if not allowed:
+            self._want_cut()
+        return allowed
+
     def _giving(self, e: Engagement) -> None:
         """A move starts from the floor of now; from here on that has to stay."""
         if e.operator:
@@ -250,7 +276,11 @@ class Moving(Taking):
                 self._fall_through(e, f"its owner did not deliver in {DELIVER_SECONDS:g} s")
 
     def _levels(self) -> None:
-        """Make owners of candidates that are level; give up those that never are."""
+        """Make owners of candidates that are level; give up those that never are.
+
+        What is known of them is a moment old, of each another one. So an epoch behind the owners,
+        several times in a row, is level too.
+        """
         for move in [m for m in self.journal.moves if m.new]:
             vertex = vertex_of(self.plan, move.operator).id
             mine = [m for m in self.members if m.seat.place.vertex == vertex]
@@ -260,11 +290,13 @@ class Moving(Taking):
                 continue
             at = min(m.progress.position for m in new if m.progress is not None)
             to = max(m.progress.position for m in gone if m.progress is not None)
-            if at >= to and self.journal.committed >= move.base:
+            self._near[move.operator] = 1 + self._near[move.operator] if at >= to - 1 else 0
+            level = at >= to or self._near[move.operator] >= NEAR_TICKS
+            if level and self.journal.committed >= move.base:
                 self._hand_over(move, gone)
             elif self.now - move.restored > LEVEL_SECONDS:
                 why = f"not level within {LEVEL_SECONDS:g} s: at epoch {at}, the owners at {to}"
-                if at >= to:
+                if level:
                     why = f"no cut after epoch {move.base} was committed in {LEVEL_SECONDS:g} s"
                 self._give_up(move, why)
 

@@ -196,7 +196,7 @@ class Taking(Keeping):
         is replaced before anybody moves."""
         for e in sorted(self._engagements, key=lambda e: bool(e.operator)):
             fit = [p for p, h in self._hands.items() if e.node in ("", h.node)]
-            if e.waiting and len(e.waiting) <= len(fit):
+            if e.waiting and len(e.waiting) <= len(fit) and self._may_give(e):
                 given = {p: (self._hands.pop(p), at) for p, at in self._matched(e.waiting, fit)}
                 e.waiting.clear()
                 e.preparing.update(given)
@@ -220,6 +220,10 @@ class Taking(Keeping):
             used[self._hands[best].node] += 1
             matched.append((best, place))
         return matched
+
+    def _may_give(self, e: Engagement) -> bool:
+        """Whether processes may be given the places of an engagement now."""
+        return True
 
     def _giving(self, e: Engagement) -> None:
         """There are processes for all places of an engagement, which are given to them now."""

@@ -176,6 +176,7 @@ class Controller(Box):
         self._todo: deque[Command] = deque()
         self._writing: set[str] | None = None  # who has not answered yet
         self._written = False  # whether somebody has
+        self._left: list[Keeper] = []  # who is to forget it then
         self._heard: dict[str, float] = {}
         alive = [p for p, box in {**job.blanks, **job.takers}.items() if box.alive]
         alive += [p for p, k in job.keepers.items() if k.alive]
@@ -234,8 +235,8 @@ class Controller(Box):
     def _do(self, command: Command) -> None:
         job, world = self.job, self.world
         match command:
-            case do.Write(entry, at):
-                self._write(entry, at)
+            case do.Write():
+                self._write(command)
             case do.Hire(process, _, node):
                 world.after(HIRING, self, self._hired, process, node)
             case do.Adopt(process):
@@ -364,7 +365,9 @@ class Controller(Box):
 
     # ------------------------------------------------------------ the journal
 
-    def _write(self, entry: Entry, at: tuple[str, ...]) -> None:
+    def _write(self, command: do.Write) -> None:
+        entry, at = command.entry, command.at
+        self._left = [self.job.keepers[p] for p in command.left]
         if entry.committed > self.job.entry.committed:
             self.world.tell(self.name, "commits", entry.committed)
         keepers = [self.job.keepers[p] for p in at]
@@ -405,10 +408,14 @@ class Controller(Box):
         if self._writing:
             return
         self._writing = None
+        left = [k for k in self._left if k.alive]
         if self._written:
+            for keeper in left:
+                keeper.journal.leave(entry.order)
             self._go_on()
         else:
-            self._todo.appendleft(do.Write(entry, entry.places(self.job.options.copies)))
+            at = entry.places(self.job.options.copies)
+            self._todo.appendleft(do.Write(entry, at, tuple(k.process for k in left)))
             if any(isinstance(c, do.Write) for c in [*self._todo][1:]):
                 self._go_on()
 
