@@ -54,6 +54,8 @@ class Columns:
         """Rows `lo` to `hi`, without a copy."""
         if lo == 0 and hi == self.length:
             return self
+        if lo == hi and self.rank is None:
+            return empty(self.schema)
         arrays = [
             a[lo:hi] if isinstance(a, np.ndarray) else a.slice(lo, hi - lo) for a in self.arrays
         ]
