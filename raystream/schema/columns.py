@@ -138,9 +138,9 @@ def _empty(schema: RecordSchema) -> Columns:
         np.zeros(0, d) if kind == "number" else pa.array([], _ARROW[kind])
         for _, kind, d in physical(schema)
     ]
-    for array in arrays:
-        if isinstance(array, np.ndarray):
-            array.flags.writeable = False
+    for column in arrays:
+        if isinstance(column, np.ndarray):
+            column.flags.writeable = False
     return Columns(schema, arrays, 0)
 
 
