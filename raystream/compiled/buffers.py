@@ -29,6 +29,7 @@ class Layout:
         self.dtypes = [np.dtype(d) for d in dtypes]
         self.width = sum(d.itemsize for d in self.dtypes)
         self.plain = len(physical(schema))
+        self.nothing = [np.zeros(0, d) for d in self.dtypes]
         self.ranked, self.origins = shape.ranked, shape.origins
         self.rate = 1.0
 
@@ -97,7 +98,7 @@ class Block:
             if len(self.memory) > max(_LOOSE, 2 * n * layout.width):
                 columns = [c.copy() for c in columns]
         else:
-            columns = [np.zeros(0, d) for d in layout.dtypes]
+            columns = [*layout.nothing]
         for column in columns:
             column.flags.writeable = False
         hidden = columns[layout.plain :]

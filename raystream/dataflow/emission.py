@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -155,6 +156,7 @@ def inherit(output: Output, source: Emission) -> list[Emission]:
     return out
 
 
+@lru_cache(maxsize=256)
 def warm(edge: Edge) -> None:
     """Load the functions that cut an edge's rows: the first epoch is not to wait for them."""
     if edge.key is not None:

@@ -79,6 +79,8 @@ class Inlet:
         if epoch in self.tiled:
             return True
         have = self.pieces.get(epoch, ())
+        if not have and not self.ended:
+            return False
         candidates = [*have, *(p for p in self.ended if p.header.epoch < epoch)]
         if not candidates:
             return False

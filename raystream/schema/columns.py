@@ -54,6 +54,8 @@ class Columns:
         """Rows `lo` to `hi`, without a copy."""
         if lo == 0 and hi == self.length:
             return self
+        if lo == hi and self.rank is None:
+            return empty(self.schema)
         arrays = [
             a[lo:hi] if isinstance(a, np.ndarray) else a.slice(lo, hi - lo) for a in self.arrays
         ]
@@ -136,6 +138,9 @@ def _empty(schema: RecordSchema) -> Columns:
         np.zeros(0, d) if kind == "number" else pa.array([], _ARROW[kind])
         for _, kind, d in physical(schema)
     ]
+    for column in arrays:
+        if isinstance(column, np.ndarray):
+            column.flags.writeable = False
     return Columns(schema, arrays, 0)
 
 

@@ -36,7 +36,8 @@ class Entry(NamedTuple, Generic[H]):
         if len(keys) == len(self.offsets) - 1:
             return self.rows, self.offsets
         lo, hi = int(self.offsets[keys.lo]), int(self.offsets[keys.hi])
-        return self.rows.slice(lo, hi), self.offsets[keys.lo : keys.hi + 1] - lo
+        offsets = self.offsets[keys.lo : keys.hi + 1]
+        return self.rows.slice(lo, hi), offsets - lo if lo else offsets
 
 
 class Spill(Protocol):

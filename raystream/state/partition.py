@@ -41,9 +41,9 @@ def key_order(batch: Any, groups: int) -> np.ndarray:
         columns.append(batch.column(START).to_numpy())
     order, offsets = sort_by_group(groups_of(batch, groups), groups)
     columns = [column[order] for column in columns]
-    for lo, hi in pairwise(offsets.tolist()):  # many small sorts: each stays in the cache
-        if hi - lo > 1:
-            order[lo:hi] = order[lo:hi][np.lexsort([c[lo:hi] for c in columns[::-1]])]
+    for g in np.flatnonzero(np.diff(offsets) > 1).tolist():  # small sorts: each stays in the cache
+        at = slice(int(offsets[g]), int(offsets[g + 1]))
+        order[at] = order[at][np.lexsort([c[at] for c in columns[::-1]])]
     return order
 
 

@@ -28,7 +28,7 @@ from raystream.state.images import ImageStore, Stored
 from raystream.testing.simchecks import check_bounded, check_waits
 from raystream.testing.simregister import Claimer, RegisterPlace
 from raystream.testing.simsources import ArrivalReading, RecordedReading
-from raystream.testing.simworld import Box, World
+from raystream.testing.simworld import Box, World, Wrong
 
 if TYPE_CHECKING:
     from raystream.testing.simcontrol import Job
@@ -71,8 +71,16 @@ class Keeper(RegisterPlace):
 
     def trim(self, floor: int, places: tuple[Place, ...]) -> None:
         """Drop what no restore from `floor` on needs."""
+        newer = self._newer(floor)
         self.images.trim(floor, {(p.vertex, p.keys) for p in places})
         self.boundaries.trim(floor)
+        if gone := newer - self._newer(floor):
+            raise Wrong(f"{self.name} was told of the floor {floor}, and dropped {gone}")
+
+    def _newer(self, floor: int) -> set[tuple[int, KeyRange, int]]:
+        return {
+            (*p, s.cut) for p, chain in self.images.chains.items() for s in chain if s.cut > floor
+        }
 
 
 @dataclass(eq=False)
@@ -344,7 +352,8 @@ class Instances(Box):
         machine = self.machine
         assert isinstance(machine, Instance)
         machine.receive(reading.edge.id, piece)
-        self._go_on()
+        if piece.header.epoch == machine.position + 1:
+            self._go_on()
 
     def _drain(self, reading: Reading) -> None:
         """Take what is not too far ahead of what was applied."""
@@ -386,6 +395,8 @@ class Instances(Box):
             return
         outlets, edge = self.machine.outlets, who[0]
         log, keys = outlets.logs[edge], feeding.consumer.place.keys
+        if feeding.under_way >= WINDOW or feeding.next >= log.next:
+            return
         began = feeding.next
         while feeding.under_way < WINDOW and max(feeding.next, log.first) < log.next:
             piece = outlets.piece(edge, max(feeding.next, log.first), keys)

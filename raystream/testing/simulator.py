@@ -307,12 +307,12 @@ def _run(world: World, job: Job, faults: Faults, mover: Mover) -> None:
     while not job.over:
         faults.strike()
         mover.strike()
-        if not faults.at and not quiet:
+        if faults.at:
+            quiet = 0
+        elif not quiet:
             world.tell("no more faults")
             world.loss = world.slow = world.doubling = job.fragile = 0.0
             quiet = world.events
-        if faults.at:
-            quiet = 0
         if not world.step() or world.events > quiet + EVENTS_MAX + 1000 * len(faults.at):
             at = {i.name: (p.machine.position, p.chain.stored) for i, p in job.members()}
             raise Wrong(f"it does not come to its end: committed {job.entry.committed}, {at}")

@@ -61,7 +61,9 @@ class World:
 
     def after(self, mean: float, to: Box | None, action: Action, *args: Any) -> None:
         """Do something after a random time."""
-        self.at(self.now + self.delay(mean), to, action, *args)
+        self._number += 1
+        time = self.now + self.delay(mean)
+        heappush(self._heap, (time, self._number, to, action, args))
 
     def send(self, mean: float, to: Box, action: Action, *args: Any) -> None:
         """A control message: it may be lost, come twice, and overtake others."""

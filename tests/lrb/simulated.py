@@ -8,15 +8,32 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import raystream as rs
 from lrb.flow import build
-from lrb.source import Prepared, look_through
+from lrb.operators import Row
+from lrb.source import Prepared, PreparedRows, look_through
 from raystream.testing import Collect
 from tests.lrb.random_traffic import random_traffic
 from tests.lrb.rows import write_prepared
+
+
+class Remembered(PreparedRows):
+    """Rows whose files are read once, not in every schedule."""
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Row]]]:
+        return iter(_read(self, split, position))
+
+
+@cache
+def _read(
+    rows: Remembered, split: rs.Split, position: int
+) -> tuple[tuple[int, rs.Batch[Row]], ...]:
+    return tuple(PreparedRows.read(rows, split, position))
 
 
 @cache
@@ -24,7 +41,8 @@ def _prepared() -> Prepared:
     folder = Path(tempfile.mkdtemp(prefix="raystream-simulated-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     rows, history = random_traffic(seed=1, roads=2, cars=15)
-    return look_through(write_prepared(folder / "data", rows, history))
+    prepared = look_through(write_prepared(folder / "data", rows, history))
+    return replace(prepared, rows=Remembered(prepared.rows.parts))
 
 
 def linear_road(sink: Collect) -> rs.Flow:

@@ -88,6 +88,16 @@ def test_a_range_that_was_split_goes_when_the_parts_are_stored() -> None:
     assert (names(store, 10), store.nbytes) == ({LOW: "None-10"}, 10)
 
 
+def test_what_is_newer_than_the_floor_is_kept_whoever_serves_it() -> None:
+    """Of a range that was split after the cut, a trim on its way does not know the parts."""
+    store = stored((1, ALL, image(10)), (1, LOW, image(15)), (1, HIGH, image(15)))
+    store.trim(10, {(1, ALL)})
+    assert set(names(store, 10)) == {ALL}
+    assert set(names(store, 15)) == {LOW, HIGH}
+    store.trim(15, {(1, LOW), (1, HIGH)})
+    assert set(store.chains) == {(1, LOW), (1, HIGH)}
+
+
 @given(st.lists(st.booleans(), min_size=1, max_size=9), st.integers(1, 9))
 def test_trimming_keeps_what_a_restore_at_the_floor_or_later_needs(
     full: list[bool], floor: int
