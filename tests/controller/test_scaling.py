@@ -1,0 +1,128 @@
+"""What a policy finds becomes moves, and operators go where nodes are meant for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from raystream.controller import commands as do
+from raystream.controller.machine import Machine
+from raystream.controller.members import Options
+from raystream.controller.policy import CpuThreshold
+from raystream.controller.report import Progress
+from raystream.controller.scaling import Scaling
+from raystream.errors import ConfigError
+from tests.controller.driven import Driven
+
+INTERVAL = 1.0
+OPERATOR = "count"
+
+
+class Watched(Driven):
+    """A job of which a policy hears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start()
+        self.at(5)
+        self.scaling = Scaling(self.plan, CpuThreshold(interval=INTERVAL))
+        self.seconds = 0.0
+        self.cpu = {m.name: 0.0 for m in self.machine.members}
+
+    def look(self, cpu: float) -> list[str]:
+        """A second passes in which the operator used so much CPU; what is wanted then."""
+        self.seconds += INTERVAL
+        for m in self.machine.members:
+            own = cpu if m.seat.place.operator == OPERATOR else 0.0
+            self.cpu[m.name] += own * INTERVAL
+            load = np.full(len(m.seat.place.keys), int(1000 * self.seconds), np.int64)
+            said = Progress(
+                m.seat.place.operator, m.seat.place.index, 5, False, 0, 0, 0, 0, 0,
+                self.cpu[m.name], name=m.name, seconds=self.seconds, load=load.tobytes(),
+            )  # fmt: skip
+            self.hear(do.Heard(m.seat.process, said))
+        machine = self.machine
+        found = self.scaling.look(machine.owners, machine.journal.moves, self.seconds)
+        for wanted in found.wanted:
+            self.hear(do.Rescale(1, (wanted,)))
+        return [w.because for w in found.wanted]
+
+
+def test_a_bottleneck_is_moved_to_two_and_looked_at_again_only_later() -> None:
+    job = Watched()
+    assert not job.look(0.9) and not job.look(0.9)  # of a second report there is no end yet
+    (because,) = job.look(0.9) + job.look(0.9)
+    assert "above 70%" in because
+    (move,) = job.machine.journal.moves
+    assert move.operator == OPERATOR and len(move.wanted.ranges) == 2
+    assert job.all(do.Answer)[-1].refusal == ""
+    assert not any(job.look(0.9) for _ in range(5))  # it is being moved
+
+
+def test_nobody_is_judged_who_died_or_has_ended() -> None:
+    job = Watched()
+    job.look(0.9)
+    for m in job.machine.members:
+        assert m.progress is not None
+        m.progress = replace(m.progress, ended=True)
+    machine = job.machine
+    for t in range(10):
+        found = job.scaling.look(machine.owners, machine.journal.moves, 10.0 + t)
+        assert not found.wanted
+
+
+def test_bounds_have_to_be_of_the_flow() -> None:
+    with pytest.raises(ConfigError, match="nobody"):
+        Scaling(Driven().plan, CpuThreshold(), {"nobody": (1, 2)})
+
+
+# ---------------------------------------------------------------- nodes for operators
+
+
+def hired_on(machine: Machine, nodes: tuple[str, ...], meant: frozenset[str]) -> list[str]:
+    commands = machine.start(nodes, [], 0.0, meant)
+    return sorted(c.node for c in commands if isinstance(c, do.Hire))
+
+
+def test_operators_go_to_the_nodes_that_are_meant_for_them_and_others_do_not() -> None:
+    job = Driven()
+    assert hired_on(job.machine, ("head", "n1"), frozenset({"n1"})) == [
+        "head",
+        "head",
+        "n1",
+        "n1",
+    ]
+    nowhere = Machine(job.plan, job.options)
+    assert hired_on(nowhere, ("head",), frozenset()) == [""] * 4
+
+
+def test_each_place_gets_the_process_that_is_where_it_should_be() -> None:
+    job = Driven()
+    meant = frozenset({"n1"})
+    job.hear_of(job.machine.start(("head", "n1"), [], job.now, meant))
+    for i, hire in enumerate(reversed(job.all(do.Hire))):
+        job.hear(do.Hired(hire.process, hire.node, i))
+    where = {h.process: h.node for h in job.all(do.Hire)}
+    for become in job.all(do.Become):
+        kind = job.plan.vertices[become.place.vertex].kind
+        assert where[become.process] == ("n1" if kind == "operator" else "head")
+
+
+def test_spare_processes_wait_on_the_least_used_node_for_operators() -> None:
+    job = Driven(Options(spares=2))
+    job.start()
+    nodes, meant = ("head", "n1", "n2"), frozenset({"n1", "n2"})
+    job.at(10)
+    job.hear(do.Tick(nodes, meant))
+    job.said.clear()
+    spares = []
+    for _ in range(4):
+        job.now += 3.0
+        job.at(10)
+        for command in job.hear(do.Tick(nodes, meant)):
+            if isinstance(command, do.Hire):
+                spares.append(command.node)
+                job.hear(do.Hired(command.process, command.node, 9))
+    assert sorted(spares) == ["n1", "n2"]
