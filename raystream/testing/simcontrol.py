@@ -16,7 +16,7 @@ from raystream.controller.commands import Command, Event
 from raystream.controller.journal import Entry, newest
 from raystream.controller.machine import Machine
 from raystream.controller.members import Options
-from raystream.controller.recovery import Place
+from raystream.controller.recovery import ATTEMPTS_MAX, Place
 from raystream.controller.registering import Fill, Hand, Recall, Tell
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Boundaries, View
@@ -41,7 +41,7 @@ RESTORE = 0.1
 SAVING = 0.4
 """How long it takes to store a part of a cut in the durable tier."""
 TROUBLES_MAX = 2
-"""So often the taking of a place goes wrong beside what faults do; a job must not give up."""
+"""So often the taking of a place goes wrong beside what faults do."""
 RESTART = 0.5
 """How long it takes until another controller is there."""
 
@@ -161,6 +161,17 @@ class Job(Laws):
     def died(self, process: str) -> None:
         """A process is dead: the controller of that time is told."""
         self._say(do.Gone(process, "died"), NOTICE)
+
+    def may_die(self, process: Instances) -> bool:
+        """Whoever is about to take a place does not die so often that the job gives up."""
+        begun = any(s.process == process.process for s in self.entry.seats)
+        return begun or self.troubled(process.place, ATTEMPTS_MAX - 1)
+
+    def troubled(self, place: Place, most: int) -> bool:
+        """Note that the taking of a place goes wrong, unless it went wrong so often already."""
+        happens = self.troubles[place] < most
+        self.troubles[place] += happens
+        return happens
 
     def _say(self, event: Event, mean: float) -> None:
         self.world.after(mean, self.controller, self.controller.hear, event)
@@ -483,9 +494,7 @@ class Controller(Box):
     def _trouble(self, place: Place) -> bool:
         """Whether the taking of a place goes wrong; not so often that the job gives up."""
         strikes = self.world.rng.random() < self.job.fragile
-        if strikes:
-            self.job.troubles[place] += 1
-        return strikes and self.job.troubles[place] <= TROUBLES_MAX
+        return strikes and self.job.troubled(place, TROUBLES_MAX)
 
     def _images(
         self, place: Place, floor: int, holders: tuple[str, ...]

@@ -81,6 +81,8 @@ class Faults:
             self._kill(process)
 
     def _kill(self, process: Instances) -> None:
+        if not self.job.may_die(process):
+            return
         self.done[process.vertex.kind] += 1
         self.world.tell(process.name, "is killed")
         process.die()

@@ -97,6 +97,15 @@ def test_a_seed_tells_the_same_story() -> None:
     assert one.story != simulate(Scenario("join"), 8, story=True).story
 
 
+def test_faults_do_not_drive_a_job_to_give_up() -> None:
+    """It gives up a place that five processes died for, and faults alone would kill so many."""
+    hunted = Scenario("words", instances=(1, 2), copies=2, faults=30, kinds=("kill two", "node"),
+                      moves=0)  # fmt: skip
+    kinds, faults, wrong = run_many([hunted], 8, 109)
+    assert not wrong, "\n".join(f"{o.why}\n{command(s, o.seed)}" for s, o in wrong)
+    assert kinds["right"] and faults["operator"] > 30
+
+
 def test_lost_checkpoints_stop_the_job_and_are_named() -> None:
     """Keepers and instances die all the time, and there is one copy of everything."""
     stopped = [o for o in _outcomes(Scenario(copies=1, faults=10)) if o.kind == "lost"]
