@@ -352,8 +352,7 @@ class Instances(Box):
         machine = self.machine
         assert isinstance(machine, Instance)
         machine.receive(reading.edge.id, piece)
-        if piece.header.epoch == machine.position + 1:
-            self._go_on()
+        self._go_on()
 
     def _drain(self, reading: Reading) -> None:
         """Take what is not too far ahead of what was applied."""
@@ -395,8 +394,6 @@ class Instances(Box):
             return
         outlets, edge = self.machine.outlets, who[0]
         log, keys = outlets.logs[edge], feeding.consumer.place.keys
-        if feeding.under_way >= WINDOW or feeding.next >= log.next:
-            return
         began = feeding.next
         while feeding.under_way < WINDOW and max(feeding.next, log.first) < log.next:
             piece = outlets.piece(edge, max(feeding.next, log.first), keys)
