@@ -379,8 +379,7 @@ class Controller:
         left = machine.journal.drained
         leave = dict.fromkeys(ending(), "it is about to be taken away") if self._nodes[1:] else {}
         if self._pool is not None:
-            used = {m.seat.node for m in machine.members if not m.dead}
-            pool = self._pool.look(used, left, machine.waiting)
+            pool = self._pool.look(machine.used, left, machine.waiting)
             leave |= dict.fromkeys(pool.returned, "it was one too many")
         asked: list[Command] = []
         for node in sorted(leave.keys() & set(self._nodes) - left):

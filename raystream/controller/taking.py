@@ -112,6 +112,13 @@ class Taking(Keeping):
         return self.plan.vertices[place.vertex].kind == "operator"
 
     @property
+    def used(self) -> frozenset[str]:
+        """The nodes where somebody has a place, or is about to have one."""
+        engaged = [h for e in self._engagements for h, _ in e.preparing.values()]
+        engaged += [h for e in self._engagements for h, _, _ in e.ready.values()]
+        return frozenset(self._used()) | {h.node for h in engaged}
+
+    @property
     def waiting(self) -> int:
         """How many places wait for a process."""
         return sum(len(e.waiting) for e in self._engagements)

@@ -70,11 +70,14 @@ class Nodes:
 
     def __init__(self) -> None:
         self.seen: list[int] = []
+        self.cpu: list[tuple[int, int, float]] = []
 
     def __call__(self, sample: Any) -> None:
         listed: Any = ray.nodes
         nodes = [n for n in listed() if n["Alive"] and n["Resources"].get(OPERATOR_NODE)]
         self.seen.append(len(nodes))
+        count = sample.operators["count"]
+        self.cpu.append((round(sample.t), count.instances, round(count.cpu, 2)))
 
 
 def main(address: str, folder: Path) -> None:
@@ -103,6 +106,8 @@ def main(address: str, folder: Path) -> None:
         "failed": [m.failed for m in report.moved if m.failed],
         "operators": sorted({m.operator for m in report.moved}),
         "nodes": nodes.seen,
+        "moved": [(round(m.t), round(m.place + m.restore + m.replay, 1)) for m in report.moved],
+        "cpu": nodes.cpu,
         "right": found == wanted,
         "answers": found.total(),
     }
