@@ -1,4 +1,4 @@
-"""python -m benchmarks w1 | epoch | lrb | recovery | restore | checkpoints | compare: tables.
+"""python -m benchmarks w1 | epoch | lrb | recovery | elastic | restore | checkpoints | compare.
 
 Every run checks its answers. Times are noisy on shared machines: runs are repeated, forms take
 turns, and the median is shown with the least and the most.
@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import checkpoints, compare, restore
+from benchmarks import checkpoints, compare, elastic, restore
 from raystream.errors import RaystreamError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app = typer.Typer(
 
 app.command("restore")(restore.main)
 app.command("compare")(compare.main)
+app.command("elastic")(elastic.main)
 app.add_typer(checkpoints.app, name="checkpoints")
 
 Repeat = Annotated[int, typer.Option(min=1, help="Runs of each form; the median is shown.")]

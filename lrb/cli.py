@@ -1,4 +1,4 @@
-"""The commands: run, validate, demo."""
+"""The commands: run, validate, demo, elastic."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ app = typer.Typer(
 
 _screen = Console()
 _errors = Console(stderr=True)
+
+DATA, ANSWERS, REPORT = "data", "answers", "report"
+"""Folders that `demo` and `elastic` make."""
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
 """Exit codes: the job failed, or answers are wrong; the input, an option or the machine is wrong;
@@ -157,20 +160,93 @@ def demo(
     with _errors_told():
         pace, counts = options.speed(speed), options.instances(instances)
         home = options.absolute(out, "--out")
-        data, answers, report = home / "data", home / "answers", home / "report"
-        _generate(data, xways, seconds, seed)
-        record = _run(data, answers, pace, address or "auto", counts)
-        verdict = _validate(data, answers)
-        from lrb.report import write_report
+        _generate(home / DATA, xways, seconds, seed)
+        record = _run(home / DATA, home / ANSWERS, pace, address or "auto", counts)
+        good = _judged(home, record)
+    raise SystemExit(0 if good else _FAILED)
 
-        page = write_report(answers, verdict, report)
-        _print_table(record, verdict)
-        for path in (page, *sorted(report.glob("*.png"))):
-            _screen.print(str(path), highlight=False, soft_wrap=True)
-    raise SystemExit(0 if verdict.ok else _FAILED)
+
+@app.command()
+def elastic(
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long the run takes.")] = 10.0,
+    hours: Annotated[
+        float, typer.Option(min=0.02, help="Hours of traffic that go into these minutes.")
+    ] = 3.0,
+    cores: Annotated[
+        float,
+        typer.Option(
+            help="The part of a core that an instance counts as having. It is split when it uses"
+            " more than 70 % of that, and merged with a neighbour when both use less than 35 %."
+        ),
+    ] = 0.2,
+    most: Annotated[
+        int, typer.Option(min=1, max=options.INSTANCES_MAX, help="Instances of an operator.")
+    ] = 8,
+    interval: Annotated[
+        float, typer.Option(min=0.5, help="Seconds between reports of instances.")
+    ] = 5.0,
+    compiled: Annotated[
+        bool, typer.Option("--compiled", help="Compile operators, as the other commands do.")
+    ] = False,
+    xways: Annotated[int, typer.Option(min=1, help="Expressways.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of the traffic.")] = 0,
+    address: Address = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder in which data/, answers/ and report/ are made.")
+    ] = Path(),
+) -> None:
+    """Answer growing traffic with as many instances as it needs, one each at first.
+
+    As `demo`, with the rate curve of hours in minutes: all tuples of three hours come in ten
+    minutes, at 18 times real time, and epochs are cut by the time of the traffic. Nobody says how
+    many instances there are to be. Deadlines are held in real seconds.
+
+    Where instances are many and cores few, their CPU shares are emulated: with --cores 0.2 an
+    instance that uses more than 14 % of a core counts as one that uses 70 % of what it has. Nothing
+    holds it back there. Operators run as plain Python: compiled, one instance of each would do for
+    the traffic of many expressways, and its CPU would hardly depend on the traffic.
+
+    Example: python -m lrb elastic --minutes 1.5 --hours 0.5 --interval 2 --cores 0.12 --out trial/
+    """
+    with _errors_told():
+        from lrb.elastic import bounds_of, decisions_of, decisions_table, policy_of, speed_of
+
+        policy, (seconds, pace) = policy_of(cores, interval), speed_of(hours, minutes)
+        home = options.absolute(out, "--out")
+        _generate(home / DATA, xways, seconds, seed)
+        _say(f"An instance is split above {policy.threshold:.1%} of a core, merged below half")
+        record = _run(
+            home / DATA,
+            home / ANSWERS,
+            pace,
+            address or "auto",
+            {},
+            policy,
+            bounds_of(most),
+            interpreted=not compiled,
+        )
+        good = _judged(home, record, decisions_table(decisions_of(record)))
+    raise SystemExit(0 if good else _FAILED)
 
 
 # ---- the steps --------------------------------------------------------------------------------
+
+
+def _judged(home: Path, record: dict[str, Any], *more: Any) -> bool:
+    """Checks the answers below a folder and writes the report; whether all are right and in time.
+
+    more: what is shown after the table.
+    """
+    verdict = _validate(home / DATA, home / ANSWERS)
+    from lrb.report import write_report
+
+    page = write_report(home / ANSWERS, verdict, home / REPORT)
+    _print_table(record, verdict)
+    for table in more:
+        _screen.print(table)
+    for path in (page, *sorted((home / REPORT).glob("*.png"))):
+        _screen.print(str(path), highlight=False, soft_wrap=True)
+    return bool(verdict.ok)
 
 
 def _generate(data: Path, xways: int, seconds: int, seed: int) -> None:
@@ -221,7 +297,14 @@ def _prepared_before(given: Path, answers: Path) -> Path:
 
 
 def _run(
-    rows: Path, out: Path, speed: float | None, cluster: str | None, instances: dict[str, int]
+    rows: Path,
+    out: Path,
+    speed: float | None,
+    cluster: str | None,
+    instances: dict[str, int],
+    policy: Any = None,
+    bounds: dict[str, tuple[int, int]] | None = None,
+    interpreted: bool = False,
 ) -> dict[str, Any]:
     from lrb import progress
     from lrb.run import run as run_flow
@@ -233,7 +316,15 @@ def _run(
     _say(f"Answering {data.meta.rows_total:,} rows {where}, {pace}")
     with progress.shown(_errors, data, speed) as told:
         return run_flow(
-            data, out, speed=speed, cluster=cluster, instances=instances, on_progress=told
+            data,
+            out,
+            speed=speed,
+            cluster=cluster,
+            instances=instances,
+            policy=policy,
+            bounds=bounds,
+            interpreted=interpreted,
+            on_progress=told,
         )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import raystream as rs
 from lrb.expenditure import Expenditure, Spent
@@ -70,3 +71,11 @@ def epoch_seconds(data: Prepared, speed: float | None) -> float:
         return max(1, round(PACED_EPOCH_SECONDS * speed * SLOTS)) / SLOTS
     rate = data.meta.rows_total / len(data.meta.per_second)
     return max(1, round(EPOCH_ROWS / rate))
+
+
+def interpret(flow: rs.Flow) -> None:
+    """Have all operators of a flow run as plain Python: the same answers for far more CPU."""
+    nodes: list[Any] = flow.nodes
+    for node in nodes:
+        if getattr(node, "spec", None) is not None:
+            node.spec = replace(node.spec, compiled=False)

@@ -36,6 +36,8 @@ PERCENTILES = (50, 95, 99, 100)
 DASHES = (0, (3, 1.4))
 #: Latencies are put into this many bins of time: enough for a shape, few enough for percentiles.
 BINS = 120
+#: What a run records of an operator.
+MEASURES = ("in", "out", "cpu", "instances")
 #: Less than this many seconds cannot be told apart on the axis of latency.
 LATENCY_MIN_S = 1e-3
 
@@ -70,7 +72,8 @@ class Series:
     """What a run recorded while it went. A value holds for the time since the moment before."""
 
     t: Floats  #: [n] real seconds since the start; the first is 0, with the values of the second
-    operators: Mapping[str, Mapping[str, Floats]]  #: name -> "in", "out", "cpu" -> [n]
+    operators: Mapping[str, Mapping[str, Floats]]
+    """name -> "in", "out", "cpu", "instances" -> [n]; of instances, how many there were then."""
 
     @property
     def source(self) -> str:
@@ -99,7 +102,7 @@ def series_of(run: Mapping[str, Any]) -> Series | None:
     operators = {
         name: {
             measure: np.array([_measured(point, name, measure) for point in points])
-            for measure in ("in", "out", "cpu")
+            for measure in MEASURES
         }
         for name in names
     }
@@ -146,7 +149,7 @@ def draw(run: Mapping[str, Any], latency: pa.Table | None, theme: Theme) -> dict
             hint="pip install 'raystream[report]'",
         ) from error
     clock = clock_of(run, latency)
-    with rc_context(_style(theme)):
+    with rc_context(style_of(theme)):
         first = "input" if clock is None else "input-and-latency"
         figures = {
             first: _input_and_latency(series, latency, clock, theme),
@@ -154,7 +157,7 @@ def draw(run: Mapping[str, Any], latency: pa.Table | None, theme: Theme) -> dict
         }
         if series.has_cpu:
             figures["cpu"] = _cpu(series, clock, theme)
-        return {name: _png(figure) for name, figure in figures.items()}
+        return {name: png_of(figure) for name, figure in figures.items()}
 
 
 def latency_percentiles(seconds: Floats, latency: Floats) -> tuple[Floats, Floats]:
@@ -179,19 +182,20 @@ def _input_and_latency(
     series: Series, latency: pa.Table | None, clock: Clock | None, theme: Theme
 ) -> Figure:
     panels = 1 if clock is None else 2
-    figure, axes = _figure(panels, 2.1 * panels)
+    figure, axes = panels_of(panels, 2.1 * panels)
     top = axes[0]
-    _rate(top, series.t, series.input_rate, theme)
+    rate_line(top, series.t, series.input_rate, theme)
     top.set_ylim(bottom=0)
-    _title(top, "Input", "tuples per second")
-    _short_numbers(top)
+    title(top, "Input", "tuples per second")
+    short_numbers(top)
     if clock is not None and latency is not None:
-        _latency_panel(axes[1], latency, clock, theme)
-    _time_axis(axes, series, clock)
+        latency_panel(axes[1], latency, clock, theme)
+    time_axis(axes, series, clock)
     return figure
 
 
-def _latency_panel(axes: Axes, latency: pa.Table, clock: Clock, theme: Theme) -> None:
+def latency_panel(axes: Axes, latency: pa.Table, clock: Clock, theme: Theme) -> None:
+    """Percentiles of latency over time, and the deadline."""
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     due = clock.real(latency["time"].to_numpy().astype(float))
@@ -209,39 +213,40 @@ def _latency_panel(axes: Axes, latency: pa.Table, clock: Clock, theme: Theme) ->
     axes.set_ylim(float(values.min()) / 2, max(12.0, float(values.max()) * 1.6))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: seconds_text(value)))
     axes.yaxis.set_minor_locator(NullLocator())
-    _title(axes, "Latency", "from the release of a tuple to its answer")
+    title(axes, "Latency", "from the release of a tuple to its answer")
     axes.legend(loc="lower right", ncols=len(PERCENTILES), bbox_to_anchor=(1, 1), borderpad=0)
 
 
 def _rates(series: Series, clock: Clock | None, theme: Theme) -> Figure:
     """A strip for each operator, each with its own scale: their rates differ by thousands."""
     names = list(series.operators)
-    figure, axes = _figure(len(names), 0.62 * len(names) + 0.5)
+    figure, axes = panels_of(len(names), 0.62 * len(names) + 0.5)
     for strip, name in zip(axes, names, strict=True):
         _strip(strip, series, name, theme)
-    _title(axes[0], "Rates by operator", "records per second")
+    title(axes[0], "Rates by operator", "records per second")
     axes[0].legend(
         handles=_in_and_out(theme), loc="lower right", ncols=2, bbox_to_anchor=(1, 1), borderpad=0
     )
-    _time_axis(axes, series, clock)
+    time_axis(axes, series, clock)
     return figure
 
 
 def _strip(axes: Axes, series: Series, name: str, theme: Theme) -> None:
     into, out = (series.operators[name][measure] for measure in ("in", "out"))
     if into.any():
-        _rate(axes, series.t, into, theme)
+        rate_line(axes, series.t, into, theme)
     if out.any():
         axes.plot(series.t, out, color=theme.hues[5], linestyle=DASHES, drawstyle="steps-pre")
     top = 1.15 * max(1.0, float(into.max()), float(out.max()))
     axes.set_ylim(0, top)
     axes.set_yticks([0, _round_below(top)])
-    _short_numbers(axes)
+    short_numbers(axes)
     axes.set_ylabel(name, rotation=0, ha="left", va="center", color=theme.ink)
     axes.yaxis.set_label_coords(-0.19, 0.5)
 
 
-def _rate(axes: Axes, t: Floats, rate: Floats, theme: Theme) -> None:
+def rate_line(axes: Axes, t: Floats, rate: Floats, theme: Theme) -> None:
+    """A rate that holds for the time since the moment before."""
     axes.fill_between(t, rate, color=theme.hues[0], alpha=0.16, linewidth=0, step="pre")
     axes.plot(t, rate, color=theme.hues[0], drawstyle="steps-pre")
 
@@ -256,7 +261,7 @@ def _in_and_out(theme: Theme) -> list[Line2D]:
 
 
 def _cpu(series: Series, clock: Clock | None, theme: Theme) -> Figure:
-    figure, (axes,) = _figure(1, 2.9)
+    figure, (axes,) = panels_of(1, 2.9)
     busiest_first = sorted(
         series.operators, key=lambda name: -float(series.operators[name]["cpu"].sum())
     )
@@ -272,36 +277,41 @@ def _cpu(series: Series, clock: Clock | None, theme: Theme) -> Figure:
         linewidth=0.6,
     )
     axes.set_ylim(0, 1.1 * max(0.1, float(np.sum(shares, axis=0).max())))
-    _title(axes, "CPU by operator", "cores in use, one upon the other")
+    title(axes, "CPU by operator", "cores in use, one upon the other")
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(
         handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.01, 0.5), borderaxespad=0
     )
-    _time_axis([axes], series, clock)
+    time_axis([axes], series, clock)
     return figure
 
 
 # ---- what they have in common -----------------------------------------------------------------
 
 
-def _figure(panels: int, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with panels below each other; without pyplot, so nothing is kept or shown."""
+def panels_of(
+    panels: int, height: float, ratios: Sequence[float] | None = None
+) -> tuple[Figure, list[Axes]]:
+    """A figure with panels below each other; without pyplot, so nothing is kept or shown. ratios:
+    of their heights."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH_INCHES, height + 0.7), layout="constrained")
     FigureCanvasAgg(figure)
-    grid = figure.subplots(panels, 1, sharex=True, squeeze=False)
+    grid = figure.subplots(panels, 1, sharex=True, squeeze=False, height_ratios=ratios)
     return figure, list(grid[:, 0])
 
 
-def _png(figure: Figure) -> bytes:
+def png_of(figure: Figure) -> bytes:
+    """The figure as PNG."""
     file = BytesIO()
     figure.savefig(file, format="png", dpi=DPI)
     return file.getvalue()
 
 
-def _style(theme: Theme) -> dict[RcKeyType, Any]:
+def style_of(theme: Theme) -> dict[RcKeyType, Any]:
+    """What all figures have in common."""
     return {
         "figure.facecolor": theme.paper,
         "savefig.facecolor": theme.paper,
@@ -329,12 +339,12 @@ def _style(theme: Theme) -> dict[RcKeyType, Any]:
     }
 
 
-def _title(axes: Axes, title: str, unit: str) -> None:
+def title(axes: Axes, heading: str, unit: str) -> None:
     """The name of a panel, and more quietly what its axis counts."""
     from matplotlib.offsetbox import AnchoredOffsetbox, HPacker, TextArea
 
     words: list[Artist] = [
-        TextArea(title, textprops={"weight": "bold"}),
+        TextArea(heading, textprops={"weight": "bold"}),
         TextArea(unit, textprops={"color": axes.yaxis.label.get_color()}),
     ]
     box = HPacker(children=words, align="baseline", pad=0, sep=7)
@@ -346,7 +356,7 @@ def _title(axes: Axes, title: str, unit: str) -> None:
     )  # fmt: skip
 
 
-def _time_axis(axes: Sequence[Axes], series: Series, clock: Clock | None) -> None:
+def time_axis(axes: Sequence[Axes], series: Series, clock: Clock | None) -> None:
     """Seconds below the last panel, and which minutes of the traffic they were."""
     end = max(float(series.t[-1]), 1e-9)
     axes[-1].set_xlim(0, end)
@@ -360,7 +370,8 @@ def _time_axis(axes: Sequence[Axes], series: Series, clock: Clock | None) -> Non
     axes[-1].set_xlabel(label, labelpad=5)
 
 
-def _short_numbers(axes: Axes) -> None:
+def short_numbers(axes: Axes) -> None:
+    """Numbers on the vertical axis as in `short_number`."""
     from matplotlib.ticker import FuncFormatter
 
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))

@@ -15,8 +15,9 @@ from typing import Any
 
 from rich.table import Table
 
-from lrb import plots
+from lrb import elastic_plot, plots
 from lrb.answers import read_latency, read_run
+from lrb.elastic import decisions_of
 from lrb.plots import DARK, LIGHT, seconds_text
 from lrb.validate import Verdict
 from raystream.errors import ConfigError, InputError
@@ -27,6 +28,11 @@ NEEDED = (
     "rate", "latency", "deadline_missed", "checksum", "operators", "series",
 )  # fmt: skip
 CAPTIONS = {
+    "elastic": (
+        "What came in, how many instances there were of each operator, and how long answers took. "
+        "A line through all three is a decision to split or to merge an operator, in its colour; "
+        "the number leads to its reason below. The instances change when the new ones are at work."
+    ),
     "input": "What came in.",
     "input-and-latency": (
         "What came in, and how long answers took. A latency is counted in real seconds from the "
@@ -122,8 +128,15 @@ def _pace(run: Mapping[str, Any]) -> tuple[Line, ...]:
         Line("duration", f"{run['elapsed']:,.1f} s", _cluster(run)),
         *_latencies(run),
         Line("instances", str(sum(o["instances"] for o in run["operators"])), instances),
+        *_moves(run),
         *_recoveries(run),
     )
+
+
+def _moves(run: Mapping[str, Any]) -> tuple[Line, ...]:
+    decisions = decisions_of(run)
+    note = ", ".join(str(d) for d in decisions)
+    return (Line("scaled", f"{len(decisions)} times", note),) if decisions else ()
 
 
 def _recoveries(run: Mapping[str, Any]) -> tuple[Line, ...]:
@@ -206,8 +219,10 @@ def write_report(answers: Path, verdict: Verdict | None, out: Path) -> Path:
     if lacking:
         raise InputError(f"{answers / 'run.json'} lacks {', '.join(lacking)}")
     latency = read_latency(answers)
-    light = plots.draw(run, latency, LIGHT)
-    dark = plots.draw(run, latency, DARK)
+    light, dark = (
+        {**elastic_plot.draw(run, latency, theme), **plots.draw(run, latency, theme)}
+        for theme in (LIGHT, DARK)
+    )
     page = _render(run, verdict, light, dark)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -240,6 +255,7 @@ def _render(
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["thousands"] = _count
+    environment.filters["seconds"] = seconds_text
     return environment.get_template("report.html.j2").render(
         run=run,
         started=_moment(run["started"]),
@@ -257,6 +273,7 @@ def _render(
             }
             for name in light
         ],
+        decisions=decisions_of(run),
         no_latency="" if run["latency"] is not None else _no_latency(run),
         no_cpu=not any(operator["cpu_seconds"] for operator in run["operators"]),
     )

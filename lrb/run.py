@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import raystream as rs
 from lrb import answers as answer_files
 from lrb.answers import LATENCY_FILE, LATENCY_SCHEMA, RUN_FILE, Kind
-from lrb.flow import SINK, SOURCE, build
+from lrb.flow import SINK, SOURCE, build, interpret
 from lrb.folder import new_parts, remove_answers, remove_parts
 from lrb.sink import LATENCY, AnswerParts, collect, handed_over, latency_p99
 from lrb.source import Prepared
@@ -37,6 +38,9 @@ def run(
     instances: Mapping[str, int] | None = None,
     epoch: float | None = None,
     copies: int = 1,
+    policy: rs.Policy | None = None,
+    bounds: Mapping[str, tuple[int, int]] | None = None,
+    interpreted: bool = False,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
     """Run the flow over prepared data and write its answers; what the run was, as in run.json.
@@ -48,11 +52,15 @@ def run(
         instances: how many instances an operator has (1 unless given).
         epoch: simulated seconds of an epoch, chosen from speed and data unless given.
         copies: on a cluster, how many nodes hold a checkpoint.
+        policy, bounds: on a cluster, what changes the number of instances, and within which bounds.
+        interpreted: operators run as plain Python instead of compiled.
 
     Raises ConfigError and InputError for what was asked or given, JobError if the job failed.
     """
     parts = new_parts(out)
     flow = build(data, AnswerParts(parts), speed=speed, epoch=epoch)
+    if interpreted:
+        interpret(flow)
 
     def tell(sample: Any) -> None:
         if on_progress is not None:
@@ -60,7 +68,14 @@ def run(
             on_progress(sample, p99)
 
     try:
-        report = flow.run(cluster=cluster, instances=instances, copies=copies, on_progress=tell)
+        report = flow.run(
+            cluster=cluster,
+            instances=instances,
+            copies=copies,
+            policy=policy,
+            bounds=bounds,
+            on_progress=tell,
+        )
         asked = handed_over(report.operator(SINK).by_port)
         answers = collect(parts, groups=flow.key_groups, expected=asked)
         _check_read(data, report)
@@ -129,7 +144,25 @@ def _record(data: Prepared, report: Any, answers: Tables, speed: float | None) -
             {"t": r.t, "gone": list(r.gone), "floor": r.floor, "seconds": r.seconds}
             for r in report.recoveries
         ],
+        "moved": [_move(m) for m in report.moved],
         "series": series(report.samples),
+    }
+
+
+def _move(m: Any) -> dict[str, Any]:
+    """A move of ranges: when it was decided and why, seconds of its phases, and how many instances
+    the operator has had since."""
+    return {
+        "t": m.t,
+        "operator": m.operator,
+        "gone": list(m.gone),
+        "new": list(m.new),
+        "instances": len(m.ranges),
+        "place": m.place,
+        "restore": m.restore,
+        "replay": m.replay,
+        "because": m.because,
+        "failed": m.failed,
     }
 
 
@@ -150,7 +183,9 @@ def _timeliness(answers: Tables, *, paced: bool) -> dict[str, Any]:
 
 
 def series(samples: Iterable[Any]) -> list[dict[str, Any]]:
-    """How fast each operator was from sample to sample: records a second, and cores in use.
+    """How fast each operator was from sample to sample: records a second, and cores in use; and how
+    many instances it had at its end. A sum that is less than before, because instances went and
+    took their count with them, says nothing of the time between: 0.
 
     Samples with hardly any time between them count as one: a rate over it would mean nothing.
     """
@@ -169,7 +204,8 @@ def _rates(before: Any | None, after: Any) -> dict[str, Any]:
     for name, now in after.operators.items():
         then = before.operators[name] if before else None
         rates[name] = {
-            short: (getattr(now, count) - (getattr(then, count) if then else 0)) / seconds
+            short: max(0.0, getattr(now, count) - (getattr(then, count) if then else 0)) / seconds
             for short, count in counts.items()
         }
+        rates[name]["instances"] = now.instances
     return {"t": after.t, "operators": rates}
