@@ -19,8 +19,8 @@ from raystream.controller.pool import OPERATOR_NODE
 
 TICKS = 20
 """Epochs a second."""
-CALM, WILD, AFTER = 4 * TICKS, 16 * TICKS, 26 * TICKS
-"""How many epochs there is little, much, and little again to do."""
+CALM, WILD, AFTER = 4 * TICKS, 16 * TICKS, 150 * TICKS
+"""How many epochs there is little, much, and little again to do; the last at most."""
 FEW, MANY = 10, 1500
 """Records an epoch."""
 BURN = 1200
@@ -43,7 +43,10 @@ class Tally(rs.State):
 
 @dataclass(frozen=True)
 class Wave:
-    """Few records, then many, then few."""
+    """Few records, then many, then few, until there is a file `enough`; where it ended it notes, so
+    that it ends there again."""
+
+    folder: Path
 
     record = Key
 
@@ -51,7 +54,12 @@ class Wave:
         return [rs.Split("wave")]
 
     def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Key]]]:
+        last = self.folder / "last"
         for t in range(position, CALM + WILD + AFTER):
+            if (self.folder / "enough").exists() and not last.exists():
+                last.write_text(str(t))
+            if last.exists() and t >= int(last.read_text()):
+                return
             n = MANY if CALM <= t < CALM + WILD else FEW
             keys = np.random.Generator(np.random.Philox(key=t)).integers(0, 1000, n)
             yield t + 1, rs.Batch(Key, {"time": np.full(n, t), "key": keys})
@@ -66,9 +74,11 @@ def count(key: Key, tally: Tally) -> Iterator[Counted]:
 
 
 class Nodes:
-    """Notes how many nodes for operators there were."""
+    """Notes how many nodes for operators there were, and says when it is enough: the operator has
+    grown and shrunk, and a node was given back."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.seen: list[int] = []
         self.cpu: list[tuple[int, int, float]] = []
 
@@ -78,13 +88,16 @@ class Nodes:
         self.seen.append(len(nodes))
         count = sample.operators["count"]
         self.cpu.append((round(sample.t), count.instances, round(count.cpu, 2)))
+        grown = max(n for _, n, _ in self.cpu) > 1
+        if grown and count.instances == 1 and self.seen[-1] < max(self.seen):
+            (self.folder / "enough").touch()
 
 
 def main(address: str, folder: Path) -> None:
     flow = rs.Flow("wave")
-    keys = flow.source(Wave(), epochs=rs.by_time(seconds=1, speed=TICKS), name="keys")
-    keys.through(count, name="count").to(rs.io.parquet(folder), name="files")
-    nodes = Nodes()
+    keys = flow.source(Wave(folder), epochs=rs.by_time(seconds=1, speed=TICKS), name="keys")
+    keys.through(count, name="count").to(rs.io.parquet(folder / "out"), name="files")
+    nodes = Nodes(folder)
     report = flow.run(
         cluster=address,
         policy=rs.CpuThreshold(threshold=0.3, low=0.25, interval=1.0, lull=3),
@@ -95,9 +108,11 @@ def main(address: str, folder: Path) -> None:
         on_progress=nodes,
     )
     sizes = [len(m.new) - len(m.gone) for m in report.moved if not m.failed]
-    found = Counter(r.key for batch in rs.io.read_parts(folder, Counted) for r in batch.records())
+    found = Counter(
+        r.key for batch in rs.io.read_parts(folder / "out", Counted) for r in batch.records()
+    )
     wanted: Counter[int] = Counter()
-    for _, batch in Wave().read(rs.Split("wave"), 0):
+    for _, batch in Wave(folder).read(rs.Split("wave"), 0):
         wanted.update(batch["key"].tolist())
     told = {
         "what": "done",

@@ -18,9 +18,7 @@ def test_a_job_grows_under_load_and_shrinks_after_it(tmp_path: Path) -> None:
     with (
         token() as env,
         autoscaled_head(offers, env, workers_max=3, idle_seconds=3) as head,
-        program(
-            "-m", "tests.actors.elastic_story", head.address, str(tmp_path / "out"), env=env
-        ) as story,
+        program("-m", "tests.actors.elastic_story", head.address, str(tmp_path), env=env) as story,
     ):
         done = heard(story, "done")
     assert done["right"], done
