@@ -114,6 +114,20 @@ class OperatorSpec:
     def fail(self, message: str, hint: str = "") -> GraphError:
         return GraphError(f"{self.name}: {message}", where=self.where, hint=hint)
 
+    def units(self, seconds: float, ticks: int) -> int:
+        """The length of a window in time units of the flow, of which a second has `ticks`.
+
+        Raises:
+            GraphError: it is not a whole number of them.
+        """
+        exact = seconds * ticks
+        if exact != int(exact) or exact < 1:
+            raise self.fail(
+                f"a window of {seconds:g} s is not a whole number of the flow's time units",
+                hint='Choose a finer one: rs.Flow(..., time_unit="ms").',
+            )
+        return int(exact)
+
 
 def spec_of(op: Any) -> OperatorSpec:
     """Read the declaration of an operator.

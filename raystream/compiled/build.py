@@ -101,18 +101,8 @@ def _window(spec: OperatorSpec, ticks: int) -> tuple[int, int]:
             " in `timer` with rs.forget. Or leave compiled=True away.",
         )
     assert isinstance(window, Tumbling | Sliding)
-    size = _units(spec, window.seconds, ticks)
-    return size, _units(spec, window.every, ticks) if isinstance(window, Sliding) else size
-
-
-def _units(spec: OperatorSpec, seconds: float, ticks: int) -> int:
-    exact = seconds * ticks
-    if exact != int(exact) or exact < 1:
-        raise spec.fail(
-            f"a window of {seconds:g} s is not a whole number of the flow's time units",
-            hint='Choose a finer one: rs.Flow(..., time_unit="ms").',
-        )
-    return int(exact)
+    size = spec.units(window.seconds, ticks)
+    return size, spec.units(window.every, ticks) if isinstance(window, Sliding) else size
 
 
 def _parameter_row(unit: Unit) -> np.ndarray | None:

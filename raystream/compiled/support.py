@@ -21,20 +21,11 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload
 
 from raystream.compiled.arithmetic import OVERLOADED, user_jit
+from raystream.schema.fields import SHOWN
 from raystream.schema.state import FORGOTTEN
 from raystream.state.row_kernels import FORGET
 
 assert FORGET != FORGOTTEN  # the first marks a structured row, the second a Python row
-
-SHOWN = {
-    "i1": "int8",
-    "i2": "int16",
-    "i4": "int32",
-    "i8": "int64",
-    "f4": "float32",
-    "f8": "float64",
-    "?": "bool",
-}
 
 
 # ---------------------------------------------------------------- memory

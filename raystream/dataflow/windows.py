@@ -32,17 +32,6 @@ from raystream.state.keys import key_group
 from raystream.state.objects import ObjectTable
 
 
-def units(spec: OperatorSpec, seconds: float, ticks: int) -> int:
-    """A number of seconds in whole time units of the flow."""
-    exact = seconds * ticks
-    if exact != int(exact) or exact < 1:
-        raise spec.fail(
-            f"a window of {seconds:g} s is not a whole number of the flow's time units",
-            hint='Choose a finer one: rs.Flow(..., time_unit="ms").',
-        )
-    return int(exact)
-
-
 def window_starts(time: int, size: int, every: int) -> range:
     """The starts of the windows that hold an event time, ascending."""
     newest = time // every * every
@@ -155,9 +144,9 @@ class FixedWindows(_Windows):
     def __init__(self, spec: OperatorSpec, groups: int, ticks: int) -> None:
         super().__init__(spec, groups)
         assert isinstance(spec.window, Tumbling | Sliding)
-        self.size = units(spec, spec.window.seconds, ticks)
+        self.size = spec.units(spec.window.seconds, ticks)
         self.every = (
-            units(spec, spec.window.every, ticks) if isinstance(spec.window, Sliding) else self.size
+            spec.units(spec.window.every, ticks) if isinstance(spec.window, Sliding) else self.size
         )
 
     def open(self, keys: KeyRange) -> None:
@@ -256,7 +245,7 @@ class Sessions(_Windows):
     def __init__(self, spec: OperatorSpec, groups: int, ticks: int) -> None:
         super().__init__(spec, groups)
         assert isinstance(spec.window, Session)
-        self.gap = units(spec, spec.window.gap, ticks)
+        self.gap = spec.units(spec.window.gap, ticks)
         self.starts: dict[Any, list[int]] = {}
 
     def open(self, keys: KeyRange) -> None:

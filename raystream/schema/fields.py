@@ -22,6 +22,17 @@ Kind = Literal["fixed", "array", "text", "bytes", "object"]
 
 _PLAIN: dict[Any, str] = {int: "i8", float: "f8", bool: "?"}
 
+SHOWN = {
+    "i1": "int8",
+    "i2": "int16",
+    "i4": "int32",
+    "i8": "int64",
+    "f4": "float32",
+    "f8": "float64",
+    "?": "bool",
+}
+"""What people read for the stored form of a number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -48,16 +59,7 @@ class Field:
         shape = self.dtype if self.kind == "fixed" else self.kind
         if self.kind == "array":
             shape = f"{self.dtype}[{self.size}]"
-        shown = {
-            "i1": "int8",
-            "i2": "int16",
-            "i4": "int32",
-            "i8": "int64",
-            "f4": "float32",
-            "f8": "float64",
-            "?": "bool",
-            "text": "str",
-        }.get(shape, shape)
+        shown = "str" if shape == "text" else SHOWN.get(shape, shape)
         return f"{self.name}: {shown}{' | None' if self.optional else ''}"
 
 

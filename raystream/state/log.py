@@ -8,8 +8,7 @@ first epoch on; beyond a memory budget the oldest entries are spilled to disk as
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -105,11 +104,6 @@ class EpochLog(Generic[H]):
             return Entry(epoch, entry.header, self.spill.read(epoch), entry.offsets)
         return entry
 
-    def since(self, epoch: int) -> Iterator[Entry[H]]:
-        """Entries from `epoch` on."""
-        for e in range(epoch, self.next):
-            yield self.entry(e)
-
     def trim(self, floor: int) -> None:
         """Drop the epochs up to and including `floor`."""
         while self.entries and self.entries[0].epoch <= floor:
@@ -121,19 +115,3 @@ class EpochLog(Generic[H]):
                 self.spill.drop(entry.epoch)
             else:
                 self.memory -= entry.rows.nbytes()
-
-
-class Memory:
-    """A spill that keeps entries in memory: for tests of the log itself."""
-
-    def __init__(self) -> None:
-        self.kept: dict[int, Any] = {}
-
-    def write(self, epoch: int, rows: Columns) -> None:
-        self.kept[epoch] = rows
-
-    def read(self, epoch: int) -> Columns:
-        return self.kept[epoch]
-
-    def drop(self, epoch: int) -> None:
-        del self.kept[epoch]

@@ -6,7 +6,7 @@ removed are remembered with their epoch until a stored cut has seen them go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from raystream.schema.state import State, StateSchema
@@ -29,11 +29,6 @@ class ObjectTable:
         del self.rows[key]
         self.ends.pop(key, None)
         self.removed[key] = epoch
-
-    def dirty(self, since: int) -> Iterator[tuple[Any, State]]:
-        """Rows that an epoch after `since` touched, in key order."""
-        rows = self.rows
-        return ((k, rows[k]) for k in sorted(k for k, row in rows.items() if row._mark > since))
 
     def gone(self, since: int) -> Iterable[Any]:
         """Keys whose rows were removed after `since` and are not back, in key order."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import raystream as rs
 from raystream.api.operators import spec_of
-from raystream.dataflow.windows import units, window_logic, window_starts
+from raystream.dataflow.windows import window_logic, window_starts
 from raystream.errors import GraphError
 from raystream.schema.blocks import Input
 from raystream.schema.columns import from_records
@@ -196,6 +196,6 @@ def test_session_bookkeeping_does_not_grow_with_records() -> None:
 
 def test_sizes_are_whole_time_units() -> None:
     spec = spec_of(Tumble())
-    assert units(spec, 0.25, 1000) == 250
+    assert spec.units(0.25, 1000) == 250
     with pytest.raises(GraphError, match=r"a window of 0\.5 s is not a whole number"):
-        units(spec, 0.5, 1)
+        spec.units(0.5, 1)
