@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 from rich.console import Console
 
+import raystream as rs
 from lrb import options
 from raystream.errors import (
     ConfigError,
@@ -86,6 +87,23 @@ def run(
         bool, typer.Option("--local", help="Run in this process, without Ray.")
     ] = False,
     address: Address = None,
+    pool: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="With Ray's autoscaler: operators scale by themselves, with so many spare nodes.",
+            show_default=False,
+        ),
+    ] = None,
+    nodes_max: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="With --pool: nodes at most, not more than the cluster may have.",
+        ),
+    ] = 100,
     history: Annotated[
         Path | None,
         typer.Option(
@@ -111,7 +129,8 @@ def run(
         pace, counts = options.speed(speed), options.instances(instances)
         target = options.absolute(out, "--out")
         data = _prepared(options.absolute(input, "--input"), target, history, on_bad_row)
-        record = _run(data, target, pace, None if local else address or "auto", counts)
+        kept = None if pool is None else rs.PoolOptions(pool, nodes_max=nodes_max)
+        record = _run(data, target, pace, None if local else address or "auto", counts, kept)
         _print_table(record, None)
 
 
@@ -221,7 +240,12 @@ def _prepared_before(given: Path, answers: Path) -> Path:
 
 
 def _run(
-    rows: Path, out: Path, speed: float | None, cluster: str | None, instances: dict[str, int]
+    rows: Path,
+    out: Path,
+    speed: float | None,
+    cluster: str | None,
+    instances: dict[str, int],
+    pool: rs.PoolOptions | None = None,
 ) -> dict[str, Any]:
     from lrb import progress
     from lrb.run import run as run_flow
@@ -233,7 +257,13 @@ def _run(
     _say(f"Answering {data.meta.rows_total:,} rows {where}, {pace}")
     with progress.shown(_errors, data, speed) as told:
         return run_flow(
-            data, out, speed=speed, cluster=cluster, instances=instances, on_progress=told
+            data,
+            out,
+            speed=speed,
+            cluster=cluster,
+            instances=instances,
+            pool=pool,
+            on_progress=told,
         )
 
 

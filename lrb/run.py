@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import raystream as rs
 from lrb import answers as answer_files
 from lrb.answers import LATENCY_FILE, LATENCY_SCHEMA, RUN_FILE, Kind
 from lrb.flow import SINK, SOURCE, build
@@ -37,6 +38,7 @@ def run(
     instances: Mapping[str, int] | None = None,
     epoch: float | None = None,
     copies: int = 1,
+    pool: rs.PoolOptions | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
     """Run the flow over prepared data and write its answers; what the run was, as in run.json.
@@ -48,6 +50,8 @@ def run(
         instances: how many instances an operator has (1 unless given).
         epoch: simulated seconds of an epoch, chosen from speed and data unless given.
         copies: on a cluster, how many nodes hold a checkpoint.
+        pool: on a cluster with Ray's autoscaler, how many nodes it keeps ready; then operators get
+            more instances by themselves when they use too much of their CPU.
 
     Raises ConfigError and InputError for what was asked or given, JobError if the job failed.
     """
@@ -60,7 +64,9 @@ def run(
             on_progress(sample, p99)
 
     try:
-        report = flow.run(cluster=cluster, instances=instances, copies=copies, on_progress=tell)
+        report = flow.run(
+            cluster=cluster, instances=instances, copies=copies, pool=pool, on_progress=tell
+        )
         asked = handed_over(report.operator(SINK).by_port)
         answers = collect(parts, groups=flow.key_groups, expected=asked)
         _check_read(data, report)

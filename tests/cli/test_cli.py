@@ -217,6 +217,11 @@ def test_a_wrong_flow_is_refused(case: str, module: Callable[[str], str]) -> Non
         (["--instances", "split=2"], "runs inside 'lines'"),
         (["--instances", "count=0"], "from 1 to"),
         (["--address", "auto"], "exclude each other"),
+        (["--policy", "cpuu"], "there is no policy 'cpuu'"),
+        (["--bounds", "count=3"], "not of the form NAME=LEAST-MOST"),
+        (["--policy", "cpu"], "need a cluster"),
+        (["--bounds", "count=1-3"], "need a cluster"),
+        (["--pool", "0"], "need a cluster"),
     ],
 )
 def test_a_wrong_option_is_refused(
