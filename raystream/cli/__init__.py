@@ -57,6 +57,78 @@ Target = Annotated[
 ]
 
 
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Of a Ray cluster. Unless given (or `auto`), that of the submitted job or of this"
+        " machine; where there is none, one is started for this run.",
+        show_default=False,
+        rich_help_panel=ON_CLUSTER,
+    ),
+]
+PolicyName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="cpu|rate",
+        help="What scales operators by itself: their CPU above 70 %, or rates. With --pool it"
+        " is cpu unless given.",
+        show_default=False,
+        rich_help_panel=ON_CLUSTER,
+    ),
+]
+Bounds = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=LEAST-MOST,...",
+        help="How few and how many instances the policy may give.",
+        show_default=False,
+        rich_help_panel=ON_CLUSTER,
+    ),
+]
+Pool = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="With Ray's autoscaler: spare nodes beside those in use.",
+        show_default=False,
+        rich_help_panel=ON_CLUSTER,
+    ),
+]
+NodesMax = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="With --pool: nodes at most, not more than the cluster may have.",
+        rich_help_panel=ON_CLUSTER,
+    ),
+]
+Copies = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, help="Nodes that hold a checkpoint.", rich_help_panel=ON_CLUSTER
+    ),
+]
+Spares = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Warm processes that stand by for those that die.",
+        rich_help_panel=ON_CLUSTER,
+    ),
+]
+CheckpointSeconds = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0.001,
+        help="From one cut to the next, about.",
+        rich_help_panel=CHECKPOINTS,
+    ),
+]
 Durable = Annotated[
     str | None,
     typer.Option(
@@ -115,84 +187,20 @@ def run(
             help="Checking mode: find operators that are not deterministic. Slower.",
         ),
     ] = False,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Of a Ray cluster. Unless given (or `auto`), that of the submitted job or of this"
-            " machine; where there is none, one is started for this run.",
-            show_default=False,
-            rich_help_panel=ON_CLUSTER,
-        ),
-    ] = None,
-    policy: Annotated[
-        str,
-        typer.Option(
-            metavar="cpu|rate|none",
-            help="What scales operators by itself: their CPU above 70 %, or rates. Unless given:"
-            " none, with --pool cpu.",
-            show_default=False,
-            rich_help_panel=ON_CLUSTER,
-        ),
-    ] = "",
-    bounds: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME=LEAST-MOST,...",
-            help="How few and how many instances the policy may give.",
-            show_default=False,
-            rich_help_panel=ON_CLUSTER,
-        ),
-    ] = "",
-    pool: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="With Ray's autoscaler: spare nodes beside those in use.",
-            show_default=False,
-            rich_help_panel=ON_CLUSTER,
-        ),
-    ] = None,
-    nodes_max: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="With --pool: nodes at most, not more than the cluster may have.",
-            rich_help_panel=ON_CLUSTER,
-        ),
-    ] = 100,
-    copies: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, help="Nodes that hold a checkpoint.", rich_help_panel=ON_CLUSTER
-        ),
-    ] = 1,
-    spares: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Warm processes that stand by for those that die.",
-            rich_help_panel=ON_CLUSTER,
-        ),
-    ] = 2,
-    checkpoint_seconds: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS",
-            min=0.001,
-            help="From one cut to the next, about.",
-            rich_help_panel=CHECKPOINTS,
-        ),
-    ] = 5.0,
+    address: Cluster = None,
+    policy: PolicyName = None,
+    bounds: Bounds = "",
+    pool: Pool = None,
+    nodes_max: NodesMax = 100,
+    copies: Copies = 1,
+    spares: Spares = 2,
+    checkpoint_seconds: CheckpointSeconds = 5.0,
     durable: Durable = None,
     resume: Resume = None,
 ) -> None:
     """Run a flow to the end of its input, and show how it goes.
 
-    Example: raystream run examples.word_count:flow --local --instances CountWords=2
+    Example: raystream run examples.word_count:flow --instances CountWords=2
     """
     with _errors_told():
         if local and address is not None:
@@ -203,7 +211,7 @@ def run(
         from raystream.run import run as run_flow
 
         counts, limits = parse_instances(instances), parse_bounds(bounds)
-        scaling = policy_of(policy or ("none" if pool is None else "cpu"))
+        scaling = None if policy is None else policy_of(policy)
         loaded = load_flow(flow)
         with Screen(loaded.name) as screen:
             report = run_flow(
