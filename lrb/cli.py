@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 from rich.console import Console
 
+import raystream as rs
 from lrb import options
 from raystream.errors import (
     ConfigError,
@@ -89,6 +90,23 @@ def run(
         bool, typer.Option("--local", help="Run in this process, without Ray.")
     ] = False,
     address: Address = None,
+    pool: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="With Ray's autoscaler: operators scale by themselves, with so many spare nodes.",
+            show_default=False,
+        ),
+    ] = None,
+    nodes_max: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="With --pool: nodes at most, not more than the cluster may have.",
+        ),
+    ] = 100,
     history: Annotated[
         Path | None,
         typer.Option(
@@ -114,7 +132,8 @@ def run(
         pace, counts = options.speed(speed), options.instances(instances)
         target = options.absolute(out, "--out")
         data = _prepared(options.absolute(input, "--input"), target, history, on_bad_row)
-        record = _run(data, target, pace, None if local else address or "auto", counts)
+        kept = None if pool is None else rs.PoolOptions(pool, nodes_max=nodes_max)
+        record = _run(data, target, pace, None if local else address or "auto", counts, kept)
         _print_table(record, None)
 
 
@@ -305,6 +324,7 @@ def _run(
     policy: Any = None,
     bounds: dict[str, tuple[int, int]] | None = None,
     interpreted: bool = False,
+    pool: rs.PoolOptions | None = None,
 ) -> dict[str, Any]:
     from lrb import progress
     from lrb.run import run as run_flow
@@ -324,6 +344,7 @@ def _run(
             policy=policy,
             bounds=bounds,
             interpreted=interpreted,
+            pool=pool,
             on_progress=told,
         )
 

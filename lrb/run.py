@@ -41,6 +41,7 @@ def run(
     policy: rs.Policy | None = None,
     bounds: Mapping[str, tuple[int, int]] | None = None,
     interpreted: bool = False,
+    pool: rs.PoolOptions | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
     """Run the flow over prepared data and write its answers; what the run was, as in run.json.
@@ -54,6 +55,8 @@ def run(
         copies: on a cluster, how many nodes hold a checkpoint.
         policy, bounds: on a cluster, what changes the number of instances, and within which bounds.
         interpreted: operators run as plain Python instead of compiled.
+        pool: on a cluster with Ray's autoscaler, how many nodes it keeps ready; then operators get
+            more instances by themselves when they use too much of their CPU.
 
     Raises ConfigError and InputError for what was asked or given, JobError if the job failed.
     """
@@ -74,6 +77,7 @@ def run(
             copies=copies,
             policy=policy,
             bounds=bounds,
+            pool=pool,
             on_progress=tell,
         )
         asked = handed_over(report.operator(SINK).by_port)

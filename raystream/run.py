@@ -113,7 +113,7 @@ def run(
     )
     follow = Follow(
         cluster,
-        _options(copies, spares, recovery, restore_into, policy, bounds, pool),
+        _options(cluster, copies, spares, recovery, restore_into, policy, bounds, pool),
         saves,
         on_progress,
         on_note or _ignore,
@@ -150,6 +150,7 @@ class Follow(NamedTuple):
 
 
 def _options(
+    cluster: str | None,
     copies: int,
     spares: int,
     recovery: Mode,
@@ -158,6 +159,11 @@ def _options(
     bounds: Mapping[str, tuple[int, int]] | None,
     pool: PoolOptions | int | None,
 ) -> Options:
+    if cluster is None and (policy is not None or bounds or pool is not None):
+        raise ConfigError(
+            "policy, bounds and pool need a cluster: in this process nothing scales",
+            hint='Add cluster="auto", or leave --local away.',
+        )
     if isinstance(pool, int):
         pool = PoolOptions(pool)
     if pool is not None and (pool.spare < 0 or pool.nodes_max < 1 or pool.idle_seconds < 0):

@@ -30,6 +30,11 @@ FAILED, REFUSED, STOPPED, INTERRUPTED = 1, 2, 3, 130
 """Exit codes: the job failed; the flow, an option, the input, the output or the machine is wrong;
 the job was stopped (`raystream stop`); Ctrl-C."""
 
+RUN, WATCH, CHANGE = "Run a flow", "Look at jobs of a cluster", "Change a running job"
+"""Groups of commands."""
+ON_CLUSTER, CHECKPOINTS = "On a cluster", "Checkpoints"
+"""Groups of options."""
+
 LOOK_SECONDS = 1.0
 """How long `status` watches a job: rates are of this time."""
 
@@ -52,21 +57,24 @@ Target = Annotated[
 ]
 
 
-Durable = Annotated[
+Cluster = Annotated[
     str | None,
     typer.Option(
-        metavar="URL",
-        help="A folder or s3://bucket/prefix to which committed cuts are copied.",
+        metavar="ADDRESS",
+        help="Of a Ray cluster. Unless given (or `auto`), that of the submitted job or of this"
+        " machine; where there is none, one is started for this run.",
         show_default=False,
+        rich_help_panel=ON_CLUSTER,
     ),
 ]
-Policy = Annotated[
-    str,
+PolicyName = Annotated[
+    str | None,
     typer.Option(
-        metavar="cpu|rate|none",
-        help="On a cluster: what scales operators by itself: their CPU above 70 %, or rates."
-        " Unless given: none, with --pool cpu.",
+        metavar="cpu|rate",
+        help="What scales operators by itself: their CPU above 70 %, or rates. With --pool it"
+        " is cpu unless given.",
         show_default=False,
+        rich_help_panel=ON_CLUSTER,
     ),
 ]
 Bounds = Annotated[
@@ -75,38 +83,81 @@ Bounds = Annotated[
         metavar="NAME=LEAST-MOST,...",
         help="How few and how many instances the policy may give.",
         show_default=False,
+        rich_help_panel=ON_CLUSTER,
     ),
 ]
 Pool = Annotated[
     int | None,
     typer.Option(
+        metavar="N",
         min=0,
-        help="On a cluster with Ray's autoscaler: spare nodes beside those in use.",
+        help="With Ray's autoscaler: spare nodes beside those in use.",
         show_default=False,
+        rich_help_panel=ON_CLUSTER,
     ),
 ]
 NodesMax = Annotated[
     int,
-    typer.Option(min=1, help="With --pool: nodes at most, not more than the cluster may have."),
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="With --pool: nodes at most, not more than the cluster may have.",
+        rich_help_panel=ON_CLUSTER,
+    ),
+]
+Copies = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, help="Nodes that hold a checkpoint.", rich_help_panel=ON_CLUSTER
+    ),
+]
+Spares = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Warm processes that stand by for those that die.",
+        rich_help_panel=ON_CLUSTER,
+    ),
+]
+CheckpointSeconds = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0.001,
+        help="From one cut to the next, about.",
+        rich_help_panel=CHECKPOINTS,
+    ),
+]
+Durable = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="A folder or s3://bucket/prefix to which committed cuts are copied.",
+        show_default=False,
+        rich_help_panel=CHECKPOINTS,
+    ),
 ]
 Resume = Annotated[
     bool | None,
     typer.Option(
         "--resume/--fresh",
-        help="With --durable: go on from the newest whole cut there (where there is none, from"
-        " the beginning), or begin anew although there are cuts. Unless one of them is given,"
-        " cuts that are there are refused.",
+        help="With --durable: go on from the newest whole cut there (none: from the beginning), or"
+        " begin anew. Where there are cuts, say which.",
         show_default=False,
+        rich_help_panel=CHECKPOINTS,
     ),
 ]
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def plan(
     flow: Target,
     json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """Show the graph of a flow: operators, keys, states, record types. Starts and reads nothing.
+    """Show the graph of a flow; starts and reads nothing.
+
+    Operators, which of them are fused, keys, states and record types.
 
     Example: raystream plan examples.word_count:flow
     """
@@ -117,39 +168,18 @@ def plan(
         show(describe(load_flow(flow)), as_json=json)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def run(
     flow: Target,
     local: Annotated[
         bool, typer.Option("--local", help="Run in this process, without Ray.")
     ] = False,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of a Ray cluster; unless given (or `auto`), that of the submitted job or"
-            " of this machine, and where there is none one is started for this run.",
-            show_default=False,
-        ),
-    ] = None,
     instances: Annotated[
         str,
         typer.Option(
             metavar="NAME=N,...", help="Instances of operators, 1 unless given.", show_default=False
         ),
     ] = "",
-    checkpoint_seconds: Annotated[
-        float, typer.Option(min=0.001, help="Real seconds between two cuts, about.")
-    ] = 5.0,
-    copies: Annotated[
-        int, typer.Option(min=1, help="On a cluster: nodes that hold a checkpoint.")
-    ] = 1,
-    spares: Annotated[
-        int, typer.Option(min=0, help="On a cluster: warm processes that stand by.")
-    ] = 2,
-    policy: Policy = "",
-    bounds: Bounds = "",
-    pool: Pool = None,
-    nodes_max: NodesMax = 100,
     check: Annotated[
         bool,
         typer.Option(
@@ -157,12 +187,20 @@ def run(
             help="Checking mode: find operators that are not deterministic. Slower.",
         ),
     ] = False,
+    address: Cluster = None,
+    policy: PolicyName = None,
+    bounds: Bounds = "",
+    pool: Pool = None,
+    nodes_max: NodesMax = 100,
+    copies: Copies = 1,
+    spares: Spares = 2,
+    checkpoint_seconds: CheckpointSeconds = 5.0,
     durable: Durable = None,
     resume: Resume = None,
 ) -> None:
     """Run a flow to the end of its input, and show how it goes.
 
-    Example: raystream run examples.word_count:flow --local --instances CountWords=2
+    Example: raystream run examples.word_count:flow --instances CountWords=2
     """
     with _errors_told():
         if local and address is not None:
@@ -172,17 +210,19 @@ def run(
         from raystream.controller.pool import PoolOptions
         from raystream.run import run as run_flow
 
+        counts, limits = parse_instances(instances), parse_bounds(bounds)
+        scaling = None if policy is None else policy_of(policy)
         loaded = load_flow(flow)
         with Screen(loaded.name) as screen:
             report = run_flow(
                 loaded,
                 cluster=None if local else address or "auto",
-                instances=parse_instances(instances),
+                instances=counts,
                 checkpoint_seconds=checkpoint_seconds,
                 copies=copies,
                 spares=spares,
-                policy=policy_of(policy or ("none" if pool is None else "cpu")),
-                bounds=parse_bounds(bounds),
+                policy=scaling,
+                bounds=limits,
                 pool=None if pool is None else PoolOptions(pool, nodes_max=nodes_max),
                 check=check,
                 durable=durable,
@@ -198,11 +238,13 @@ Job = Annotated[
 ]
 Address = Annotated[
     str,
-    typer.Option(help="Address of a Ray cluster; `auto`: that of this machine or submitted job."),
+    typer.Option(
+        metavar="ADDRESS", help="Of a Ray cluster; `auto`: that of this machine or submitted job."
+    ),
 ]
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 def jobs(address: Address = "auto") -> None:
     """List the runs of jobs in a Ray cluster."""
     with _errors_told():
@@ -215,9 +257,9 @@ def jobs(address: Address = "auto") -> None:
 Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 def status(job: Job, json: Json = False, address: Address = "auto") -> None:
-    """Show what of a job runs where, how fast and how hard, and its last decisions.
+    """Show what of a job runs where, how fast, and what was decided last.
 
     Rates and shares are of one second. Of an operator the highest share of its instances is shown.
     """
@@ -237,15 +279,18 @@ def status(job: Job, json: Json = False, address: Address = "auto") -> None:
             console_for().print(status_view(now, before, nodes))
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 def top(
     job: Job,
-    seconds: Annotated[float, typer.Option(min=0.2, help="From one look to the next.")] = 2.0,
+    seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.2, help="From one look to the next.")
+    ] = 2.0,
     address: Address = "auto",
 ) -> None:
-    """Watch a job: like `status`, again and again, until it ends or you leave with Ctrl-C.
+    """Watch a job: `status` again and again.
 
-    Where there is little room, it shows the instances that use most of their CPU.
+    Until the job ends, or you leave with Ctrl-C. Where there is little room, it shows the
+    instances that use most of their CPU.
     """
     with _errors_told():
         from rich.live import Live
@@ -262,9 +307,9 @@ def top(
         typer.echo(f"{job} has ended")
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 def story(job: Job, json: Json = False, address: Address = "auto") -> None:
-    """Tell what was decided for a job, in order: why, what came of it, and how long it took."""
+    """Tell what was decided for a job, why, and how long it took."""
     with _errors_told():
         from raystream.actors.looking import looks
         from raystream.cli.status import as_data, console_for, headline, story_view
@@ -278,7 +323,7 @@ def story(job: Job, json: Json = False, address: Address = "auto") -> None:
         raise ConfigError(f"{job} has just ended, or has not begun yet")
 
 
-@app.command()
+@app.command(rich_help_panel=CHANGE)
 def stop(
     job: Job,
     save: Annotated[
@@ -289,7 +334,7 @@ def stop(
     ] = False,
     address: Address = "auto",
 ) -> None:
-    """End a job that runs in a Ray cluster; with --save so that `run --resume` goes on from there.
+    """End a job; with --save so that `run --resume` can go on from there.
 
     Whatever submitted it ends with exit code 3.
 
@@ -316,7 +361,7 @@ Handover = Annotated[
 ]
 
 
-@app.command()
+@app.command(rich_help_panel=CHANGE)
 def scale(
     job: Job,
     instances: Annotated[
@@ -325,7 +370,7 @@ def scale(
     handover: Handover = False,
     address: Address = "auto",
 ) -> None:
-    """Let operators of a running job have more or fewer instances, while it goes on.
+    """Give operators more or fewer instances, while the job goes on.
 
     Example: raystream scale counts CountWords=4
     """
@@ -337,7 +382,7 @@ def scale(
         _tell_moves(ask(job, address, parse_instances(instances), mode))
 
 
-@app.command()
+@app.command(rich_help_panel=CHANGE)
 def move(
     job: Job,
     instance: Annotated[str, typer.Argument(metavar="NAME/I", help="An instance.")],
@@ -347,7 +392,7 @@ def move(
     handover: Handover = False,
     address: Address = "auto",
 ) -> None:
-    """Let another process, on another node if one is named, do the work of an instance.
+    """Let another process, or another node, do the work of an instance.
 
     Example: raystream move counts CountWords/0 --to 10.0.0.7
     """
@@ -358,9 +403,9 @@ def move(
         _tell_moves(ask(job, address, instance, to, mode))
 
 
-@app.command()
+@app.command(rich_help_panel=CHANGE)
 def drain(job: Job, node: Node, address: Address = "auto") -> None:
-    """Let a running job leave a node, and not use it again.
+    """Have a job leave a node, and not use it again.
 
     Example: raystream drain counts 10.0.0.7
     """
@@ -382,9 +427,9 @@ def _tell_moves(moves: Sequence[Moved]) -> None:
         raise SystemExit(FAILED)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def version() -> None:
-    """Print the versions that matter: raystream, Python, and what both stand on."""
+    """Print the versions of raystream, Python, and what they stand on."""
     import platform
     from importlib import metadata
 

@@ -107,14 +107,12 @@ def parse_bounds(text: str) -> dict[str, tuple[int, int]]:
     return bounds
 
 
-def policy_of(name: str) -> Policy | None:
+def policy_of(name: str) -> Policy:
     """The policy that the option stands for.
 
     Raises:
         ConfigError: there is none of that name.
     """
-    if name == "none":
-        return None
     if name not in POLICIES:
         raise ConfigError(f"there is no policy {name!r}", hint=f"There are {', '.join(POLICIES)}.")
     return POLICIES[name]()

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import raystream as rs
 from raystream.actors import deploy
 from raystream.cli import app
 from raystream.cli.load import load_flow, parse_instances
 from raystream.cli.plan import describe
-from raystream.errors import ConfigError, GraphError
+from raystream.errors import ConfigError, GraphError, Stopped
 
 HEADER = """
 from collections.abc import Iterator
@@ -217,6 +218,11 @@ def test_a_wrong_flow_is_refused(case: str, module: Callable[[str], str]) -> Non
         (["--instances", "split=2"], "runs inside 'lines'"),
         (["--instances", "count=0"], "from 1 to"),
         (["--address", "auto"], "exclude each other"),
+        (["--policy", "cpuu"], "there is no policy 'cpuu'"),
+        (["--bounds", "count=3"], "not of the form NAME=LEAST-MOST"),
+        (["--policy", "cpu"], "need a cluster"),
+        (["--bounds", "count=1-3"], "need a cluster"),
+        (["--pool", "0"], "need a cluster"),
     ],
 )
 def test_a_wrong_option_is_refused(
@@ -225,6 +231,38 @@ def test_a_wrong_option_is_refused(
     result = command("run", "--local", *options, f"{module('flow = make()')}:flow")
     assert result.exit_code == 2
     assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ((), (None, {}, None)),
+        (
+            ("--policy", "cpu", "--bounds", "count=1-4,split=2-2"),
+            (rs.CpuThreshold(), {"count": (1, 4), "split": (2, 2)}, None),
+        ),
+        (("--pool", "2"), (None, {}, rs.PoolOptions(2))),
+        (
+            ("--policy", "rate", "--pool", "1", "--nodes-max", "12"),
+            (rs.RateBased(), {}, rs.PoolOptions(1, nodes_max=12)),
+        ),
+    ],
+)
+def test_what_scales_is_handed_on(
+    options: tuple[str, ...],
+    wanted: object,
+    module: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: dict[str, Any] = {}
+
+    def run(flow: rs.Flow, **told: Any) -> None:
+        given.update(told)
+        raise Stopped("enough")
+
+    monkeypatch.setattr("raystream.run.run", run)
+    assert command("run", *options, f"{module('flow = make()')}:flow").exit_code == 3
+    assert (given["policy"], given["bounds"], given["pool"]) == wanted
 
 
 def test_a_run_in_this_process_is_resumed(module: Callable[[str], str], tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ ELSEWHERE = {
     "make run": "tests/lrb/test_run_cli.py, the same steps",
     "make test": "runs this",
     "raystream run words:flow --instances count=2": "tests/actors/test_submit.py",
+    "raystream run words:flow --policy cpu": "tests/cli/test_cli.py, tests/actors/test_elastic.py",
+    "raystream run examples.word_count:flow --policy cpu": "the same",
     "raystream run examples.word_count:flow --address auto --instances CountWords=2":
         "tests/actors/test_submit.py",
     "ray job submit --working-dir . -- python -m raystream run examples.word_count:flow":
@@ -31,7 +33,7 @@ ELSEWHERE = {
     "raystream run examples.word_count:flow --durable": "tests/actors/test_ray_durable.py",
     "raystream status words": "tests/cli/test_status.py",
     "raystream top words": "tests/cli/test_status.py",
-    "raystream story words --json": "tests/cli/test_status.py",
+    "raystream story words": "tests/cli/test_status.py",
     "raystream stop words --save": "tests/actors/test_ray_durable.py",
     "raystream scale words": "tests/actors/test_ray_moves.py",
     "raystream move words": "tests/actors/test_ray_moves.py",
@@ -149,6 +151,24 @@ def test_links_and_file_names_lead_somewhere(document: str) -> None:
     )
     missing += [n for n in names if not (ROOT / n).exists()]
     assert not missing
+
+
+def test_decisions_are_listed_by_their_numbers() -> None:
+    pages = sorted((ROOT / "docs/decisions").glob("0*.md"))
+    titles = [p.read_text(encoding="utf-8").splitlines()[0] for p in pages]
+    listed = [
+        f"{number}. [{re.sub(r'^# [0-9]+[.] ', '', title)}]({page.name})"
+        for number, (page, title) in enumerate(zip(pages, titles, strict=True), 1)
+    ]
+    assert [int(p.name[:4]) for p in pages] == list(range(1, len(pages) + 1))
+    assert [title.partition(".")[0] for title in titles] == [
+        f"# {n + 1}" for n in range(len(pages))
+    ]
+    assert (
+        (ROOT / "docs/decisions/README.md")
+        .read_text(encoding="utf-8")
+        .endswith("\n\n" + "\n".join(listed) + "\n")
+    )
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

@@ -54,7 +54,7 @@ def test_what_the_autoscaler_reads(
     workers = {name: kind for name, kind in kinds.items() if name != "head"}
     assert config.get_max_num_worker_nodes() == 12
     for kind in workers.values():
-        assert kind.resources == {OPERATOR_NODE: 1, "operator_slot": 2}
+        assert kind.resources == {OPERATOR_NODE: 1}
         assert (kind.min_worker_nodes, kind.max_worker_nodes) == (0, 12)
     markets = {k.labels["market"]: k.priority for k in workers.values()}
     assert markets == {"spot": 1, "on-demand": 0}
