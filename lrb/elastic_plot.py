@@ -57,9 +57,10 @@ def draw(run: Mapping[str, Any], latency: pa.Table | None, theme: Theme) -> dict
         latency_panel(axes[2], latency, clock, theme)
         colours = colours_of(series, theme)
         for panel in axes:
-            for d in decisions:
-                panel.axvspan(d.t, d.at_work, color=colours[d.operator], alpha=0.13, linewidth=0)
-                panel.axvline(d.t, color=colours[d.operator], linewidth=0.8)
+            for d in decisions:  # below everything else
+                hue = colours[d.operator]
+                panel.axvspan(d.t, d.at_work, color=hue, alpha=0.15, linewidth=0, zorder=0.2)
+                panel.axvline(d.t, color=hue, linewidth=0.8, zorder=0.3)
         time_axis(axes, series, clock)
         return {NAME: png_of(figure)}
 
@@ -129,8 +130,9 @@ def _instances(axes: Axes, series: Series, decisions: Sequence[Decision], theme:
         )  # fmt: skip
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     axes.set_yticks([tick for tick in axes.get_yticks() if tick <= total.max() + 0.5])
-    title(axes, "Instances", "one upon the other, decisions numbered")
+    title(axes, "Instances", "decisions numbered")
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(
-        handles, labels, loc="lower right", ncols=len(labels), bbox_to_anchor=(1, 1), borderpad=0
-    )
+        handles, labels, loc="lower right", ncols=len(labels), bbox_to_anchor=(1, 1), borderpad=0,
+        handlelength=0.9, columnspacing=1.0,
+    )  # fmt: skip

@@ -31,7 +31,8 @@ CAPTIONS = {
     "elastic": (
         "What came in, how many instances there were of each operator, and how long answers took. "
         "A line through all three is a decision to split or to merge an operator, in its colour; "
-        "the number leads to its reason below. The instances change when the new ones are at work."
+        "the number leads to its reason below. The band beside it ends when the new instances are "
+        "at work."
     ),
     "input": "What came in.",
     "input-and-latency": (

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
+import raystream as rs
 from lrb.answers import KINDS
+from lrb.elastic import decisions_of
+from lrb.run import run
 from lrb.source import look_through
 from raystream.errors import InputError
 from spark_ingest.layout import row_files, split
@@ -69,6 +73,31 @@ def test_slices_are_answered_as_by_the_original_validator(
     assert first.record["checksum"] == second.record["checksum"]
     assert second.record["elapsed"] >= (rows[-1][1] - rows[0][1]) / 100
     assert second.record["latency"]["p99"] > 0
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Has vehicles served by two instances, whatever they measured."""
+
+    interval: float = 0.5
+
+    def decide(self, loads: Sequence[rs.Load]) -> list[rs.Target]:
+        halves = (rs.KeyRange(0, 128), rs.KeyRange(128, 256))
+        return [rs.Target(x.operator, halves, "so told") for x in loads if x.operator == "vehicles"]
+
+
+def test_a_policy_changes_a_run_and_not_its_answers(tmp_path: Path) -> None:
+    rows, history = random_traffic(seed=7, roads=1, cars=60)
+    data, out = prepare(tmp_path, rows, history), tmp_path / "out"
+    record = run(
+        look_through(data), out, cluster="auto", speed=75.0, policy=Halves(), interpreted=True
+    )
+    assert running.read_answers(out) == plain_rules.answers(rows, history)
+    (decision,) = decisions_of(record)
+    assert str(decision) == "vehicles 1 to 2" and decision.why == "so told"
+    assert decision.at_work > decision.t and not decision.failed
+    counts = [point["operators"]["vehicles"]["instances"] for point in record["series"]]
+    assert (counts[0], counts[-1]) == (1, 2)
 
 
 def test_random_traffic_is_answered_alike_on_ray_and_in_one_process(tmp_path: Path) -> None:
