@@ -63,9 +63,15 @@ def line(step: Step) -> str:
 def table(record: Mapping[str, Any]) -> Table:
     """The rating for the terminal: a line for each step, and what the last good one took."""
     traffic, asked = record["traffic"], record["search"]
-    made = "Linear Road: " + (f"L = {record['L']:,}" if record["L"] else "no step passed")
-    shown = Table(title=made, title_justify="left", caption=_basis(traffic, asked), box=None)
-    shown.caption_justify = "left"
+    least = "" if record["complete"] else "at least "
+    made = f"L is {least}{record['L']:,}" if record["L"] else "no step passed"
+    shown = Table(
+        title=f"Linear Road: {made}",
+        title_justify="left",
+        caption=_basis(traffic, asked),
+        caption_justify="left",
+        box=None,
+    )
     for heading in ("expressways", "tuples/s", "p50", "p99", "longest", "cores", "memory", ""):
         shown.add_column(heading, justify="left" if heading == "" else "right")
     for step in record["steps"]:

@@ -17,7 +17,7 @@ from lrb.source import Prepared
 from lrb.usage import Usage
 from lrb.validate import compare
 from lrb.weigh import weigh
-from raystream.errors import JobError
+from raystream.errors import JobError, Stopped
 
 BEHIND_SECONDS = TOLL.deadline_s + 2.5
 """A step is given up when its sink is so far behind: the deadline, and what a sample may lag."""
@@ -102,8 +102,10 @@ def step(
             raise JobError(f"the job has read {report.operator(SOURCE).records_in:,} rows")
         asked = handed_over(report.operator(SINK).by_port)
         weighed = weigh(parts, copies, groups=flow.key_groups, expected=asked)
-    except Behind as behind:
-        return Step(**due, why=str(behind), cores=usage.cores(), memory=usage.memory())
+    except Stopped:
+        raise  # somebody does not want it
+    except (Behind, JobError) as failed:  # such as for want of memory
+        return Step(**due, why=str(failed), cores=usage.cores(), memory=usage.memory())
     finally:
         remove_parts(parts)
     verdict = compare(right, weighed.original, None)

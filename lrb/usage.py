@@ -37,7 +37,7 @@ class Usage:
     def cores(self) -> dict[str, float]:
         """Mean cores in use by operator, between the first sample and the last."""
         if self._first is self._last:
-            return {}
+            return {}  # no sample, or only one
         seconds = max(self._last.t - self._first.t, 1e-9)
         return {
             name: (last.cpu - self._first.operators[name].cpu) / seconds

@@ -17,7 +17,7 @@ from lrb import cli, rating
 from lrb.answers import EXPENDITURE, TOLL, checksum
 from lrb.flow import SINK
 from lrb.ladder import rungs, search
-from lrb.oracle import expected
+from lrb.oracle import Expected, expected
 from lrb.rate import Traffic, late_traffic
 from lrb.source import look_through
 from lrb.step import BEHIND_SECONDS, Behind, Step, Watch, why_not
@@ -151,7 +151,13 @@ def test_a_rating_judges_all_its_answers(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Times are not judged here: a busy machine may fail a step, but only for its pace."""
-    monkeypatch.setattr(rating, "oracle", lambda late: expected(spark, late))
+    judged: list[Expected] = []
+
+    def oracle(late: Path) -> Expected:
+        judged.append(expected(spark, late))
+        return judged[-1]
+
+    monkeypatch.setattr(rating, "oracle", oracle)
     monkeypatch.setattr(
         cli,
         "_generate",
@@ -169,7 +175,7 @@ def test_a_rating_judges_all_its_answers(
     record = json.loads((out / "rate.json").read_text())
     assert result.exit_code == (0 if record["L"] else 1), result.output
     assert (record["traffic"]["xways"], record["traffic"]["first"]) == (2, 50)
-    right = checksum(expected(spark, home / "last-70").answers)
+    (right,) = (checksum(found.answers) for found in judged)
     for step in record["steps"]:
         assert step["xways"] in (2, 4, 6)
         assert step["passed"] == (step["why"] == "")
