@@ -216,11 +216,16 @@ def row_hashes(answers: Answers) -> Iterator[npt.NDArray[np.uint64]]:
     """The 64-bit hash of every answer, one array per kind."""
     for kind in KINDS:
         rows = answers[kind]
-        hashes = _mix(np.full(rows.num_rows, kind.code, np.uint64))
-        for name in kind.columns:
-            column = rows[name].to_numpy().astype(np.int64).view(np.uint64)
-            hashes = _mix(hashes ^ column)
-        yield hashes
+        yield hashes(kind, {name: rows[name].to_numpy() for name in kind.columns})
+
+
+def hashes(kind: Kind, columns: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.uint64]:
+    """The 64-bit hash of every answer of one kind, from the columns of that kind."""
+    result: npt.NDArray[np.uint64] = np.full(len(columns["time"]), kind.code, np.uint64)
+    result = _mix(result)
+    for name in kind.columns:
+        result = _mix(result ^ columns[name].astype(np.int64).view(np.uint64))
+    return result
 
 
 def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -1,4 +1,4 @@
-"""The commands: run, validate, demo, elastic."""
+"""The commands: run, validate, demo, elastic, rate."""
 
 from __future__ import annotations
 
@@ -248,6 +248,57 @@ def elastic(
     raise SystemExit(0 if good else _FAILED)
 
 
+@app.command()
+def rate(
+    data: Annotated[
+        Path, typer.Option(help="Folder for the traffic, made once and kept.", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Folder for rate.json: new, empty, or with earlier answers.")
+    ] = Path("rate"),
+    seconds: Annotated[int, typer.Option(min=1, help="How much of the end is replayed.")] = 600,
+    speed: Speed = "1",
+    begin: Annotated[int, typer.Option("--from", min=1, help="Expressways to begin with.")] = 1,
+    most: Annotated[int, typer.Option(min=1, help="Expressways at most.")] = 1000,
+    p99: Annotated[
+        float, typer.Option(min=0.001, help="Seconds in which 99 of 100 answers have to come.")
+    ] = 1.0,
+    xways: Annotated[int, typer.Option(min=1, help="Expressways generated.")] = 1,
+    whole: Annotated[int, typer.Option(min=60, help="Seconds generated.")] = 10_800,
+    seed: Annotated[int, typer.Option(min=0, help="Of the traffic.")] = 0,
+    instances: Instances = "",
+    local: Annotated[
+        bool, typer.Option("--local", help="Run in this process, without Ray.")
+    ] = False,
+    address: Address = None,
+) -> None:
+    """Find the largest number of expressways with every answer right and in time.
+
+    The last minutes of three hours of generated traffic are replayed at their own pace from a cold
+    start. One expressway is generated, unless asked otherwise, and replayed as many, with other
+    cars on other expressways. The number is doubled until a step fails, then the gap is halved. An
+    oracle judges all answers to what was generated; those to replicas must have its checksum.
+
+    Example: python -m lrb rate --data traffic/ --from 10
+    """
+    with _errors_told():
+        if local and address is not None:
+            raise ConfigError("--local and --address exclude each other")
+        pace, counts = options.speed(speed), options.instances(instances)
+        if pace is None:
+            raise ConfigError("--speed max: a rating needs a pace", hint="1 is real time.")
+        home, target = options.absolute(data, "--data"), options.absolute(out, "--out")
+        from lrb import rating
+        from lrb.rate import Search, Traffic
+
+        traffic = Traffic(xways, whole, seconds, seed)
+        cluster = None if local else address or "auto"
+        asked = Search(begin, most, p99, pace, cluster, counts)
+        record = rating.found(home, target, traffic, asked, _say, _generate)
+        _show_rating(record)
+    raise SystemExit(0 if record["L"] else _FAILED)
+
+
 # ---- the steps --------------------------------------------------------------------------------
 
 
@@ -358,6 +409,14 @@ def _validate(data: Path, answers: Path) -> Any:
         return compare(data, answers, progress=lambda stage: _say(f"  {stage}"))
     with _errors.status("") as status:
         return compare(data, answers, progress=status.update)
+
+
+def _show_rating(record: dict[str, Any]) -> None:
+    from lrb.rating import table
+
+    if not _screen.is_terminal:
+        _screen.width = max(_screen.width, _PLAIN_WIDTH)
+    _screen.print(table(record))
 
 
 def _print_table(record: dict[str, Any], verdict: Any) -> None:

@@ -15,6 +15,7 @@ from lrb.operators import (
     Left,
     Places,
     Report,
+    Row,
     Seen,
     Stopped,
     Toll,
@@ -23,6 +24,7 @@ from lrb.operators import (
     forward,
     segments,
 )
+from lrb.replicas import ReplicaExpenditure, Replicas, ReplicatedRows
 from spark_ingest.layout import SLOTS
 
 if TYPE_CHECKING:
@@ -41,10 +43,22 @@ Answer = Toll | Alert | Balance | Spent
 
 
 def build(
-    data: Prepared, sink: rs.Sink[Answer], *, speed: float | None, epoch: float | None = None
+    data: Prepared,
+    sink: rs.Sink[Answer],
+    *,
+    speed: float | None,
+    epoch: float | None = None,
+    replicas: Replicas | None = None,
 ) -> rs.Flow:
     """The flow. speed: simulated seconds per second, None for as fast as it goes; epoch: simulated
-    seconds, from speed or data unless given. Nothing of it is adapted to load."""
+    seconds, from speed or data unless given; replicas: as which the data are replayed. Nothing of
+    it is adapted to load."""
+    history = Expenditure(data.history)
+    given_rows: rs.Source[Row] = data.rows
+    spending: Expenditure | ReplicaExpenditure = history
+    if replicas is not None:
+        given_rows = ReplicatedRows(data.rows, replicas)
+        spending = ReplicaExpenditure(history, replicas)
     epochs = rs.by_time(
         "release",
         seconds=epoch or epoch_seconds(data, speed),
@@ -53,14 +67,14 @@ def build(
         origin=data.meta.first * SLOTS,
     )
     flow = rs.Flow("linear-road")
-    rows = flow.source(data.rows, epochs=epochs, name=SOURCE)
+    rows = flow.source(given_rows, epochs=epochs, name=SOURCE)
     given = rows.through(forward)
     reports = given[Report].through(Vehicles(), name="vehicles")
     accidents = reports[Stopped].through(Places(), name="places")
     notified = (reports[Seen] | accidents).through(segments)
     movements = notified[Toll] | reports[Left]
     balances = (movements | given[BalanceRequest]).through(accounts)
-    spent = given[ExpenditureRequest].through(Expenditure(data.history), name="expenditure")
+    spent = given[ExpenditureRequest].through(spending, name="expenditure")
     (notified | balances | spent).to(sink, name=SINK)
     return flow
 

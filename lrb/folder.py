@@ -15,7 +15,8 @@ from raystream.errors import ConfigError
 
 PREPARED = "data"
 PARTS = "parts"
-_RESULTS = {RUN_FILE, LATENCY_FILE, *(kind.file for kind in KINDS)}
+RATE_FILE = "rate.json"
+_RESULTS = {RUN_FILE, RATE_FILE, LATENCY_FILE, *(kind.file for kind in KINDS)}
 _REPORTS = {".html", ".png"}
 
 

@@ -52,9 +52,10 @@ class StampedAlert(NamedTuple):
 
 
 class StampedBalance(NamedTuple):
-    """An answer 2 as it is kept."""
+    """An answer 2 as it is kept, with the car that asked."""
 
     time: rs.Int32
+    vid: rs.Int32
     qid: rs.Int32
     result_time: rs.Int32
     bal: int
@@ -63,9 +64,10 @@ class StampedBalance(NamedTuple):
 
 
 class StampedSpent(NamedTuple):
-    """An answer 3 as it is kept."""
+    """An answer 3 as it is kept, with the car that asked."""
 
     time: rs.Int32
+    vid: rs.Int32
     qid: rs.Int32
     bal: int
     emit: rs.Float64
@@ -83,9 +85,11 @@ KIND: dict[type[Any], Kind] = {Toll: TOLL, Alert: ALERT, Balance: BALANCE, Spent
 
 @dataclass
 class AnswerParts:
-    """The sink of one run. folder: a new one, which all nodes with a sink instance see."""
+    """The sink of one run. folder: a new one, which all nodes with a sink instance see. vehicles:
+    those of the original where there are replicas, whose rows are due when the original's are."""
 
     folder: Path
+    vehicles: int | None = None
     kind: ClassVar[str] = "epoch-addressed"
     _parts: Any = field(default=None, init=False)
     _context: rs.SinkContext | None = field(default=None, init=False)
@@ -105,7 +109,9 @@ class AnswerParts:
         emit = latency = np.full(n, NOT_DEFINED)
         if context is not None and context.started is not None and context.speed is not None:
             emit = np.full(n, context.origin + (now - context.started) * context.speed)
-            release = batch["time"] + slot(batch["vid"].astype(np.int64)) / SLOTS
+            vid = batch["vid"].astype(np.int64)
+            original = vid if self.vehicles is None else vid % self.vehicles
+            release = batch["time"] + slot(original) / SLOTS
             latency = (emit - release) / context.speed
         stamps = {"emit": emit, LATENCY: latency.astype(np.float32)}
         record = STAMPED[batch.record]

@@ -41,6 +41,7 @@ ELSEWHERE = {
     "python -m spark_ingest generate": "tests/spark_ingest/test_cli.py",
     "python -m lrb run": "tests/lrb/test_run_cli.py",
     "python -m lrb validate": "tests/lrb/test_run_cli.py",
+    "python -m lrb rate": "tests/lrb/test_rate.py",
     "ray job submit --working-dir . -- python -m lrb run": "tests/actors/test_submit.py, alike",
 }  # fmt: skip
 """Commands of the documents that other tests run, by how they begin."""

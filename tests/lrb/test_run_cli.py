@@ -82,6 +82,7 @@ def test_help_tells_what_the_commands_do() -> None:
         "run": ("--input", "--out", "--speed", "--instances", "--local", "--address", "Example"),
         "validate": ("--input", "--answers", "oracle", "Example"),
         "demo": ("--xways", "--seconds", "--speed", "--out", "Example"),
+        "rate": ("--data", "--seconds", "--from", "--most", "--p99", "replayed", "Example"),
     }.items():
         _, output = invoke(command, "--help")
         assert all(word in output for word in words), output
