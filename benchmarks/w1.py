@@ -74,12 +74,8 @@ def compiled(key: Key, tally: Tally) -> Iterator[Counted]:
 
 @rs.operator(key="key")
 def batch(keys: rs.Batch[Key], rows: rs.Rows[Tally]) -> rs.Batch[Counted]:
-    order = np.argsort(rows.index, kind="stable")
-    at = rows.index[order]
-    nth = np.empty(len(keys), np.int64)
-    nth[order] = np.arange(len(keys)) - np.searchsorted(at, at)
-    n = rows["n"][rows.index] + nth + 1
-    rows["n"] += np.bincount(rows.index, minlength=len(rows)).astype(np.int32)
+    n = rows["n"][rows.index] + rows.nth + 1
+    rows["n"] += rows.counts
     return rs.Batch(Counted, {"key": keys["key"], "n": n.astype(np.int32)})
 
 

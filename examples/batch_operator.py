@@ -53,13 +53,10 @@ def split(lines: rs.Batch[Line]) -> rs.Batch[Word]:
 
 @rs.operator(key="word")
 def count(words: rs.Batch[Word], rows: rs.Rows[Tally]) -> rs.Batch[Running]:
-    """`rows` has an entry for each distinct word; `rows.index` says which is each record's."""
-    order = np.argsort(rows.index, kind="stable")
-    at = rows.index[order]
-    nth = np.empty(len(words), np.int64)  # how many of its word came before it in this batch
-    nth[order] = np.arange(len(words)) - np.searchsorted(at, at)
-    n = rows["n"][rows.index] + nth + 1
-    rows["n"] += np.bincount(rows.index, minlength=len(rows))
+    """`rows` has an entry for each distinct word; `rows.index` says which is each record's, and
+    `rows.nth` how many of its word came before it in this batch."""
+    n = rows["n"][rows.index] + rows.nth + 1
+    rows["n"] += rows.counts
     return rs.Batch(Running, {"word": words["word"], "n": n})
 
 

@@ -52,12 +52,8 @@ def running(word: Word, tally: Tally) -> Iterator[Running]:
 
 @rs.operator(key="word")
 def running_batch(words: rs.Batch[Word], rows: rs.Rows[Tally]) -> rs.Batch[Running]:
-    order = np.argsort(rows.index, kind="stable")
-    at = rows.index[order]
-    nth = np.empty(len(words), np.int64)
-    nth[order] = np.arange(len(words)) - np.searchsorted(at, at)
-    n = rows["n"][rows.index] + nth + 1
-    rows["n"] += np.bincount(rows.index, minlength=len(rows))
+    n = rows["n"][rows.index] + rows.nth + 1
+    rows["n"] += rows.counts
     return rs.Batch(Running, {"word": words["word"], "n": n})
 
 

@@ -85,14 +85,41 @@ class Rows(Generic[S]):
 
     `rows["n"]` is a writable copy of a column with one entry per distinct key; assign it back to
     change the state (`rows["n"] += ...` does). `rows.index` says for each record of the batch which
-    entry is its key's.
+    entry is its key's, `rows.nth` how many records of its key came before it in the batch;
+    `rows.counts` says for each entry how many records it has. All three are int64 and read-only.
     """
 
-    __slots__ = ("_columns", "index")
+    __slots__ = ("_columns", "_index", "_ordinals")
 
     def __init__(self, columns: np.ndarray, index: np.ndarray) -> None:
         self._columns = columns
-        self.index = index
+        self._index = index
+        self._index.flags.writeable = False
+        self._ordinals: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def index(self) -> np.ndarray:
+        """For each record which entry is its key's."""
+        return self._index
+
+    @property
+    def nth(self) -> np.ndarray:
+        """For each record how many records of its key came before it in this batch."""
+        return self._ordered()[0]
+
+    @property
+    def counts(self) -> np.ndarray:
+        """For each distinct key how many records of it are in this batch."""
+        return self._ordered()[1]
+
+    def _ordered(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._ordinals is None:
+            from raystream.state.kernels import ordinals
+
+            self._ordinals = ordinals(self._index, len(self))
+            for found in self._ordinals:
+                found.flags.writeable = False
+        return self._ordinals
 
     def __getitem__(self, column: str) -> Any:
         return self._columns[column]

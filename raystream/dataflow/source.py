@@ -25,6 +25,25 @@ from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange, Split
 Read = Callable[[Split, int], Iterator[tuple[int, Batch[Any]]]]
 
 
+class Runs(NamedTuple):
+    """Where each run of rows of one epoch ends, and its epoch: int64 both, both rising."""
+
+    ends: np.ndarray
+    epochs: np.ndarray
+
+    def end_of(self, epoch: int) -> int:
+        """How many rows belong to this epoch or to those before it."""
+        runs = int(np.searchsorted(self.epochs, epoch, side="right"))
+        return int(self.ends[runs - 1]) if runs else 0
+
+    def epoch_at(self, row: int) -> int:
+        """The epoch of a row."""
+        return int(self.epochs[np.searchsorted(self.ends, row, side="right")])
+
+
+_NO_RUNS = Runs(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
 @dataclass(frozen=True, slots=True)
 class Cutting:
     """How one source's column becomes epochs. origin and length are in the column's ticks."""
@@ -35,10 +54,11 @@ class Cutting:
     ticks: int
     disorder: int
 
-    def epochs(self, values: np.ndarray, last: int) -> np.ndarray:
-        """The epoch of each row, after rows of epoch `last`."""
-        raw = (values.astype(np.int64) - self.origin) // self.length + 1
-        return np.maximum.accumulate(np.maximum(raw, last))
+    def runs(self, values: np.ndarray, last: int) -> Runs:
+        """The runs of rows of one epoch, after rows of epoch `last`."""
+        from raystream.state.kernels import epoch_runs
+
+        return Runs(*epoch_runs(values, self.origin, self.length, last))
 
     def watermark(self, epoch: int) -> int:
         """The least time of a row of a later epoch, in the flow's unit, less the disorder."""
@@ -134,8 +154,8 @@ class RecordedSplit:
         self.cutting = cutting
         self.begun = (reader.position, last)
         self._taken = taken
-        self.rows: Columns | None = None
-        self.epochs = np.zeros(0, np.int64)
+        self.rows = empty(reader.schema)
+        self.runs = _NO_RUNS
         self.at = 0
         self.last = last
         self.done = False
@@ -144,37 +164,33 @@ class RecordedSplit:
         """All rows of an epoch; epochs are taken in turn."""
         parts = []
         while self._fill():
-            assert self.rows is not None
-            end = int(np.searchsorted(self.epochs, epoch, side="right"))
+            end = self.runs.end_of(epoch)
             if end > self.at:
                 parts.append(self.rows.slice(self.at, end))
                 self.at = end
-            if end < len(self.epochs):
+            if end < len(self.rows):
                 break
         return concat(parts) if parts else empty(self.reader.schema)
 
     def _fill(self) -> bool:
         """Have at least one row at hand; False at the end of the split."""
-        if self.at < len(self.epochs):
-            return True
-        while not self.done:
+        while self.at == len(self.rows) and not self.done:
             self.begun = (self.reader.position, self.last)
-            self.rows = self.reader.next()
-            if self.rows is None:
+            rows = self.reader.next()
+            if rows is None:
                 self.done = True
-                self.epochs, self.at = np.zeros(0, np.int64), 0
-                return False
-            self.epochs = self.cutting.epochs(self.rows.column(self.cutting.column), self.last)
-            self.last = int(self.epochs[-1])
-            self.at = int(np.searchsorted(self.epochs, self._taken, side="right"))
-            if self.at < len(self.epochs):
-                return True
-        return False
+                self.rows, self.runs, self.at = empty(self.reader.schema), _NO_RUNS, 0
+            else:
+                self.rows = rows
+                self.runs = self.cutting.runs(rows.column(self.cutting.column), self.last)
+                self.last = int(self.runs.epochs[-1])
+                self.at = self.runs.end_of(self._taken)
+        return self.at < len(self.rows)
 
     @property
     def next_epoch(self) -> int | None:
         """The epoch of the next row; None at the end."""
-        return int(self.epochs[self.at]) if self._fill() else None
+        return self.runs.epoch_at(self.at) if self._fill() else None
 
 
 class Taken(NamedTuple):

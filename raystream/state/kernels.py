@@ -15,6 +15,7 @@ from raystream.state.keys import BYTES_MUL, BYTES_SEED, GOLDEN
 
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _GOLD, _SEED, _MUL = np.uint64(GOLDEN), np.uint64(BYTES_SEED), np.uint64(BYTES_MUL)
+_MOST = np.iinfo(np.int64).max
 _U27, _U29, _U30, _U31, _U32 = (np.uint64(n) for n in (27, 29, 30, 31, 32))
 
 
@@ -132,3 +133,58 @@ def sort_by_group(group: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarra
     order = np.empty(len(group), np.int64)
     _scatter(group, offsets, order)
     return order, offsets
+
+
+@njit(cache=True, nogil=True)
+def _ordinals(index: Any, counts: Any, out: Any) -> None:
+    for i in range(len(index)):
+        out[i] = counts[index[i]]
+        counts[index[i]] += 1
+
+
+def ordinals(index: np.ndarray, distinct: int) -> tuple[np.ndarray, np.ndarray]:
+    """How often each number below `distinct` came: (before each position [n], in all): int64."""
+    counts, out = np.zeros(distinct, np.int64), np.empty(len(index), np.int64)
+    _ordinals(index, counts, out)
+    return out, counts
+
+
+@njit(cache=True, nogil=True)
+def _runs(times: Any, origin: Any, length: Any, last: Any, ends: Any, epochs: Any) -> Any:
+    """As `epoch_runs`; how many runs there are. One division for each run, not for each row."""
+    runs = 0
+    epoch, bound = last, _first_after(last, length)
+    for i in range(len(times)):
+        since = times[i] - origin
+        if since >= bound and since // length + 1 > epoch:
+            if i:
+                ends[runs], epochs[runs] = i, epoch
+                runs += 1
+            epoch = since // length + 1
+            bound = _first_after(epoch, length)
+    if len(times):
+        ends[runs], epochs[runs] = len(times), epoch
+        runs += 1
+    return runs
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _first_after(epoch: Any, length: Any) -> Any:
+    """The least time since the origin that is behind an epoch; the greatest number if none is."""
+    return epoch * length if epoch <= _MOST // length else _MOST
+
+
+def epoch_runs(
+    times: np.ndarray, origin: int, length: int, last: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows cut by their times: (where each run of rows of one epoch ends, its epoch): int64 both.
+
+    The epoch of a row is the running maximum of (time - origin) // length + 1.
+
+    Args:
+        last: the epoch of the row before the first, at least 0.
+    """
+    ends, epochs = np.empty(len(times), np.int64), np.empty(len(times), np.int64)
+    given = np.require(times, np.int64, ("C", "A", "W"))
+    n = _runs(given, origin, length, last, ends, epochs)
+    return ends[:n].copy(), epochs[:n].copy()

@@ -1,10 +1,9 @@
 """The index over structured rows: open addressing with linear probing, jitted.
 
 Drivers inline these functions, batch access calls them over columns. A key is anything with `len`
-and integer items: a tuple of int64 in drivers, a row of a key matrix elsewhere. The index holds
-int32 slots (-1 is empty) at positions that come from the *low* bits of the hash; its top bits say
-the key group. At least half of it is empty, and removal shifts entries back, so that a search never
-meets a grave.
+and integer items: a tuple of int64, or the `_key` of a row. The index holds int32 slots (-1 is
+empty) at positions that come from the *low* bits of the hash; its top bits say the key group. At
+least half of it is empty, and removal shifts entries back, so that a search never meets a grave.
 
 Importing this module imports Numba.
 """
@@ -17,7 +16,7 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
 from raystream.schema.types import NEVER
 from raystream.state.kernels import fold, hash_int
@@ -29,6 +28,9 @@ remembered."""
 
 AHEAD = 64
 """So many entries of the index are fetched ahead of their use."""
+
+ROWS_AHEAD = 16
+"""So many rows are fetched ahead when their slots are known."""
 
 FREE = -1
 """`_epoch` of a slot without a row. A free slot holds the defaults."""
@@ -43,13 +45,13 @@ def prefetch(typing: Any, array: Any, at: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        data = context.make_array(array)(context, builder, args[0]).data
+        made = context.make_array(array)(context, builder, args[0])
         kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
         named: Any = cgutils.get_or_insert_function
         function = named(builder.module, kind, "llvm.prefetch.p0i8")
         to_write, keep, is_data = flag(1), flag(3), flag(1)
-        address = builder.bitcast(builder.gep(data, [args[1]]), byte)
-        builder.call(function, [address, to_write, keep, is_data])
+        item = cgutils.get_item_pointer(context, builder, array, made, [args[1]])
+        builder.call(function, [builder.bitcast(item, byte), to_write, keep, is_data])
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
@@ -171,23 +173,85 @@ def rebuild(rows: Any, index: Any, used: Any) -> None:
                 index[at] = first + i
 
 
-@njit(nogil=True, cache=True)
-def insert_all(rows: Any, index: Any, meta: Any, keys: Any, epoch: Any, slots: Any, at: Any) -> Any:
-    """Find or insert keys[at:] into slots[at:]; where it stopped because the table is full."""
-    while at < len(keys):
-        home = home_of(keys[at], len(index) - 1)
-        slots[at] = find_or_insert(rows, index, meta, keys[at], epoch, home)
-        if slots[at] < 0:
-            break
-        at += 1
-    return at
+def key_at(columns: Any, at: Any) -> Any:
+    """The key at a position of a tuple of columns, as a tuple. For jitted functions only."""
+    raise NotImplementedError
+
+
+@overload(key_at)
+def _key_at(columns: Any, at: Any) -> Any:
+    """Column by column as the types are known: a loop would leave the key in memory."""
+
+    def only(columns: Any, at: Any) -> Any:
+        return (columns[0][at],)
+
+    def several(columns: Any, at: Any) -> Any:
+        return (columns[0][at],) + key_at(columns[1:], at)
+
+    return only if len(columns) == 1 else several
 
 
 @njit(nogil=True, cache=True)
-def find_all(rows: Any, index: Any, keys: Any, slots: Any) -> None:
+def insert_all(
+    heads: Any, index: Any, meta: Any, columns: Any, epoch: Any, slots: Any, first: Any
+) -> Any:
+    """Find or insert the keys from `first` on; where it stopped because the table is full.
+
+    heads: `_key` and `_epoch` of the rows. columns: a tuple of int64 columns. slots: what is found.
+    """
+    mask = len(index) - 1
+    homes = np.empty(AHEAD, np.int64)
+    for base in range(first, len(slots), AHEAD):
+        many = min(AHEAD, len(slots) - base)
+        for i in range(many):
+            homes[i] = home_of(key_at(columns, base + i), mask)
+            prefetch(index, homes[i])  # type: ignore[call-arg]
+        for i in range(many):
+            slot = np.int64(index[homes[i]])
+            if slot >= 0:
+                prefetch(heads, slot)  # type: ignore[call-arg]
+        for i in range(many):
+            key = key_at(columns, base + i)
+            slot = find_or_insert(heads, index, meta, key, epoch, homes[i])
+            if slot < 0:
+                return base + i
+            slots[base + i] = slot
+    return len(slots)
+
+
+@njit(nogil=True, cache=True)
+def find_all(heads: Any, index: Any, columns: Any, slots: Any) -> None:
     """The slot of each key, or -1."""
-    for i in range(len(keys)):
-        slots[i] = find(rows, index, keys[i])
+    for i in range(len(slots)):
+        slots[i] = find(heads, index, key_at(columns, i))
+
+
+@njit(nogil=True, cache=True)
+def gather(rows: Any, slots: Any, out: Any) -> None:
+    """Copy the rows in these slots. rows, out: as words, int64 [n, words of a row]."""
+    words = rows.shape[1]
+    flat = rows.reshape(rows.size)
+    for i in range(len(slots)):
+        if i + ROWS_AHEAD < len(slots):
+            prefetch(flat, slots[i + ROWS_AHEAD] * words)  # type: ignore[call-arg]
+        for j in range(words):
+            out[i, j] = rows[slots[i], j]
+
+
+@njit(nogil=True, cache=True)
+def scatter(rows: Any, slots: Any, given: Any, epoch_at: Any, epoch: Any) -> None:
+    """Put rows into these slots, from behind their epoch on, which is `epoch`; their keys stay.
+
+    rows, given: as words, int64 [n, words of a row]. epoch_at: which word the epoch is.
+    """
+    words = rows.shape[1]
+    flat = rows.reshape(rows.size)
+    for i in range(len(slots)):
+        if i + ROWS_AHEAD < len(slots):
+            prefetch(flat, slots[i + ROWS_AHEAD] * words)  # type: ignore[call-arg]
+        rows[slots[i], epoch_at] = epoch
+        for j in range(epoch_at + 1, words):
+            rows[slots[i], j] = given[i, j]
 
 
 @njit(nogil=True, cache=True)

@@ -26,25 +26,32 @@ BLOCK = 1 << 14
 """Rows that are filled field by field at a time: they stay in the cache meanwhile."""
 
 
+def head_fields(columns: int) -> list[Any]:
+    """What all rows begin with whose keys have so many columns."""
+    return [("_key", "i8", (columns,)), ("_epoch", "i8")]
+
+
 def row_dtype(schema: StateSchema, columns: int) -> np.dtype[Any]:
     """The aligned dtype of the rows of a table whose keys have so many columns."""
-    fields: list[Any] = []
+    fields = head_fields(columns)
     for name in schema.dtype.names or ():
         shaped = schema.dtype[name].subdtype
         fields.append((name, schema.dtype[name]) if shaped is None else (name, *shaped))
-    return np.dtype([("_key", "i8", (columns,)), ("_epoch", "i8"), *fields], align=True)
+    return np.dtype(fields, align=True)
 
 
 def _size_for(capacity: int) -> int:
     return max(LEAST_CAPACITY, 1 << (int(capacity) - 1).bit_length())
 
 
-def key_matrix(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """int64 [n, columns] of key columns."""
-    out = np.empty((len(columns[0]), len(columns)), np.int64)
-    for j, column in enumerate(columns):
-        out[:, j] = column
-    return out
+def key_columns(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Key columns as the one kind of array that kernels are compiled for."""
+    return tuple(np.require(c, np.int64, ("C", "A", "W")) for c in columns)
+
+
+def as_words(rows: np.ndarray) -> np.ndarray:
+    """int64 [n, words of a row]: rows of any class, over the same memory."""
+    return rows.view(np.int64).reshape(len(rows), rows.itemsize // 8)
 
 
 def in_key_order(rows: np.ndarray) -> np.ndarray:
@@ -93,6 +100,7 @@ class StructuredTable:
         self.window = window
         self.columns = keys + (window is not None)
         self.dtype = row_dtype(schema, self.columns)
+        self.head = np.dtype(head_fields(self.columns))
         self.defaults = np.zeros(1, self.dtype)
         for f in schema.fields:
             self.defaults[f.name] = schema.defaults[f.name]
@@ -102,9 +110,7 @@ class StructuredTable:
         self.meta[kernels.NEXT] = NEVER
         self.rows = np.zeros(0, self.dtype)
         self.index = np.zeros(0, np.int32)
-        self.removals = np.zeros(
-            LEAST_CAPACITY, np.dtype([("_key", "i8", (self.columns,)), ("_epoch", "i8")])
-        )
+        self.removals = np.zeros(LEAST_CAPACITY, self.head)
         self._kernels = kernels
         self._seen = np.zeros(0, np.int64)
         self._batches = 1
@@ -152,7 +158,7 @@ class StructuredTable:
         Returns (the slot of each distinct key in order of first appearance, for each record the
         number of its key among these): int64 both.
         """
-        slots = self._insert(key_matrix(columns), epoch)
+        slots = self._insert(columns, epoch)
         if len(self._seen) < len(self.rows):
             self._seen = np.zeros(len(self.rows), np.int64)
         inverse = np.empty(len(slots), np.int64)
@@ -160,31 +166,37 @@ class StructuredTable:
         self._batches += n
         return slots[:n], inverse
 
-    def _insert(self, keys: np.ndarray, epoch: int) -> np.ndarray:
-        slots = np.empty(len(keys), np.int64)
+    def _insert(self, columns: Sequence[np.ndarray], epoch: int) -> np.ndarray:
+        keys = key_columns(columns)
+        slots = np.empty(len(keys[0]), np.int64)
         at = 0
         while True:
-            at = self._kernels.insert_all(self.rows, self.index, self.meta, keys, epoch, slots, at)
-            if at == len(keys):
+            heads = self._heads()
+            at = self._kernels.insert_all(heads, self.index, self.meta, keys, epoch, slots, at)
+            if at == len(slots):
                 return slots
             self.grow()
 
     def find(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """int64: the slot of each key, -1 where there is none."""
         slots = np.empty(len(columns[0]), np.int64)
-        self._kernels.find_all(self.rows, self.index, key_matrix(columns), slots)
+        self._kernels.find_all(self._heads(), self.index, key_columns(columns), slots)
         return slots
+
+    def _heads(self) -> np.ndarray:
+        """Key and epoch of the rows, over the same memory: alike for all state classes."""
+        return np.ndarray(len(self.rows), self.head, self.rows, 0, self.rows.strides)
 
     def read(self, slots: np.ndarray) -> np.ndarray:
         """A copy of rows."""
-        return self.rows[slots]
+        out = np.empty(len(slots), self.dtype)
+        self._kernels.gather(as_words(self.rows), slots, as_words(out))
+        return out
 
     def write(self, slots: np.ndarray, rows: np.ndarray, epoch: int) -> None:
         """Put the user's fields of changed rows back; they are dirty from `epoch` on."""
-        for f in self.schema.fields:
-            self.rows[f.name][slots] = rows[f.name]
-        self.rows["_epoch"][slots] = epoch
-        self._arm(self.rows[slots])
+        self._kernels.scatter(as_words(self.rows), slots, as_words(rows), self.columns, epoch)
+        self._arm(slots)
 
     def remove(self, slots: np.ndarray, epoch: int) -> None:
         """Remove rows; a later delta will say so."""
@@ -209,9 +221,11 @@ class StructuredTable:
             return rows[self.schema.timer]
         return np.full(len(rows), NEVER)
 
-    def _arm(self, rows: np.ndarray) -> None:
-        if len(rows) and (self.window is not None or self.schema.timer is not None):
-            self.meta[self._kernels.NEXT] = min(self.next_due, int(self.times(rows).min()))
+    def _arm(self, where: np.ndarray | slice) -> None:
+        """Rows in these slots may be due earlier than all others."""
+        if self.window is not None or self.schema.timer is not None:
+            times = self.times(self.rows[where])
+            self.meta[self._kernels.NEXT] = min(self.next_due, int(times.min(initial=NEVER)))
 
     def due(self, watermark: int) -> tuple[np.ndarray, np.ndarray]:
         """The rows due at `watermark`, which are the caller's to fire: `next_due` forgets them.
@@ -299,15 +313,15 @@ class StructuredTable:
                 at += len(here)
         self.meta[[self._kernels.USED, self._kernels.LIVE]] = total
         self._move_to(rows, total)
-        self._arm(rows[:total])
+        self._arm(slice(total))
 
     def put(self, part: Part) -> None:
         """Put rows in, in place of those of the same keys."""
-        slots = self._insert(key_matrix(part.keys), part.epoch)
+        slots = self._insert(part.keys, part.epoch)
         for name, values in part.fields.items():
             self.rows[name][slots] = values
         self.rows["_epoch"][slots] = part.epoch
-        self._arm(self.rows[slots])
+        self._arm(slots)
 
     def ordered(self) -> np.ndarray:
         """A copy of all rows in key order."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Boundary
 from raystream.dataflow.source import (
     Arrival,
+    Cutting,
     Recorded,
     SplitReader,
     Taken,
@@ -92,6 +94,36 @@ def test_recorded_epochs(parts: list[list[int]], length: int, instances: int, ba
             ended[i] = t.ended
         last = epoch >= max(expected)
         assert all(ended) == last
+
+
+wild = st.one_of(st.integers(-50, 50), st.integers(-(2**63), 2**63 - 1))
+lengths = st.one_of(st.integers(1, 9), st.integers(1, 2**63 - 1))
+
+
+@examples(200)
+@given(st.lists(wild), wild, lengths, st.one_of(st.integers(0, 9), st.integers(0, 2**62)))
+def test_runs_are_the_running_maximum(
+    times: list[int], origin: int, length: int, last: int
+) -> None:
+    """Also where int64 overflows: epochs must stay what they were, whatever they mean."""
+    values = np.array(times, np.int64)
+    with np.errstate(over="ignore"):
+        raw = (values - origin) // length + 1
+    expected = np.maximum.accumulate(np.maximum(raw, last))
+    runs = Cutting("time", origin, length, 1, 0).runs(values, last)
+    assert runs.epochs.tolist() == sorted(set(expected.tolist()))
+    starts = [0, *runs.ends.tolist()]
+    assert np.repeat(runs.epochs, np.diff(starts)).tolist() == expected.tolist()
+    assert [runs.epoch_at(i) for i in range(len(times))] == expected.tolist()
+    for epoch in {0, last, *expected.tolist()}:
+        assert runs.end_of(epoch) == np.searchsorted(expected, epoch, side="right")
+
+
+@pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8"])
+def test_any_integer_column_is_cut(kind: str) -> None:
+    values = np.array([-3, 5, 4, 12, 12, 30], kind)
+    runs = Cutting("time", -5, 10, 1, 0).runs(values, 1)
+    assert runs.ends.tolist() == [1, 5, 6] and runs.epochs.tolist() == [1, 2, 4]
 
 
 def test_splits_are_spread_over_the_key_groups() -> None:

@@ -13,6 +13,7 @@ import raystream as rs
 from raystream.errors import InternalError
 from raystream.schema.state import state_schema
 from raystream.state.keys import key_group
+from raystream.state.row_kernels import AHEAD
 from raystream.state.rows import BLOCK, Part, StructuredTable, in_key_order
 
 GROUPS = 16
@@ -212,6 +213,49 @@ def test_reserve_keeps_the_rows() -> None:
     assert len(table.rows) == 131_072
     assert np.array_equal(table.ordered(), before)
     assert (table.find([keys]) >= 0).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(1, 3))
+def test_batches_number_keys_as_a_dict_does(data: st.DataObject, columns: int) -> None:
+    """Whatever the number of key columns, and over more than one block that is fetched ahead."""
+    table = StructuredTable(SCHEMA, keys=columns, groups=GROUPS)
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    known: dict[Key, int] = {}
+    for epoch in range(1, 4):
+        n = data.draw(st.integers(1, 3 * AHEAD))
+        given_keys = [rng.integers(-5, 6, n).astype(np.int32) for _ in range(columns)]
+        keys: list[Key] = list(zip(*(c.tolist() for c in given_keys), strict=True))
+        slots, index = table.slots_of(given_keys, epoch)
+        assert [keys[i] for i in np.unique(index, return_index=True)[1]] == list(
+            dict.fromkeys(keys)
+        )
+        for key, slot in zip(keys, slots[index].tolist(), strict=True):
+            assert known.setdefault(key, slot) == slot
+        assert table.find(given_keys).tolist() == slots[index].tolist()
+        assert list(map(tuple, table.rows["_key"][slots].tolist())) == list(dict.fromkeys(keys))
+    assert len(table) == len(known)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 200), st.integers(0, 99))
+def test_reading_and_writing_rows_is_indexing(n: int, seed: int) -> None:
+    table = StructuredTable(SCHEMA, keys=2, groups=GROUPS)
+    rng = np.random.default_rng(seed)
+    table.slots_of([rng.integers(-9, 9, 300), rng.integers(-9, 9, 300)], epoch=1)
+    slots = rng.permutation(len(table))[:n]
+    rows, expected = table.read(slots), table.rows.copy()
+    assert np.array_equal(rows, table.rows[slots])
+    rows["n"] = rng.integers(-9, 9, len(rows))
+    rows["due"] = rng.integers(0, 9, len(rows))
+    rows["cars"] = rng.integers(-9, 9, (len(rows), 3))
+    for name in ("n", "due", "cars"):
+        expected[name][slots] = rows[name]
+    expected["_epoch"][slots] = 7
+    rows["_key"], rows["_epoch"] = 77, 88  # a copy's own, which nobody takes over
+    table.write(slots, rows, 7)
+    assert np.array_equal(table.rows, expected)
+    assert table.next_due == rows["due"].min()
 
 
 def test_key_order_is_numeric() -> None:

@@ -221,8 +221,9 @@ def long_words(words: rs.Batch[Word]) -> rs.Batch[Word]:
 
 @rs.operator(key="word")
 def running_batch(words: rs.Batch[Word], rows: rs.Rows[Tally]) -> rs.Batch[Running]:
-    rows["n"] += np.bincount(rows.index, minlength=len(rows))
-    return rs.Batch(Running, {"word": words["word"], "n": rows["n"][rows.index]})
+    n = rows["n"][rows.index] + rows.nth + 1
+    rows["n"] += rows.counts
+    return rs.Batch(Running, {"word": words["word"], "n": n})
 
 
 @rs.operator(key="vid")
