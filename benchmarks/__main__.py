@@ -1,4 +1,4 @@
-"""python -m benchmarks w1 | epoch | lrb | recovery | elastic | restore | checkpoints | compare.
+"""python -m benchmarks COMMAND: a table each.
 
 Every run checks its answers. Times are noisy on shared machines: runs are repeated, forms take
 turns, and the median is shown with the least and the most.
@@ -19,13 +19,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import checkpoints, compare, elastic, restore
+from benchmarks import checkpoints, compare, elastic, kernels, restore
 from raystream.errors import RaystreamError
 
 app = typer.Typer(
     help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 
+app.command("kernels")(kernels.main)
 app.command("restore")(restore.main)
 app.command("compare")(compare.main)
 app.command("elastic")(elastic.main)

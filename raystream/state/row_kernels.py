@@ -47,10 +47,10 @@ def prefetch(typing: Any, array: Any, at: Any) -> Any:
         byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
         made = context.make_array(array)(context, builder, args[0])
         kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-        named: Any = cgutils.get_or_insert_function
-        function = named(builder.module, kind, "llvm.prefetch.p0i8")
+        untyped: Any = cgutils
+        function = untyped.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
         to_write, keep, is_data = flag(1), flag(3), flag(1)
-        item = cgutils.get_item_pointer(context, builder, array, made, [args[1]])
+        item = untyped.get_item_pointer(context, builder, array, made, [args[1]])
         builder.call(function, [builder.bitcast(item, byte), to_write, keep, is_data])
         return context.get_dummy_value()
 
