@@ -167,7 +167,7 @@ def test_a_rating_judges_all_its_answers(
     home, out = tmp_path / "traffic", tmp_path / "out"
     arguments = (
         f"rate --data {home} --out {out} --xways 2 --whole 120 --seconds 70 --speed 35 --seed 3"
-        " --most 6 --from 4 --p99 60 --local --instances vehicles=2"
+        " --most 4 --from 4 --p99 60 --local --instances vehicles=2"
     )
     result = CliRunner().invoke(cli.app, arguments.split())
     assert "Traceback" not in result.output
@@ -176,7 +176,7 @@ def test_a_rating_judges_all_its_answers(
     assert (record["traffic"]["xways"], record["traffic"]["first"]) == (2, 50)
     (right,) = (checksum(found.answers) for found in judged)
     for step in record["steps"]:
-        assert step["xways"] in (2, 4, 6)
+        assert step["xways"] in (2, 4)
         assert step["passed"] == (step["why"] == "")
         if step["why"] == "":
             assert (step["checksum"], step["replicas_differing"], step["late"]) == (right, 0, 0)
