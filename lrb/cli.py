@@ -278,6 +278,7 @@ def rate(
     start. One expressway is generated, unless asked otherwise, and replayed as many, with other
     cars on other expressways. The number is doubled until a step fails, then the gap is halved. An
     oracle judges all answers to what was generated; those to replicas must have its checksum.
+    Ends with exit code 1 if an answer is wrong, or no step passes.
 
     Example: python -m lrb rate --data traffic/ --from 10
     """
@@ -296,7 +297,8 @@ def rate(
         asked = Search(begin, most, p99, pace, cluster, counts)
         record = rating.found(home, target, traffic, asked, _say, _generate)
         _show_rating(record)
-    raise SystemExit(0 if record["L"] else _FAILED)
+    wrong = any(step["right"] is False for step in record["steps"])
+    raise SystemExit(0 if record["L"] and not wrong else _FAILED)
 
 
 # ---- the steps --------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ class Step:
     rows_per_second_at_end: int
     why: str
     seconds: float | None = None
+    right: bool | None = None
     answers: int | None = None
     positive_tolls: int | None = None
     latency: Mapping[str, float] | None = None
@@ -114,6 +115,7 @@ def step(
         **due,
         why="",
         seconds=report.elapsed,
+        right=verdict.right and not weighed.differing,
         answers=int(weighed.numbers.sum()),
         positive_tolls=verdict.positive_tolls * copies.count,
         latency=latency,
@@ -124,15 +126,15 @@ def step(
         memory=usage.memory(),
         state_rows={o.name: o.state_rows for o in report.operators if o.state_rows},
     )
-    return replace(found, why=why_not(found, right=verdict.right, p99=p99))
+    return replace(found, why=why_not(found, p99=p99))
 
 
-def why_not(found: Step, *, right: bool, p99: float) -> str:
+def why_not(found: Step, *, p99: float) -> str:
     """What is wrong with a step that ran to its end; empty if nothing is."""
-    if not right:
-        return "the oracle finds wrong answers"
     if found.replicas_differing:
         return f"{found.replicas_differing} replicas are answered otherwise than the original"
+    if not found.right:
+        return "the oracle finds wrong answers"
     if found.late:
         return f"{found.late:,} answers after their deadline"
     if found.latency is not None and found.latency["p99"] > p99:
