@@ -83,6 +83,7 @@ def test_help_tells_what_the_commands_do() -> None:
         "validate": ("--input", "--answers", "oracle", "Example"),
         "demo": ("--xways", "--seconds", "--speed", "--out", "Example"),
         "rate": ("--data", "--seconds", "--from", "--most", "--p99", "replayed", "Example"),
+        "elastic": ("--minutes", "--hours", "--cores", "--most", "Example"),
     }.items():
         _, output = invoke(command, "--help")
         assert all(word in output for word in words), output
@@ -124,6 +125,7 @@ def test_options_that_mean_nothing_are_refused(data: Path, tmp_path: Path) -> No
     run = ("run", "--input", data, "--out", tmp_path / "answers", "--local")
     for speed in ("fast", "0", "-1", "nan", "inf"):
         assert f"--speed {speed} is no speed" in refused(*run, "--speed", speed)
+    assert "--cores 2 is no part of a core" in refused("elastic", "--cores", "2")
     assert "there is no operator 'vehicels'" in refused(*run, "--instances", "vehicels=2")
     assert "'forward'" in refused(*run, "--instances", "forward=2")
     for text in ("vehicles", "vehicles=0", "vehicles=two", "vehicles=-1", "=2", "vehicles=1.5"):
@@ -184,13 +186,14 @@ def test_output_without_permission_is_refused(data: Path, tmp_path: Path) -> Non
     assert "cannot be written to: Permission denied" in told
 
 
-@pytest.mark.parametrize("command", ["run", "validate", "demo"])
+@pytest.mark.parametrize("command", ["run", "validate", "demo", "elastic"])
 def test_relative_paths_are_refused_inside_of_a_submitted_job(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(options.SUBMITTED, "{}")
-    names = {"run": ("--input", "--out"), "validate": ("--input", "--answers"), "demo": ("--out",)}
-    told = refused(command, *(word for name in names[command] for word in (name, "data")))
+    names = {"run": ("--input", "--out"), "validate": ("--input", "--answers")}
+    given = names.get(command, ("--out",))
+    told = refused(command, *(word for name in given for word in (name, "data")))
     assert "is relative" in told
     assert '"$PWD/data"' in told
 
