@@ -195,9 +195,10 @@ def elastic(
         float,
         typer.Option(
             help="The part of a core that an instance counts as having. It is split when it uses"
-            " more than 70 % of that, and merged with a neighbour when both use less than 35 %."
+            " more than 70 % of that, and merged with a neighbour when together they"
+            " use less than 35 %."
         ),
-    ] = 0.2,
+    ] = 0.15,
     most: Annotated[
         int, typer.Option(min=1, max=options.INSTANCES_MAX, help="Instances of an operator.")
     ] = 8,
@@ -220,12 +221,12 @@ def elastic(
     minutes, at 18 times real time, and epochs are cut by the time of the traffic. Nobody says how
     many instances there are to be. Deadlines are held in real seconds.
 
-    Where instances are many and cores few, their CPU shares are emulated: with --cores 0.2 an
-    instance that uses more than 14 % of a core counts as one that uses 70 % of what it has. Nothing
-    holds it back there. Operators run as plain Python: compiled, one instance of each would do for
-    the traffic of many expressways, and its CPU would hardly depend on the traffic.
+    Where instances are many and cores few, their CPU shares are emulated: with --cores 0.15 an
+    instance that uses more than 10.5 % of a core counts as one that uses 70 % of what it has.
+    Nothing holds it back there. Operators run as plain Python: compiled, one instance of each would
+    do for the traffic of many expressways, and its CPU would hardly depend on the traffic.
 
-    Example: python -m lrb elastic --minutes 1.5 --hours 0.5 --interval 2 --cores 0.12 --out trial/
+    Example: python -m lrb elastic --minutes 1.5 --hours 0.5 --interval 2 --out trial/
     """
     with _errors_told():
         from lrb.elastic import bounds_of, decisions_of, decisions_table, policy_of, speed_of

@@ -48,7 +48,9 @@ def policy_of(cores: float, interval: float) -> rs.CpuThreshold:
             f"--cores {cores:g} is no part of a core", hint="For example 0.25, or 1 for a core."
         )
     lull = max(2, round(LULL_SECONDS / interval))
-    return rs.CpuThreshold(HIGH * cores, interval=interval, low=LOW * cores, lull=lull)
+    return rs.CpuThreshold(
+        round(HIGH * cores, 6), interval=interval, low=round(LOW * cores, 6), lull=lull
+    )
 
 
 def bounds_of(most: int) -> dict[str, tuple[int, int]]:

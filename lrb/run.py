@@ -84,6 +84,7 @@ def run(
         answers = collect(parts, groups=flow.key_groups, expected=asked)
         _check_read(data, report)
         record = _record(data, report, answers, speed)
+        record["policy"] = None if policy is None else str(policy)
         _write(out, answers, record)
     finally:
         remove_parts(parts)

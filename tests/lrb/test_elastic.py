@@ -30,7 +30,7 @@ from tests.lrb.test_report import PNG, Page, answers_folder, verdict_of
 
 def grown() -> dict[str, Any]:
     """A run in which vehicles became two, then one again, and segments did not become two."""
-    run = sample_run(speed=60.0)
+    run = sample_run(speed=60.0) | {"policy": str(policy_of(0.2, interval=5))}
     for point in run["series"]:
         for name, measured in point["operators"].items():
             measured["instances"] = 1 + (name == "vehicles" and 20 <= point["t"] < 60)
@@ -102,6 +102,7 @@ def test_the_report_has_the_picture_and_the_reasons(
     assert (tmp_path / "elastic.png").read_bytes().startswith(PNG)
     text = Page(page.read_text("utf-8")).text
     assert "used 90 %" in text and "given up: nobody was left" in text
+    assert "CpuThreshold(threshold=0.14" in text
     for other in (run | {"moved": []}, run | {"speed": None}):
         assert elastic_plot.draw(other, sample_latency(speed=60.0), LIGHT) == {}
 
