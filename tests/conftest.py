@@ -19,6 +19,7 @@ ALONE = ("ray", "spark")
 """What all tests that start it share one worker for, so that there is one of it."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several workers: which tests go together. Those with Ray come first, for they take
     longest; they mostly wait, and leave a processor to the others."""
