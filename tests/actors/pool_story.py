@@ -98,7 +98,11 @@ def long() -> None:
     tell("watched", nodes=[stays])
     until(look, lambda: stays in ending(), "word that a node ends")
     deadline = ending()[stays]
-    until(look, lambda: len(alive() - {stays}) == 2, "another node for the one that ends")
+
+    def replaced() -> bool:
+        return len(alive() - {stays}) == 2 and not pool.pool.missing
+
+    until(look, replaced, "another node for the one that ends")
     assert spare in alive()
     tell("drained", node=stays, deadline=deadline, missing=pool.pool.missing)
     pool.close()
