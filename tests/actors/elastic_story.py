@@ -19,8 +19,8 @@ from raystream.controller.pool import OPERATOR_NODE
 
 TICKS = 20
 """Epochs a second."""
-CALM, WILD, AFTER = 4 * TICKS, 16 * TICKS, 150 * TICKS
-"""How many epochs there is little, much, and little again to do; the last at most."""
+CALM, WILD, ALL = 4 * TICKS, 90 * TICKS, 200 * TICKS
+"""After how many epochs there is much to do, little again at the latest, and nothing."""
 FEW, MANY = 10, 1500
 """Records an epoch."""
 BURN = 1200
@@ -43,8 +43,8 @@ class Tally(rs.State):
 
 @dataclass(frozen=True)
 class Wave:
-    """Few records, then many, then few, until there is a file `enough`; where it ended it notes, so
-    that it ends there again."""
+    """Few records, then many until there is a file `grown`, then few until there is a file
+    `enough`. When it saw a file it notes, so that it does the same when it is read again."""
 
     folder: Path
 
@@ -54,15 +54,19 @@ class Wave:
         return [rs.Split("wave")]
 
     def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Key]]]:
-        last = self.folder / "last"
-        for t in range(position, CALM + WILD + AFTER):
-            if (self.folder / "enough").exists() and not last.exists():
-                last.write_text(str(t))
-            if last.exists() and t >= int(last.read_text()):
+        for t in range(position, ALL):
+            if t >= self._seen("enough", t):
                 return
-            n = MANY if CALM <= t < CALM + WILD else FEW
+            n = MANY if CALM <= t < min(WILD, self._seen("grown", t)) else FEW
             keys = np.random.Generator(np.random.Philox(key=t)).integers(0, 1000, n)
             yield t + 1, rs.Batch(Key, {"time": np.full(n, t), "key": keys})
+
+    def _seen(self, name: str, now: int) -> int:
+        """The epoch at which a file was seen first."""
+        note = self.folder / f"{name}-at"
+        if (self.folder / name).exists() and not note.exists():
+            note.write_text(str(now))
+        return int(note.read_text()) if note.exists() else ALL
 
 
 @rs.operator(key="key")
@@ -88,7 +92,9 @@ class Nodes:
         self.seen.append(len(nodes))
         count = sample.operators["count"]
         self.cpu.append((round(sample.t), count.instances, round(count.cpu, 2)))
-        grown = max(n for _, n, _ in self.cpu) > 1
+        if count.instances > 1:
+            (self.folder / "grown").touch()
+        grown = (self.folder / "grown").exists()
         if grown and count.instances == 1 and self.seen[-1] < max(self.seen):
             (self.folder / "enough").touch()
 
