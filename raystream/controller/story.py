@@ -46,7 +46,10 @@ def _move(m: Moved) -> Told:
     kind = "scale out" if after > before else "scale in" if after < before else "move"
     if m.failed:
         return Told(m.t, "move", f"{m.operator} stays as it is: {m.failed}", m.because, (), True)
-    into = ", ".join(f"{n} {k}" for n, k in zip(m.new, m.ranges, strict=True))
+    if after == len(m.ranges):
+        into = ", ".join(f"{n} {k}" for n, k in zip(m.new, m.ranges, strict=True))
+    else:  # other ranges of the operator stayed with their owners
+        into = f"{_names(m.new)} of {' '.join(map(str, m.ranges))}"
     what = f"{_names(m.gone)} became {into}, from epoch {m.floor:,} ({m.mode})"
     what += f", at the {m.tries}. attempt" if m.tries > 1 else ""
     phases = (("place", m.place), ("restore", m.restore), ("replay", m.replay))
