@@ -19,14 +19,16 @@ ALONE = ("ray", "spark")
 """What all tests that start it share one worker for, so that there is one of it."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """With several workers: which tests go together."""
+    kinds = [kind for kind in ALONE if item.get_closest_marker(kind)]
+    if kinds:
+        item.add_marker(pytest.mark.xdist_group(kinds[0]))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers: which tests go together. Those with Ray come first, for they take
-    longest; they mostly wait, and leave a processor to the others."""
-    for item in items:
-        kinds = [kind for kind in ALONE if item.get_closest_marker(kind)]
-        if kinds:
-            item.add_marker(pytest.mark.xdist_group(kinds[0]))
+    """Tests with Ray come first, for they take longest; they mostly wait, and leave a processor to
+    the others."""
     items.sort(key=lambda item: item.get_closest_marker("ray") is None)
 
 
