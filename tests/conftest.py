@@ -15,23 +15,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 
-ALONE = ("ray", "spark")
-"""What all tests that start it share one worker for, so that there is one of it."""
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """With several workers: which tests go together."""
-    kinds = [kind for kind in ALONE if item.get_closest_marker(kind)]
-    if kinds:
-        item.add_marker(pytest.mark.xdist_group(kinds[0]))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with Ray come first, for they take longest; they mostly wait, and leave a processor to
-    the others."""
-    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark for all tests that need one: starting it takes seconds."""

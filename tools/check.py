@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -21,19 +22,39 @@ CHECKS = {
     "types (pyright)": ["pyright"],
 }
 
-WORKERS = ["-n", "2", "--dist", "loadgroup"]
-"""Tests that start Ray run beside those that do not."""
+NONE_FOUND = 5
+"""Pytest's exit code when no test was chosen."""
 
 
 def main(arguments: list[str]) -> int:
     failed = [name for name, command in CHECKS.items() if not check(name, command)]
     if arguments[:1] == ["--tests"]:
         print(flush=True)
-        if run(["pytest", *WORKERS, *arguments[1:]]).returncode:
+        if not tests(arguments[1:]):
             failed.append("tests")
     if failed:
         print(f"\nfailed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def tests(arguments: list[str]) -> bool:
+    """Tests that start Ray mostly wait, so the others run beside them, and are shown afterwards."""
+    with tempfile.TemporaryFile("w+") as said:
+        others = subprocess.Popen(
+            command_of(["pytest", "-m", "not ray", *arguments]),
+            cwd=ROOT,
+            env=environment(),
+            stdout=said,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            codes = [run(["pytest", "-m", "ray", *arguments]).returncode, others.wait()]
+        finally:
+            others.kill()
+            others.wait()
+            said.seek(0)
+            print("\n" + said.read(), end="", flush=True)
+    return set(codes) <= {0, NONE_FOUND} and 0 in codes
 
 
 def check(name: str, command: list[str]) -> bool:
@@ -48,21 +69,25 @@ def check(name: str, command: list[str]) -> bool:
 
 
 def run(command: list[str], *, quiet: bool = False) -> subprocess.CompletedProcess[str]:
-    # The checkers find the environment by PATH, wherever this was called from.
-    env = {
-        **os.environ,
-        "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
-        "PYTHONPATH": str(ROOT),
-    }
     return subprocess.run(
-        [BIN / command[0], *command[1:]],
+        command_of(command),
         cwd=ROOT,
-        env=env,
+        env=environment(),
         text=True,
         stdout=subprocess.PIPE if quiet else None,
         stderr=subprocess.STDOUT if quiet else None,
         check=False,
     )
+
+
+def command_of(command: list[str]) -> list[str | Path]:
+    return [BIN / command[0], *command[1:]]
+
+
+def environment() -> dict[str, str]:
+    """The checkers find the environment by PATH, wherever this was called from."""
+    path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
 
 
 if __name__ == "__main__":
