@@ -168,13 +168,13 @@ def test_a_paced_run_keeps_to_its_pace_and_measures_every_answer(tmp_path: Path)
 
 def test_rates_are_those_between_samples_that_are_apart() -> None:
     def sample(t: float, n: int) -> SimpleNamespace:
-        totals = SimpleNamespace(records_in=n, records_out=2 * n, cpu=n / 100)
+        totals = SimpleNamespace(records_in=n, records_out=2 * n, cpu=n / 100, instances=1)
         return SimpleNamespace(t=t, operators={"vehicles": totals})
 
     found = series([sample(1.0, 100), sample(3.0, 500), sample(3.1, 510), sample(3.09, 520)])
     rates = [(point["t"], point["operators"]["vehicles"]) for point in found]
     assert [t for t, _ in rates] == [1.0, 3.09]
-    assert rates[0][1] == {"in": 100.0, "out": 200.0, "cpu": 1.0}
+    assert rates[0][1] == {"in": 100.0, "out": 200.0, "cpu": 1.0, "instances": 1}
     assert rates[1][1]["in"] == pytest.approx(420 / 2.09)
 
 
