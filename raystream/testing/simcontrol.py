@@ -61,7 +61,8 @@ class Job(Laws):
     again: how often a new connection asks for what came already. fragile: how often processes die
     while they take a place. blanks: processes without a place. over: the job has ended; error: why,
     if it failed. answers: to requests, by kind. ledger: where epochs ended that were cut by
-    arrival; their sinks are judged at the end.
+    arrival; their sinks are judged at the end. acted_on: the order of the newest entry of the
+    journal that was written wherever it should be, so that something may have followed from it.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Job(Laws):
         self.world, self.tier, self.plan, self.options = world, tier, plan, options
         self.reference: Reference = reference or {}
         self.ledger = Ledger()
+        self.acted_on = (0, 0)
         self.deferred: list[tuple[Place, str, tuple[Any, ...]]] = []
         self.ahead, self.again, self.fragile = ahead, again, fragile
         self.ships = options.recovery == "state"
@@ -110,12 +112,17 @@ class Job(Laws):
             raise Wrong(
                 f"an old journal was taken: {entry and entry.order}, not {self.entry.order}"
             )
+        if entry is not None and entry.order < self.entry.order:
+            self.entry = entry  # what only the dead held is undecided again: nobody acted on it
         self.controller = Controller(self, self.controllers, entry)
 
     def lost_journal(self, entry: Entry | None) -> bool:
-        """Whether an entry is not the newest that was written, although some copy of that lives."""
+        """Whether an entry is not the newest that was written, although some copy of that lives, or
+        although it was acted on."""
+        if entry is not None and entry.order >= self.entry.order:
+            return False
         held = [k for k in self.keepers.values() if k.journal.order >= self.entry.order]
-        return (entry is None or entry.order < self.entry.order) and any(k.alive for k in held)
+        return any(k.alive for k in held) or self.acted_on >= self.entry.order
 
     def end(self, error: RaystreamError | None) -> None:
         """The job has ended. The boundary register may be called lost when its places are gone."""
@@ -421,6 +428,7 @@ class Controller(Box):
         self._writing = None
         left = [k for k in self._left if k.alive]
         if self._written:
+            self.job.acted_on = max(self.job.acted_on, entry.order)
             for keeper in left:
                 keeper.journal.leave(entry.order)
             self._go_on()
