@@ -160,9 +160,9 @@ class Keeper:
         """Keep an entry of the journal; False when its writer is not the controller any more."""
         return self._journal.write(entry.order, entry)
 
-    def leave_journal(self, order: tuple[int, int]) -> None:
+    def leave_journal(self, order: tuple[int, int]) -> bool:
         """Others keep the journal; see `Shelf.leave`."""
-        self._journal.leave(order)
+        return self._journal.leave(order)
 
     def claim_journal(self, incarnation: int) -> tuple[bool, tuple[int, int], Entry | None]:
         """A controller begins; see `Shelf.claim`."""

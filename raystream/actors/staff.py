@@ -232,12 +232,17 @@ class Staff:
         return written
 
     def _leave(self, command: do.Write) -> None:
-        """Who does not forget what others hold now counts as dead."""
+        """Who does not forget what others hold now counts as dead.
+
+        Raises:
+            Fenced: another controller has taken over.
+        """
         actors = {p: a for p in command.left if (a := self._actor(p)) is not None}
         calls = {a.leave_journal.remote(command.entry.order): p for p, a in actors.items()}
         for call, process in calls.items():
             try:
-                ray.get(call, timeout=WRITE_SECONDS)
+                if not ray.get(call, timeout=WRITE_SECONDS):
+                    raise Fenced
             except RayError as error:
                 self._here.append(do.Gone(process, f"it did not answer: {first_line(error)}"))
 

@@ -140,8 +140,9 @@ class SaveCut:
 @dataclass(frozen=True, slots=True)
 class Write:
     """Write the journal at these keepers. What is commanded later is done when all of them that
-    live have it, and not before one has: see `catch_up`. left: keepers that held it before and do
-    so no more: once the others have it they forget it, so that nobody goes on from what is old."""
+    live have it, and not before one has: see `catch_up`. left: when its places change, the other
+    keepers: once the places have it they forget what they hold, so that nobody goes on from what is
+    old; and they know of a newer controller, of which a new place knows nothing."""
 
     entry: Entry
     at: tuple[str, ...]

@@ -120,10 +120,14 @@ class Shelf(Generic[E]):
             self.order, self.entry = order, entry
         return True
 
-    def leave(self, order: tuple[int, int]) -> None:
-        """The journal is kept elsewhere, from the entry of this order on: forget what is older."""
+    def leave(self, order: tuple[int, int]) -> bool:
+        """The journal is kept elsewhere, from the entry of this order on: forget what is older.
+        False when a newer controller has begun."""
+        if order[0] < self.incarnation:
+            return False
         if order >= self.order:
             self.order, self.entry = order, None
+        return True
 
 
 def newest(found: Iterable[tuple[tuple[int, int], E | None]]) -> E | None:

@@ -59,8 +59,8 @@ class Keeping:
         """Put the journal's next entry before whatever follows."""
         entry = replace(self.journal, number=self.journal.number + 1, **changes)  # type: ignore[arg-type]
         before, at = self.journal.places(self.options.copies), entry.places(self.options.copies)
-        living = {p.process for p in entry.posts}
-        left = tuple(p for p in before if p in living and p not in at)
+        old = [p.process for p in self.journal.posts if p in entry.posts]
+        left = tuple(p for p in old if p not in at) if at != before else ()
         self.journal = entry
         self._out.append(do.Write(entry, at, left))
 

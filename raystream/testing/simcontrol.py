@@ -121,8 +121,8 @@ class Job(Laws):
         although it was acted on."""
         if entry is not None and entry.order >= self.entry.order:
             return False
-        held = [k for k in self.keepers.values() if k.journal.order >= self.entry.order]
-        return any(k.alive for k in held) or self.acted_on >= self.entry.order
+        kept = [k.journal for k in self.keepers.values() if k.alive and k.journal.entry is not None]
+        return any(j.order >= self.entry.order for j in kept) or self.acted_on >= self.entry.order
 
     def end(self, error: RaystreamError | None) -> None:
         """The job has ended. The boundary register may be called lost when its places are gone."""
@@ -407,16 +407,21 @@ class Controller(Box):
 
     def _shelve(self, keeper: Keeper, entry: Entry) -> None:
         kept = keeper.journal.write(entry.order, entry)
-        if kept and entry.order > self.job.entry.order:  # from now on it is decided
+        decides = self.job.controller is self  # else only a keeper of its own may still take it
+        if kept and decides and entry.order > self.job.entry.order:  # from now on it is decided
             self.job.check_entry(entry)
         self.world.after(LINK, self, self._shelved, keeper.process, entry, kept)
 
     def _shelved(self, process: str, entry: Entry, kept: bool) -> None:
         if not kept:
-            self.world.tell(self.name, "is not the controller any more")
-            self.alive = False
+            self._depose()
+            return
         self._written = True
         self._wrote(process, entry)
+
+    def _depose(self) -> None:
+        self.world.tell(self.name, "is not the controller any more")
+        self.alive = False
 
     def _wrote(self, process: str, entry: Entry) -> None:
         """One place has it, or is dead. When none has it, it is tried again, or a newer one is."""
@@ -428,10 +433,11 @@ class Controller(Box):
         self._writing = None
         left = [k for k in self._left if k.alive]
         if self._written:
-            self.job.acted_on = max(self.job.acted_on, entry.order)
-            for keeper in left:
-                keeper.journal.leave(entry.order)
-            self._go_on()
+            if all(keeper.journal.leave(entry.order) for keeper in left):
+                self.job.acted_on = max(self.job.acted_on, entry.order)
+                self._go_on()
+            else:
+                self._depose()
         else:
             at = entry.places(self.job.options.copies)
             self._todo.appendleft(do.Write(entry, at, tuple(k.process for k in left)))

@@ -30,3 +30,12 @@ def test_a_number_is_claimed_once() -> None:
 def test_the_newest_of_what_keepers_hold() -> None:
     assert newest([((0, 0), None), ((2, 1), "b"), ((1, 9), "a")]) == "b"
     assert newest([((0, 0), None)]) is None
+
+
+def test_who_leaves_it_forgets_what_is_old_unless_a_newer_controller_has_begun() -> None:
+    shelf: Shelf[str] = Shelf()
+    shelf.write((1, 7), "seventh")
+    assert shelf.leave((1, 8)) and shelf.entry is None
+    shelf.write((1, 9), "ninth")
+    shelf.claim(2)
+    assert not shelf.leave((1, 10)) and shelf.entry == "ninth"

@@ -53,6 +53,20 @@ def test_a_cut_that_all_have_stored_is_committed_and_keepers_are_told() -> None:
     assert {p.operator for p in trim.places} == {v.name for v in job.plan.vertices}
 
 
+def test_a_keeper_that_is_new_does_not_take_the_journal_without_the_others() -> None:
+    """It knows nothing of a newer controller, so a controller that slept could go on with it."""
+    job = Driven()
+    job.start()
+    first, second = (p.process for p in job.machine.journal.posts)
+    written = [c for c in job.tick(("0", *NODES)) if isinstance(c, do.Write)]
+    new = job.machine.journal.posts[-1].process
+    assert [w.at for w in written] == [(new,)]
+    assert written[0].left == (first, second)
+    job.at(25)
+    later = [c for c in job.tick(("0", *NODES)) if isinstance(c, do.Write)]
+    assert {(w.at, w.left) for w in later} == {((new,), ())}
+
+
 def test_the_dead_are_replaced_from_the_floor() -> None:
     job = Driven(Options(spares=1))
     job.start()
