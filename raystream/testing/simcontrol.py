@@ -122,7 +122,8 @@ class Job(Laws):
         if entry is not None and entry.order >= self.entry.order:
             return False
         kept = [k.journal for k in self.keepers.values() if k.alive and k.journal.entry is not None]
-        return any(j.order >= self.entry.order for j in kept) or self.acted_on >= self.entry.order
+        there = any(j.order >= self.entry.order for j in kept)
+        return there or (0, 0) < self.entry.order <= self.acted_on
 
     def end(self, error: RaystreamError | None) -> None:
         """The job has ended. The boundary register may be called lost when its places are gone."""
