@@ -300,11 +300,11 @@ class Model:
     def _progress(self, name: str, crew: Crew, i: int, counted: np.ndarray) -> Progress:
         keys = crew.ranges[i]
         records = int(crew.records[i])
+        used = float(crew.cpu[i]) / self.world.cores  # as if what it is given were a core
         return Progress(
             name, i, int(crew.position[i] / self.world.epoch), False, 0, records, records, 0, 0,
-            float(crew.cpu[i]), name=crew.names[i], seconds=self.now - float(crew.began[i]),
-            busy=float(crew.cpu[i]) / self.world.cores, blocked=float(crew.blocked[i]),
-            share=self.world.cores, load=counted[keys.lo : keys.hi].tobytes(),
+            used, name=crew.names[i], seconds=self.now - float(crew.began[i]),
+            busy=used, blocked=float(crew.blocked[i]), load=counted[keys.lo : keys.hi].tobytes(),
         )  # fmt: skip
 
     # ------------------------------------------------------------ moves

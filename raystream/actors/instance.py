@@ -77,12 +77,6 @@ def node_address() -> str:
     return str(find())
 
 
-def cpu_share() -> float:
-    """How many cores this process was given; 1 where nothing was said of it."""
-    context: Any = ray.get_runtime_context()
-    return context.get_assigned_resources().get("CPU", 0.0) or 1.0
-
-
 def spill_folder() -> Path:
     """A folder for the logs of this process. What killed processes left behind is removed."""
     where = Path(tempfile.gettempdir())
@@ -178,7 +172,6 @@ class InstanceActor:
                 claim=self._claimer,
                 ship=self._ship if ships else None,
                 folder=self._folder,
-                share=cpu_share(),
             )
             if not held:
                 self._shell.open()

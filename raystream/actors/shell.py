@@ -73,7 +73,6 @@ class Shell:
     Args:
         claim: asks the boundary register. ship: stores an image with a keeper.
         folder: where logs spill to when they take more than `log_bytes`.
-        share: how many cores it was given.
 
     address: where its logs are served. error: why it stopped, if it failed.
     """
@@ -89,7 +88,6 @@ class Shell:
         ship: Ship | None = None,
         folder: Path | None = None,
         log_bytes: int = LOG_BYTES,
-        share: float = 1.0,
     ) -> None:
         self.plan = plan
         self.role = role
@@ -98,7 +96,6 @@ class Shell:
         self.token = token
         self.error: RaystreamError | None = None
         self.stopping = False
-        self.share = share
         self.meter = Meter()
         self.done = threading.Event()
         self.machine: SourceInstance | Instance
@@ -276,7 +273,6 @@ class Shell:
             image=(0, 0.0) if shipper is None else shipper.last,
             row_bytes=0.0 if shipper is None else shipper.row_bytes,
             spent=self.meter.spent(),
-            share=self.share,
         )
 
     def _closed(self) -> bool:

@@ -236,7 +236,7 @@ def report_of(before: Progress, now: Progress, keys: KeyRange, t: float) -> Repo
         keys,
         t,
         seconds,
-        (now.cpu - before.cpu) / seconds / now.share,
+        (now.cpu - before.cpu) / seconds,
         (now.busy - before.busy) / seconds,
         (now.blocked - before.blocked) / seconds,
         (now.records_in - before.records_in) / seconds,

@@ -30,8 +30,9 @@ class Report:
     """What one instance measured in one interval.
 
     t: seconds from the start of the job to its end; seconds: how long it was. cpu: what its process
-    used of the CPU that it was given; 1 is all of it. busy, blocked: shares of the time in which it
-    worked, and in which it waited for those who read from it; in the rest it waited for input.
+    used of a core, which is all that its one thread that computes can use. busy, blocked: shares of
+    the time in which it worked, and in which it waited for those who read from it; in the rest it
+    waited for input.
     rate_in, rate_out: records a second. waiting: records at hand and not yet applied, at the end.
     state_bytes: about what its state takes when it is stored.
     """
@@ -103,8 +104,8 @@ class Policy(Protocol):
 @dataclass(frozen=True)
 class CpuThreshold:
     """The policy of SEEP (Castro Fernandez et al., SIGMOD 2013, section 5.1): an instance that
-    uses more than `threshold` of its CPU in `reports` reports in a row is a bottleneck, and its
-    range is cut in two where its load halves.
+    uses more than `threshold` of its CPU (a core) in `reports` reports in a row is a bottleneck,
+    and its range is cut in two where its load halves.
 
     Beyond that paper, neighbours are merged again when together they used less than `low` in each
     of `lull` reports, as long as no bottleneck is split. `low` is less than the threshold, so a

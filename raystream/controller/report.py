@@ -42,10 +42,9 @@ class Progress:
     its last epoch; a sink has to be closed. image_bytes, image_seconds: of the checkpoint that was
     stored last, its size in bytes and how long it took until all its copies were there.
     seconds: since it began to work, by its own clock. busy, blocked: how many of them it worked,
-    and waited for those who read from it; in the rest it waited for input. share: how many cores
-    it was given. waiting: records at hand and not yet applied. state_bytes: about what its state
-    takes when it is stored; 0 while that is not known. load: the records it has taken so far, by
-    key group of its range, as int64.
+    and waited for those who read from it; in the rest it waited for input. waiting: records at
+    hand and not yet applied. state_bytes: about what its state takes when it is stored; 0 while
+    that is not known. load: the records it has taken so far, by key group of its range, as int64.
     """
 
     vertex: str
@@ -73,7 +72,6 @@ class Progress:
     seconds: float = 0.0
     busy: float = 0.0
     blocked: float = 0.0
-    share: float = 1.0
     waiting: int = 0
     state_bytes: int = 0
     load: bytes = b""
@@ -257,7 +255,6 @@ def progress_of(
     view: int = 0,
     row_bytes: float = 0.0,
     spent: Spent = IDLE,
-    share: float = 1.0,
 ) -> Progress:
     """What an instance says of itself. stored: unless given, all that it has applied. row_bytes:
     what a row of its state takes when it is stored, about.
@@ -292,7 +289,6 @@ def progress_of(
         seconds=spent.seconds,
         busy=spent.busy,
         blocked=spent.blocked,
-        share=share,
         waiting=sum(inlet.rows for inlet in getattr(machine, "inlets", {}).values()),
         state_bytes=0 if table is None else round(len(table) * row_bytes),
         load=machine.load.tobytes(),

@@ -55,8 +55,8 @@ class Status:
 class Pace:
     """How an instance, or an operator, went between two looks.
 
-    rate_in, rate_out: records a second. cpu: of what it was given, busy, blocked: of the time; the
-    highest share of an instance where there are several. waiting, state_rows, state_bytes: at the
+    rate_in, rate_out: records a second. cpu: of a core, busy, blocked: of the time; the highest
+    share of an instance where there are several. waiting, state_rows, state_bytes: at the
     later look. behind: epochs that it is behind the sources; late: seconds behind the pace of the
     job, None without one.
     """
@@ -135,7 +135,7 @@ def pace(worker: Worker, now: Status, before: Status | None) -> Pace | None:
     return Pace(
         share("records_in"),
         share("records_out"),
-        share("cpu") / p.share,
+        share("cpu"),
         share("busy"),
         share("blocked"),
         p.waiting,

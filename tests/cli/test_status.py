@@ -100,13 +100,13 @@ def test_a_job_with_a_pace_says_how_late_it_is_and_others_how_many_epochs_behind
 
 def test_rates_are_between_two_looks_and_since_the_beginning_of_who_is_new() -> None:
     now, before = at(102.0, cpu=0.5), at(100.0)
-    busier = replace(now.workers[1].progress, cpu=81.0, share=0.5)  # type: ignore[arg-type]
+    busier = replace(now.workers[1].progress, cpu=81.0)  # type: ignore[arg-type]
     mine = replace(now.workers[1], progress=busier)
     p = pace(mine, now, before)
-    assert p is not None and p.cpu == pytest.approx((81.0 - 80.0) / 2 / 0.5)
+    assert p is not None and p.cpu == pytest.approx((81.0 - 80.0) / 2)
     new = replace(mine, name="count/7")
     p = pace(new, now, before)
-    assert p is not None and p.cpu == pytest.approx(81.0 / 102 / 0.5)
+    assert p is not None and p.cpu == pytest.approx(81.0 / 102)
     assert together([None]) is None
 
 

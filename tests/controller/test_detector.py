@@ -48,14 +48,6 @@ def test_a_report_is_the_difference_over_a_whole_interval() -> None:
     assert len(policy.seen) == 2  # it is asked when there is something new
 
 
-def test_the_share_of_cpu_is_of_what_the_instance_was_given() -> None:
-    detector = Detector(words(), Watching())
-    for t, cpu in ((0.0, 0.0), (5.0, 0.6)):
-        said = Progress("count", 0, 1, False, 0, 0, 0, 0, 0, cpu, name="a", seconds=t, share=0.2)
-        detector.heard(said, ALL, t)
-    assert detector.reports()["a"].cpu == pytest.approx(0.6)
-
-
 def test_old_load_counts_for_less() -> None:
     first, then = np.zeros(256), np.zeros(256)
     first[:128], then[128:] = 0.5 / 128, 0.5 / 128
