@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,6 +18,7 @@ from typing import Any, NamedTuple
 import ray
 from ray.exceptions import RayError
 
+from raystream.actors.asking import Requests
 from raystream.actors.naming import actor, kill, processes_of
 from raystream.actors.pool import NodePool, ending
 from raystream.actors.staff import Fenced, Staff
@@ -43,6 +42,7 @@ from raystream.controller.report import (
 )
 from raystream.controller.scaling import Scaling
 from raystream.controller.status import Status, status_of
+from raystream.controller.story import Notes
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, InternalError, LostError, RaystreamError, Stopped
 
@@ -55,10 +55,6 @@ ORPHAN_SECONDS = 60.0
 HEAR_SECONDS = 1.0
 """How long who stopped a job may take to hear of its end: who submitted it then ends this process.
 """
-ANSWER_SECONDS = 20.0
-"""How long the machine may take to say whether it takes a request up."""
-NOTES_MAX = 100
-"""So many notes are kept of a job, the newest."""
 FIND_SECONDS = 10.0
 """How long a keeper may take to show its journal."""
 
@@ -82,10 +78,11 @@ class Standing(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Moves of a job: those under way, and those that have ended."""
+    """Moves of a job: those under way, and those that have ended. over: so has the job."""
 
     under_way: tuple[Move, ...]
     ended: tuple[Moved, ...]
+    over: bool = False
 
 
 class Controller:
@@ -96,9 +93,7 @@ class Controller:
         self._machine: Machine
         self._staff: Staff
         self._plan: Plan
-        self._requests: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._numbers = itertools.count(1)
-        self._answers: dict[int, Future[str]] = {}
+        self._requests = Requests()
         self._samples = Samples()
         self._known: dict[str, OperatorReport] = {}
         self._lock = threading.Lock()
@@ -111,7 +106,7 @@ class Controller:
         self._looked = 0.0  # at the nodes
         self._scaling: Scaling | None = None
         self._pool: NodePool | None = None
-        self._notes: deque[tuple[float, str]] = deque(maxlen=NOTES_MAX)
+        self._notes = Notes()
         self._incarnation = 1
         context: Any = ray.get_runtime_context()
         self._again: bool = context.was_current_actor_reconstructed
@@ -154,8 +149,7 @@ class Controller:
         machine, entry = self._machine, self._machine.journal
         members = list(machine.members)
         run, floor = self._charter.run, self._floor()
-        now, notes = time.time(), list(self._notes)
-        return status_of(self._plan, run, entry, members, floor, now, notes)
+        return status_of(self._plan, run, entry, members, floor, time.time(), self._notes.said)
 
     @ray.method(concurrency_group="control")
     def cancel(self) -> None:
@@ -183,7 +177,7 @@ class Controller:
         except ConfigError as error:
             return str(error)
         wanted = tuple(Wanted(o, r, because, mode=mode) for o, r in ranges.items())
-        return self._ask_for(lambda number: do.Rescale(number, wanted))
+        return self._requests.ask(lambda number: do.Rescale(number, wanted))
 
     @ray.method(concurrency_group="control")
     def move(self, instance: str, node: str, because: str, mode: Mode = "replay") -> str:
@@ -196,14 +190,14 @@ class Controller:
             wanted = elsewhere(instance, node, owned, because, mode)
         except ConfigError as error:
             return str(error)
-        return self._ask_for(lambda number: do.Rescale(number, (wanted,)))
+        return self._requests.ask(lambda number: do.Rescale(number, (wanted,)))
 
     @ray.method(concurrency_group="control")
     def drain(self, node: str, because: str) -> str:
         """Have a node left by all instances and not used again; why not, if that cannot be."""
         if not self._ready.is_set():
             return "the job has not begun yet"
-        return self._ask_for(lambda number: do.Drain(number, node, because))
+        return self._requests.ask(lambda number: do.Drain(number, node, because))
 
     @ray.method(concurrency_group="control")
     def moves(self) -> Moves:
@@ -211,19 +205,7 @@ class Controller:
         if not self._ready.is_set():
             return Moves((), ())
         entry = self._machine.journal
-        return Moves(entry.moves, entry.moved)
-
-    def _ask_for(self, request: Callable[[int], Event]) -> str:
-        """Hand the machine a request, and wait for what it says."""
-        if self._over.is_set():
-            return "the job has ended"
-        number, answer = next(self._numbers), Future[str]()
-        self._answers[number] = answer
-        self._requests.put(request(number))
-        try:
-            return answer.result(ANSWER_SECONDS)
-        except TimeoutError:
-            return f"the controller did not take it up within {ANSWER_SECONDS:g} s"
+        return Moves(entry.moves, entry.moved, self._machine.ended)
 
     @ray.method(concurrency_group="control")
     def standing(self) -> Standing:
@@ -284,6 +266,7 @@ class Controller:
         if self._pool is not None:
             with suppress(Exception):  # Ray itself may be going down
                 self._pool.close()
+        self._requests.close()
         if hasattr(self, "_staff"):
             self._staff.dismiss([m.seat.process for m in self._machine.members])
         self._over.set()
@@ -327,8 +310,8 @@ class Controller:
             wait = max(0.0, polled + POLL_SECONDS - time.monotonic())
             for event in self._staff.events(wait):
                 todo += self._hear(event)
-            while not self._requests.empty():
-                todo += self._hear(self._requests.get())
+            for request in self._requests.heard():
+                todo += self._hear(request)
         return self._report()
 
     def _hear(self, event: Event) -> list[Command]:
@@ -345,7 +328,7 @@ class Controller:
                 do.catch_up(todo)
             command = todo.popleft()
             if isinstance(command, do.Answer):
-                self._answers.pop(command.request).set_result(command.refusal)
+                self._requests.answer(command.request, command.refusal)
                 continue
             if isinstance(command, do.End):
                 if command.error is not None:
@@ -402,15 +385,11 @@ class Controller:
 
     def _ask_self(self, request: Callable[[int], Event]) -> list[Command]:
         """Hand the machine a request of the controller's own; a refusal is told in its story."""
-        number, answer = next(self._numbers), Future[str]()
-        answer.add_done_callback(lambda a: self._note(a.result()) if a.result() else None)
-        self._answers[number] = answer
-        return self._hear(request(number))
+        return self._hear(self._requests.own(request, self._note))
 
     def _note(self, text: str) -> None:
-        """Say something in the story of the job, if it was not said just before."""
-        if text not in [said for _, said in self._notes]:
-            self._notes.append((time.time() - self._started, text))
+        """Say something in the story of the job."""
+        self._notes.say(text, time.time() - self._started)
 
     # ------------------------------------------------------------ report
 

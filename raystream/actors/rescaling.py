@@ -94,8 +94,12 @@ def _asked(job: str, address: str, request: Callable[[Any], Any]) -> list[Moved]
             moves: Moves = _answer(run, controller.moves.remote())
             if not moves.under_way:
                 return [m for m in moves.ended if m not in before]
+            if moves.over:
+                break
             time.sleep(LOOK_SECONDS)
         waiting = ", ".join(f"{m.operator} ({m.why or 'no process yet'})" for m in moves.under_way)
+        if moves.over:
+            raise JobError(f"{run} has ended before it could move {waiting}")
         raise JobError(f"{run} has not moved after {MOVE_SECONDS:g} s: {waiting}")
 
 

@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from raystream.controller.report import Moved, Recovery
+
+NOTES_MAX = 100
+"""So many notes are kept of a job, the newest."""
+AGAIN_SECONDS = 60.0
+"""What was not said for so long is told again."""
+
+
+class Notes:
+    """What is said beside recoveries and moves.
+
+    What is said again and again is told once; and again if it was not said for a while.
+    said: seconds since the start, and what was told then.
+    """
+
+    def __init__(self) -> None:
+        self._told: deque[tuple[float, str]] = deque(maxlen=NOTES_MAX)
+        self._last: dict[str, float] = {}  # when each thing was said last, in that order
+
+    @property
+    def said(self) -> tuple[tuple[float, str], ...]:
+        return tuple(self._told)
+
+    def say(self, text: str, t: float) -> None:
+        """Say something at t seconds after the start."""
+        before = self._last.pop(text, None)
+        if before is None or t - before > AGAIN_SECONDS:
+            self._told.append((t, text))
+        self._last[text] = t
+        while len(self._last) > NOTES_MAX:
+            del self._last[next(iter(self._last))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raystream.controller.report import Moved
-from raystream.controller.story import story
+from raystream.controller.story import AGAIN_SECONDS, NOTES_MAX, Notes, story
 from raystream.schema.types import KeyRange
 
 
@@ -16,3 +16,22 @@ def test_a_move_of_one_of_two_instances_is_told() -> None:
     )
     (told,) = story((), (moved,), ())
     assert told.what == "count/0 became count/2 of [0, 128) [128, 256), from epoch 40 (replay)"
+
+
+def test_what_is_said_again_and_again_is_told_once_and_once_more_after_a_while() -> None:
+    notes = Notes()
+    for t in range(1000):
+        notes.say("no room", float(t))
+        notes.say("no node", float(t))
+    notes.say("no room", 1000 + AGAIN_SECONDS)
+    assert notes.said == ((0.0, "no room"), (0.0, "no node"), (1000 + AGAIN_SECONDS, "no room"))
+
+
+def test_notes_are_bounded() -> None:
+    notes = Notes()
+    for t in range(3 * NOTES_MAX):
+        notes.say(f"note {t}", float(t))
+    assert [text for _, text in notes.said] == [
+        f"note {t}" for t in range(2 * NOTES_MAX, 3 * NOTES_MAX)
+    ]
+    assert len(notes._last) == NOTES_MAX

@@ -1,0 +1,82 @@
+"""What is asked of a job's machine, which one thread runs, by calls on others."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from raystream.controller.commands import Event
+
+ANSWER_SECONDS = 20.0
+"""How long the machine may take to say whether it takes a request up."""
+ENDED = "the job has ended"
+
+
+class Requests:
+    """Requests that wait until the machine takes them up or refuses; once the job has ended nobody
+    waits any more."""
+
+    def __init__(self) -> None:
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, Future[str]] = {}
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def put(self, event: Event) -> None:
+        """Have the machine hear something that nobody waits for."""
+        self._events.put(event)
+
+    def ask(self, request: Callable[[int], Event], seconds: float = ANSWER_SECONDS) -> str:
+        """Have the machine hear a request, and wait for what it says: empty if it takes it up, else
+        why it does not.
+
+        Args:
+            request: makes it of its number. seconds: how long it may take.
+        """
+        with self._lock:
+            if self._closed:
+                return ENDED
+            number, answer = self._new()
+        self._events.put(request(number))
+        try:
+            return answer.result(seconds)
+        except TimeoutError:
+            return f"the controller did not take it up within {seconds:g} s"
+
+    def own(self, request: Callable[[int], Event], refused: Callable[[str], None]) -> Event:
+        """A request of the controller's own, which hears why it is refused, if it is."""
+        with self._lock:
+            number, answer = self._new()
+        answer.add_done_callback(lambda a: refused(a.result()) if a.result() else None)
+        return request(number)
+
+    def _new(self) -> tuple[int, Future[str]]:
+        number, answer = next(self._numbers), Future[str]()
+        self._answers[number] = answer
+        return number, answer
+
+    def heard(self) -> list[Event]:
+        """All that the machine is to hear now."""
+        found = []
+        while not self._events.empty():
+            found.append(self._events.get())
+        return found
+
+    def answer(self, number: int, refusal: str) -> None:
+        """What the machine says to a request."""
+        with self._lock:
+            answer = self._answers.pop(number, None)
+        if answer is not None:
+            answer.set_result(refusal)
+
+    def close(self) -> None:
+        """The job has ended: whoever waits hears that, and so does who asks later."""
+        with self._lock:
+            self._closed = True
+            left, self._answers = self._answers, {}
+        for answer in left.values():
+            answer.set_result(ENDED)

@@ -1,0 +1,59 @@
+"""Requests from other threads: whoever waits is answered, also by the end of the job."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from raystream.actors.asking import ENDED, Requests
+from raystream.controller import commands as do
+from raystream.controller.commands import Event
+
+MOST_SECONDS = 60.0
+
+
+def drain(number: int) -> Event:
+    return do.Drain(number, "a", "tested")
+
+
+def numbers(requests: Requests, most: int) -> list[int]:
+    """Of so many requests, as soon as they were made."""
+    found: list[int] = []
+    while len(found) < most:
+        time.sleep(0.01)
+        found += [e.request for e in requests.heard() if isinstance(e, do.Drain)]
+    return found
+
+
+def test_who_asks_is_told_what_the_machine_says() -> None:
+    requests = Requests()
+    with ThreadPoolExecutor(1) as pool:
+        for refusal in ("", "no such node"):
+            asked = pool.submit(requests.ask, drain, MOST_SECONDS)
+            requests.answer(*numbers(requests, 1), refusal)
+            assert asked.result(MOST_SECONDS) == refusal
+
+
+def test_the_end_of_the_job_answers_all_who_wait_and_who_asks_later() -> None:
+    requests = Requests()
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(requests.ask, drain, MOST_SECONDS) for _ in range(2)]
+        first, _ = numbers(requests, 2)
+        requests.close()
+        assert [a.result(MOST_SECONDS) for a in asked] == [ENDED, ENDED]
+    requests.answer(first, "too late")
+    assert requests.ask(drain, MOST_SECONDS) == ENDED
+    assert not requests.heard()
+
+
+def test_a_machine_that_says_nothing_is_not_waited_for() -> None:
+    assert "did not take it up" in Requests().ask(drain, 0.0)
+
+
+def test_the_controller_hears_why_its_own_request_is_refused() -> None:
+    requests, refusals = Requests(), list[str]()
+    for refusal in ("", "there is no other one"):
+        event = requests.own(drain, refusals.append)
+        assert isinstance(event, do.Drain)
+        requests.answer(event.request, refusal)
+    assert refusals == ["there is no other one"]
