@@ -75,7 +75,7 @@ def run(
             cluster=cluster,
             instances=instances,
             copies=copies,
-            policy=policy,
+            policy=policy or "auto",
             bounds=bounds,
             pool=pool,
             on_progress=tell,

@@ -11,9 +11,10 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from raystream.api.flow import Flow
+from raystream.controller.detector import bounds_in
 from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
 from raystream.controller.policy import CpuThreshold, Policy
@@ -54,7 +55,7 @@ def run(
     spares: int = 2,
     recovery: Mode = "state",
     restore_into: int = 1,
-    policy: Policy | None = None,
+    policy: Policy | Literal["auto"] | None = "auto",
     bounds: Mapping[str, tuple[int, int]] | None = None,
     pool: PoolOptions | int | None = None,
     check: bool = False,
@@ -79,7 +80,8 @@ def run(
         restore_into: on a cluster, how many instances share the range of one that died.
         policy: on a cluster, what decides by itself how many instances operators have, and which
             ranges: `rs.CpuThreshold()` splits what uses more than 70 % of its CPU. None leaves
-            that to `instances` and to people; with a pool, it is `rs.CpuThreshold()`.
+            that to `instances` and to people. `"auto"`: None without a pool, with one
+            `rs.CpuThreshold()`.
         bounds: by operator how few and how many instances the policy may give it.
         pool: on a cluster with Ray's autoscaler, how many nodes are kept beside those in use, or
             `rs.PoolOptions`.
@@ -111,9 +113,11 @@ def run(
         check=check,
         saved=begin.saved,
     )
+    options = _options(cluster, copies, spares, recovery, restore_into, policy, bounds, pool)
+    bounds_in(plan, bounds or {})  # a controller would say it too, but only on the cluster
     follow = Follow(
         cluster,
-        _options(cluster, copies, spares, recovery, restore_into, policy, bounds, pool),
+        options,
         saves,
         on_progress,
         on_note or _ignore,
@@ -155,10 +159,12 @@ def _options(
     spares: int,
     recovery: Mode,
     restore_into: int,
-    policy: Policy | None,
+    policy: Policy | Literal["auto"] | None,
     bounds: Mapping[str, tuple[int, int]] | None,
     pool: PoolOptions | int | None,
 ) -> Options:
+    if policy == "auto":
+        policy = None if pool is None else CpuThreshold()
     if cluster is None and (policy is not None or bounds or pool is not None):
         raise ConfigError(
             "policy, bounds and pool need a cluster: in this process nothing scales",
@@ -170,8 +176,6 @@ def _options(
         raise ConfigError(
             f"{pool}: no negative numbers of nodes or seconds, and at least one node in all"
         )
-    if pool is not None and policy is None:
-        policy = CpuThreshold()
     if bounds and policy is None:
         raise ConfigError(
             "bounds without a policy: nothing changes numbers of instances",

@@ -70,9 +70,9 @@ Cluster = Annotated[
 PolicyName = Annotated[
     str | None,
     typer.Option(
-        metavar="cpu|rate",
-        help="What scales operators by itself: their CPU above 70 %, or rates. With --pool it"
-        " is cpu unless given.",
+        metavar="cpu|rate|none",
+        help="What scales operators by itself: their CPU above 70 %, or rates; or nothing. With"
+        " --pool it is cpu unless given.",
         show_default=False,
         rich_help_panel=ON_CLUSTER,
     ),
@@ -211,7 +211,7 @@ def run(
         from raystream.run import run as run_flow
 
         counts, limits = parse_instances(instances), parse_bounds(bounds)
-        scaling = None if policy is None else policy_of(policy)
+        scaling = policy_of(policy)
         loaded = load_flow(flow)
         with Screen(loaded.name) as screen:
             report = run_flow(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any
+from typing import Any, Literal
 
 from raystream.api.flow import Flow
 from raystream.controller.policy import CpuThreshold, Policy, RateBased
@@ -107,14 +107,19 @@ def parse_bounds(text: str) -> dict[str, tuple[int, int]]:
     return bounds
 
 
-def policy_of(name: str) -> Policy:
+def policy_of(name: str | None) -> Policy | Literal["auto"] | None:
     """The policy that the option stands for.
 
     Raises:
         ConfigError: there is none of that name.
     """
+    if name is None:
+        return "auto"
+    if name == "none":
+        return None
     if name not in POLICIES:
-        raise ConfigError(f"there is no policy {name!r}", hint=f"There are {', '.join(POLICIES)}.")
+        known = ", ".join([*POLICIES, "none"])
+        raise ConfigError(f"there is no policy {name!r}", hint=f"There are {known}.")
     return POLICIES[name]()
 
 

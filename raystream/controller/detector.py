@@ -18,9 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from raystream.controller.cutting import tiles, within
-from raystream.controller.policy import Bounds, Load, Policy, Report, Target, Unable, bounds_of
+from raystream.controller.moves import vertex_of
+from raystream.controller.policy import Load, Policy, Report, Target, Unable
 from raystream.controller.report import Progress
 from raystream.dataflow.plan import Plan, Vertex
+from raystream.errors import ConfigError
 from raystream.schema.types import KeyRange
 
 KEPT = 64
@@ -34,6 +36,13 @@ class Owner(NamedTuple):
 
     instance: str
     keys: KeyRange
+
+
+class Bounds(NamedTuple):
+    """How few and how many instances an operator may have."""
+
+    least: int
+    most: int
 
 
 class Findings(NamedTuple):
@@ -89,8 +98,7 @@ class Detector:
         self.policy = policy
         self.groups = plan.groups
         self.cooldown = cooldown
-        usual = {v.name: _usual(plan, v) for v in plan.vertices}
-        by_name = bounds_of(bounds or {}, usual, plan.groups)
+        by_name = bounds_in(plan, bounds or {})
         names = {v.id: v.name for v in plan.vertices}
         self._known = {
             v.name: _Known(
@@ -244,6 +252,27 @@ def report_of(before: Progress, now: Progress, keys: KeyRange, t: float) -> Repo
         now.waiting,
         now.state_bytes,
     )
+
+
+def bounds_in(plan: Plan, given: Mapping[str, tuple[int, int]]) -> dict[str, Bounds]:
+    """How few and how many instances each operator of a plan may have; usual ones, unless given.
+
+    Raises:
+        ConfigError: there is no such operator, or it cannot have so few or so many.
+    """
+    for name, (least, most) in given.items():
+        if vertex_of(plan, name).kind == "sink":
+            raise ConfigError(
+                f"bounds: {name} is a sink: nothing changes the number of its instances",
+                hint="Give it as many as it is to have with `instances`.",
+            )
+        if not 1 <= least <= most <= plan.groups:
+            raise ConfigError(
+                f"bounds: {name} from {least} to {most}; an operator has from 1 to {plan.groups}"
+                " instances, the number of key groups"
+            )
+    usual = {v.name: _usual(plan, v) for v in plan.vertices}
+    return usual | {name: Bounds(*both) for name, both in given.items()}
 
 
 def _usual(plan: Plan, vertex: Vertex) -> Bounds:

@@ -8,7 +8,7 @@ of its own: what it decides can be repeated from a trace. `CpuThreshold` is the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -321,36 +321,6 @@ def costs_by_group(load: Load, costs: Sequence[float]) -> np.ndarray:
         total = float(own.sum())
         out[keys.lo : keys.hi] = own * (cost / total) if total else cost / len(keys)
     return out
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How few and how many instances an operator may have."""
-
-    least: int
-    most: int
-
-
-def bounds_of(
-    given: Mapping[str, tuple[int, int]], usual: Mapping[str, Bounds], groups: int
-) -> dict[str, Bounds]:
-    """The bounds of all operators: those that were given, and else the usual ones.
-
-    Raises:
-        ConfigError: there is no such operator, or its bounds are none.
-    """
-    for name, (least, most) in given.items():
-        if name not in usual:
-            raise ConfigError(
-                f"bounds: there is no operator {name!r} that can have more than one instance",
-                hint=f"There are {', '.join(sorted(usual))}.",
-            )
-        if not 1 <= least <= most <= groups:
-            raise ConfigError(
-                f"bounds: {name} from {least} to {most}; an operator has from 1 to {groups}"
-                " instances, the number of key groups"
-            )
-    return {**usual, **{name: Bounds(*both) for name, both in given.items()}}
 
 
 def _counts(reports: int, lull: int, interval: float) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import raystream as rs
 from raystream.actors import deploy
 from raystream.actors.deploy import cluster, environment, refuse_main
+from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
-from raystream.errors import ConfigError, GraphError
+from raystream.errors import ConfigError, GraphError, Stopped
 from raystream.testing import Collect
-from tests.flows import Line, Rows, Running, Word, lines, split
+from tests.flows import Line, Rows, Running, Word, lines, running, split
 
 
 @pytest.mark.parametrize(
@@ -63,3 +65,38 @@ def test_a_flow_of_main_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         refuse_main(make_plan(flow))
     assert caught.value.where is not None and caught.value.where.file == __file__
     assert "raystream run module:flow" in caught.value.hint
+
+
+def test_bounds_of_nobody_are_refused_before_anything_is_started() -> None:
+    flow = rs.Flow("bounded")
+    source = flow.source(Rows(Line, lines(1)), epochs=rs.by_time(seconds=30), name="lines")
+    source.through(split).through(running, name="count").to(Collect(), name="out")
+    with pytest.raises(ConfigError, match="no operator 'cuont'") as caught:
+        flow.run(cluster="127.0.0.1:1", policy=rs.CpuThreshold(), bounds={"cuont": (1, 2)})
+    assert "There are lines, count, out" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("policy", "pool", "taken"),
+    [
+        ("auto", None, None),
+        ("auto", 2, rs.CpuThreshold()),
+        (None, 2, None),
+        (rs.RateBased(), 2, rs.RateBased()),
+    ],
+)
+def test_a_pool_scales_by_itself_unless_it_is_not_to(
+    policy: Any, pool: int | None, taken: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Options] = []
+
+    def refuse(plan: object, *, options: Options, **told: object) -> None:
+        given.append(options)
+        raise Stopped("enough")
+
+    monkeypatch.setattr(deploy, "run_on_ray", refuse)
+    flow = rs.Flow("pooled")
+    flow.source(Rows(Line, lines(1)), epochs=rs.by_time(seconds=30)).to(Collect())
+    with pytest.raises(Stopped):
+        flow.run(cluster="auto", policy=policy, pool=pool)
+    assert (given[0].policy, given[0].pool) == (taken, pool and rs.PoolOptions(pool))

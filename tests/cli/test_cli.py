@@ -236,12 +236,13 @@ def test_a_wrong_option_is_refused(
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        ((), (None, {}, None)),
+        ((), ("auto", {}, None)),
         (
             ("--policy", "cpu", "--bounds", "count=1-4,split=2-2"),
             (rs.CpuThreshold(), {"count": (1, 4), "split": (2, 2)}, None),
         ),
-        (("--pool", "2"), (None, {}, rs.PoolOptions(2))),
+        (("--pool", "2"), ("auto", {}, rs.PoolOptions(2))),
+        (("--policy", "none", "--pool", "2"), (None, {}, rs.PoolOptions(2))),
         (
             ("--policy", "rate", "--pool", "1", "--nodes-max", "12"),
             (rs.RateBased(), {}, rs.PoolOptions(1, nodes_max=12)),

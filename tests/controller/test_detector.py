@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from raystream.controller.detector import COOLDOWN_SECONDS, Detector
+from raystream.controller.detector import COOLDOWN_SECONDS, Detector, bounds_in
 from raystream.controller.policy import CpuThreshold, Load, Target, Unable
 from raystream.controller.report import Progress
 from raystream.errors import ConfigError
@@ -122,8 +122,24 @@ def test_sources_have_as_many_instances_as_splits_and_sinks_stay_as_they_are() -
     bounds = {name: (load.least, load.most) for name, load in policy.seen[-1].items()}
     assert bounds == {"lines": (1, 3), "count": (2, 5), "chain": (1, 256), "collect": (1, 1)}
     assert policy.seen[-1]["chain"].producers == ("count",)
-    with pytest.raises(ConfigError, match="no operator 'cuont'"):
-        Plant(policy, {}, bounds={"cuont": (1, 2)})
+
+
+@pytest.mark.parametrize(
+    ("bounds", "why"),
+    [
+        ({"cuont": (1, 2)}, "no operator 'cuont'.*There are lines, count, chain, collect"),
+        ({"count": (2, 1)}, "count from 2 to 1"),
+        ({"count": (0, 1)}, "count from 0 to 1"),
+        ({"count": (1, 257)}, "from 1 to 256"),
+        ({"collect": (1, 2)}, "collect is a sink"),
+        ({"split": (1, 2)}, "it runs inside 'lines'"),
+    ],
+)
+def test_bounds_that_no_operator_can_have_are_refused(
+    bounds: dict[str, tuple[int, int]], why: str
+) -> None:
+    with pytest.raises(ConfigError, match="(?s)" + why):
+        bounds_in(words(), bounds)
 
 
 def test_a_policy_of_a_users_own_is_kept_within_bounds() -> None:

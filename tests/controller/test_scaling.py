@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from raystream.controller import commands as do
 from raystream.controller.machine import Machine
@@ -13,7 +12,6 @@ from raystream.controller.members import Options
 from raystream.controller.policy import CpuThreshold
 from raystream.controller.report import Progress
 from raystream.controller.scaling import Scaling
-from raystream.errors import ConfigError
 from tests.controller.driven import Driven
 
 INTERVAL = 1.0
@@ -71,11 +69,6 @@ def test_nobody_is_judged_who_died_or_has_ended() -> None:
     for t in range(10):
         found = job.scaling.look(machine.owners, machine.journal.moves, 10.0 + t)
         assert not found.wanted
-
-
-def test_bounds_have_to_be_of_the_flow() -> None:
-    with pytest.raises(ConfigError, match="nobody"):
-        Scaling(Driven().plan, CpuThreshold(), {"nobody": (1, 2)})
 
 
 # ---------------------------------------------------------------- nodes for operators
