@@ -166,8 +166,8 @@ class Mover:
     """Moves the first instance of the operator whenever it is due, while a job is followed.
 
     at, ended: Unix times of the requests and of their ends; level: seconds until the new instance
-    was at work, by the job's own report; megabytes: of the state that has to be brought to where it
-    is used, as it is stored: of the instance, or of all when the job is stopped.
+    was at work, megabytes: of state that it was given, by the job's own report; of a job that is
+    stopped, of all its state as it is stored, since all of it is fetched again.
     """
 
     way: Way
@@ -176,22 +176,23 @@ class Mover:
     at: list[float] = field(default_factory=list)
     ended: list[float] = field(default_factory=list)
     level: list[float] = field(default_factory=list)
-    megabytes: float = 0.0
+    megabytes: list[float] = field(default_factory=list)
 
     def __call__(self, sample: Any) -> None:
         if len(self.at) == self.moves or sample.t < self.due or not sample.floor.epoch:
             return
         workers = next(looks(JOB, "auto", 0.0))[0].of("count")
-        several = workers if self.way == "restart" else workers[:1]
-        self.megabytes = sum(w.progress.state_bytes for w in several if w.progress) / 1e6
         self.at.append(time.time())
-        if self.way == "restart":  # who follows the job hears of its end, so another thread asks
+        if self.way == "restart":
+            self.megabytes = [sum(w.progress.state_bytes for w in workers if w.progress) / 1e6]
+            # who follows the job hears of its end, so another thread asks
             threading.Thread(target=partial(stop, JOB, "auto", save=True), daemon=True).start()
             return
         (moved,) = move(JOB, "auto", workers[0].name, "", self.way)
         self.ended.append(time.time())
         if moved.failed:
             raise JobError(f"{workers[0].name} could not be moved: {moved.failed}")
+        self.megabytes.append(moved.nbytes / 1e6)
         self.level.append(moved.place + moved.restore + moved.replay)
         self.due = sample.t + (self.ended[-1] - self.at[-1]) + BETWEEN_SECONDS
 
@@ -374,7 +375,7 @@ def table(results: Mapping[Form, Sequence[Mapping[str, Any]]]) -> Table:
         shown.add_column(heading, justify="left" if heading == "form" else "right")
     for form, runs in results.items():
         moves = sum(r["moves"] for r in runs)
-        size = statistics.median(r["megabytes_moved"] for r in runs)
+        size = statistics.median(mb for r in runs for mb in r["megabytes_moved"])
         cells = [_cell([r[figure] for r in runs]) for figure in COLUMNS]
         shown.add_row(str(form), str(moves), f"{size:,.1f}", *cells)
     return shown

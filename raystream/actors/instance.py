@@ -58,6 +58,20 @@ class Hello(NamedTuple):
     placed: bool
 
 
+class Placed(NamedTuple):
+    """Where the logs of an instance are served, and how many bytes its state took when it came."""
+
+    address: str
+    nbytes: int
+
+
+class Brought(NamedTuple):
+    """To which epoch an owner has brought others, and with how many bytes."""
+
+    epoch: int
+    nbytes: int
+
+
 class Refusal(Enum):
     """Why a process does not take a place: nobody has the state; another controller gave it one."""
 
@@ -146,8 +160,8 @@ class InstanceActor:
 
     def become(
         self, place: Place, floor: int, holders: list[Any], ships: bool, held: bool
-    ) -> str | Refusal:
-        """Take a place; the address at which its logs are served.
+    ) -> Placed | Refusal:
+        """Take a place.
 
         Args:
             holders: the keepers that may have the images of the range at `floor`.
@@ -176,22 +190,23 @@ class InstanceActor:
             if not held:
                 self._shell.open()
             self._has_role.set()
-        return self._shell.address
+        return Placed(self._shell.address, sum(i.nbytes for chain in chains for i in chain))
 
-    def deliver(self, floor: int, to: list[tuple[KeyRange, Any]]) -> int | str:
+    def deliver(self, floor: int, to: list[tuple[KeyRange, Any]]) -> Brought | str:
         """Bring processes that have parts of this one's range, as of the cut `floor`, to the epoch
-        that it has ended: that epoch; or why it could not."""
+        that it has ended; or why it could not."""
         try:
             delta = self._mine().delivery(floor)
-            calls = []
+            calls, nbytes = [], 0
             for keys, taker in to:
-                part = None if delta is None else partition(delta, [keys])[0].encode()
-                array = None if part is None else np.frombuffer(part, np.uint8)
+                part = None if delta is None else partition(delta, [keys])[0]
+                array = None if part is None else np.frombuffer(part.encode(), np.uint8)
+                nbytes += 0 if part is None else part.nbytes
                 calls.append(taker.accept.remote(array))
             ray.get(calls, timeout=RESTORE_SECONDS)
         except (RayError, RaystreamError) as error:
             return str(error).partition("\n")[0]
-        return floor if delta is None else delta.header.cut
+        return Brought(floor if delta is None else delta.header.cut, nbytes)
 
     def accept(self, data: Any) -> None:
         """Take from an owner what has changed since the floor (an encoded image, None if nothing

@@ -15,7 +15,7 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from raystream.actors.instance import Hello, InstanceActor, Refusal, versions
+from raystream.actors.instance import Brought, Hello, InstanceActor, Placed, Refusal, versions
 from raystream.actors.keeper import Keeper
 from raystream.actors.naming import NAMESPACE, actor, actor_name, processes_of
 from raystream.controller import commands as do
@@ -204,10 +204,10 @@ class Staff:
     def _pid(self, process: str, pid: int) -> None:
         self._pids[process] = pid
 
-    def _became(self, process: str, answer: str | Refusal) -> Event:
+    def _became(self, process: str, answer: Placed | Refusal) -> Event:
         if answer is Refusal.PLACED:
             return do.Taken(process)
-        return do.Became(process, answer) if isinstance(answer, str) else do.Missing(process)
+        return do.Became(process, *answer) if isinstance(answer, Placed) else do.Missing(process)
 
     def write(self, command: do.Write) -> bool:
         """Write the journal; whether anybody has it now. Who does not take it counts as dead.
@@ -387,10 +387,10 @@ def _filled(view: int, place: str, taken: bool) -> Event | None:
     return do.Filled(view, place) if taken else None
 
 
-def _delivered(process: str, answer: int | str) -> Event:
+def _delivered(process: str, answer: Brought | str) -> Event:
     if isinstance(answer, str):
         return do.Delivered(process, 0, answer)
-    return do.Delivered(process, answer)
+    return do.Delivered(process, answer.epoch, nbytes=answer.nbytes)
 
 
 def _put(process: str, cut: int, answer: Any) -> Event:

@@ -118,7 +118,8 @@ def story_view(story: Iterable[Told]) -> RenderableType:
         if told.phases:
             each = " + ".join(f"{name} {_seconds(s)}" for name, s in told.phases)
             total = sum(s for _, s in told.phases)
-            below.append(each + (f" = {_seconds(total)}" if len(told.phases) > 1 else ""))
+            state = f", {size(told.nbytes)} of state" if told.nbytes else ""
+            below.append(each + (f" = {_seconds(total)}" if len(told.phases) > 1 else "") + state)
         style = "red" if told.failed else "dim"
         lines += [Padding(Text(line, style=style), (0, 0, 0, 24), expand=False) for line in below]
     return Group(*lines) if lines else Text("nothing happened yet", style="dim")

@@ -218,20 +218,22 @@ class Hired:
 
 @dataclass(frozen=True, slots=True)
 class Became:
-    """A process has its place and its state; its logs are served at `address`."""
+    """A process has its place and its state, of so many bytes; its logs are served at `address`."""
 
     process: str
     address: str
+    nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Whom an owner was to bring to where it is has the state of its range at the end of `epoch`;
-    or why it has not."""
+    """Whom an owner was to bring to where it is has the state of its range at the end of `epoch`,
+    for which it was given so many bytes more; or why it has not."""
 
     process: str
     epoch: int
     why: str = ""
+    nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,10 +143,10 @@ class Machine(Moving):
                 self._keep_moving()
             case do.Hired(process, node, pid):
                 self._hired(process, node, pid)
-            case do.Became(process, address):
-                self._became(process, address)
-            case do.Delivered(process, epoch, why):
-                self._delivered(process, epoch, why)
+            case do.Became(process, address, nbytes):
+                self._became(process, address, nbytes)
+            case do.Delivered():
+                self._delivered(event)
             case do.Missing(process, again):
                 self._missing(process, again=again)
             case do.Taken(process):

@@ -73,7 +73,7 @@ class Engagement:
     because: why. operator: of a move, "" unless it is one; node: where its processes have to be, ""
     for anywhere. stopping: processes that have to end before others take their places. delivering:
     owners that have not yet brought those who take their places to where they are; bases: where
-    these are then, by process.
+    these are then, by process. nbytes: of state that was given.
     """
 
     floor: int
@@ -89,6 +89,7 @@ class Engagement:
     stopping: set[str] | None = None
     delivering: set[str] | None = None
     bases: dict[str, int] = field(default_factory=dict)
+    nbytes: int = 0
 
     @property
     def undecided(self) -> bool:

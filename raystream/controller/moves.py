@@ -26,7 +26,9 @@ LEVEL_SECONDS = 300.0
 holds the floor back meanwhile."""
 STOP_SECONDS = 10.0
 """How long an instance of a sink may take to end when another one is to take its place."""
-
+LEAVE_AGAIN_SECONDS = 30.0
+"""How long after a move off a node that is to be left was given up another one begins; meanwhile
+there are cuts, which the move held back."""
 NEAR_TICKS = 4
 """So often in a row candidates may be an epoch behind the owners until that counts as level."""
 PIN_SECONDS = 5.0
@@ -67,7 +69,7 @@ class Move:
     gone: the owners that are to give up their ranges; new: the candidates, once they are at work.
     placed, restored: when there were processes for all places, and when these had their state.
     base: the newest epoch with whose state a candidate began; the floor has to pass it before the
-    owners may go.
+    owners may go. nbytes: of state that the new instances were given.
     """
 
     wanted: Wanted
@@ -80,6 +82,7 @@ class Move:
     placed: float = 0.0
     restored: float = 0.0
     base: int = 0
+    nbytes: int = 0
 
     @property
     def operator(self) -> str:

@@ -31,6 +31,7 @@ from raystream.controller.journal import Entry
 from raystream.controller.members import Engagement, Member, Options
 from raystream.controller.moves import (
     DELIVER_SECONDS,
+    LEAVE_AGAIN_SECONDS,
     LEVEL_SECONDS,
     NEAR_TICKS,
     PIN_AGAIN_SECONDS,
@@ -101,6 +102,9 @@ class Moving(Taking):
         if not set(self._nodes) - left:
             return f"node {node} cannot be left: there is no other one"
         self._write(drained=left)
+        for move in [m for m in self.journal.moves if m.wanted.node == node and not m.new]:
+            if any(e.waiting for e in self._engagements if e.operator == move.operator):
+                self._give_up(move, f"node {node} is to be left")
         idle = [h.process for h in self._hands.values() if h.node == node]
         self._hands = {p: h for p, h in self._hands.items() if p not in idle}
         self._dismiss(idle, "its node is to be left")
@@ -109,17 +113,21 @@ class Moving(Taking):
         return ""
 
     def _leave(self, because: str) -> None:
-        """Move whoever is on a node that is to be left, and is not being moved. What was tried and
-        given up is not tried again by itself."""
-        busy = {move.operator for move in self.journal.moves}
-        tried = {r.operator: r for r in self.journal.moved}
+        """Move whoever is on a node that is to be left, and is not being moved; when that was given
+        up, again after a while."""
+        busy = {move.operator for move in self.journal.moves} | self._given_up_lately()
         for vertex in self.plan.vertices:
             mine = [m for m in self.owners if m.seat.place.vertex == vertex.id]
             leave = tuple(m.name for m in mine if m.seat.node in self.journal.drained)
-            failed = vertex.name in tried and tried[vertex.name].failed
-            if leave and not failed and vertex.name not in busy and not any(m.dead for m in mine):
+            if leave and vertex.name not in busy and not any(m.dead for m in mine):
                 ranges = tuple(m.seat.place.keys for m in mine)
                 self.rescale([Wanted(vertex.name, ranges, because, leave, mode="handover")])
+
+    def _given_up_lately(self) -> set[str]:
+        """Operators whose last move was given up a moment ago."""
+        last = {r.operator: r for r in self.journal.moved}
+        lately = self.now - self.journal.started - LEAVE_AGAIN_SECONDS
+        return {name for name, r in last.items() if r.failed and r.ended > lately}
 
     def _check(self, wanted: Wanted) -> None:
         """Check that a move can begin.
@@ -226,7 +234,9 @@ class Moving(Taking):
         self.members += new
         base = max(e.bases.values(), default=0)
         names = tuple(m.name for m in new)
-        moves = self._change(self._move(e.operator), new=names, restored=self.now, base=base)
+        moves = self._change(
+            self._move(e.operator), new=names, restored=self.now, base=base, nbytes=e.nbytes
+        )
         firsts = [1 + e.bases.get(m.seat.process, e.floor) for m in new]
         serving = [serving_of(m.seat, at) for m, at in zip(new, firsts, strict=True)]
         self._begin(new, self.journal.assignment.with_candidates(serving), moves=moves)
@@ -255,18 +265,20 @@ class Moving(Taking):
         self._out += [do.Deliver(p, e.floor, tuple(parts)) for p, parts in to.items()]
         self._go_on(e)
 
-    def _delivered(self, process: str, epoch: int, why: str) -> None:
+    def _delivered(self, told: do.Delivered) -> None:
         """An owner has delivered, or could not."""
+        process = told.process
         for e in [e for e in self._engagements if e.delivering and process in e.delivering]:
             assert e.delivering is not None
-            if why:
-                self._fall_through(e, f"its owner did not deliver: {why}")
+            if told.why:
+                self._fall_through(e, f"its owner did not deliver: {told.why}")
                 return
             e.delivering.discard(process)
+            e.nbytes += told.nbytes
             for taker, (_, place, _) in e.ready.items():
                 donor = self._donor(e, place)
                 if donor is not None and donor.seat.process == process:
-                    e.bases[taker] = epoch
+                    e.bases[taker] = told.epoch
             self._go_on(e)
 
     def _overdue(self) -> None:
@@ -328,7 +340,7 @@ class Moving(Taking):
         elif not e.stopping:
             self._engagements.remove(e)
             new = self._seated(e)
-            done = replace(move, new=tuple(m.name for m in new))
+            done = replace(move, new=tuple(m.name for m in new), nbytes=e.nbytes)
             moves = tuple(m for m in self.journal.moves if m is not move)
             self._take_over(e, new, moves=moves, moved=self._records(done))
 
@@ -380,7 +392,7 @@ class Moving(Taking):
         if move.tries + 1 >= TRIES_MAX:
             self._give_up(move, f"{TRIES_MAX} attempts came to nothing; the last: {why}")
         else:
-            ended = replace(move, tries=move.tries + 1, why=why, floor=-1, gone=(), new=(), base=0)
+            ended = Move(move.wanted, move.began, move.tries + 1, why)
             moves = tuple(ended if m is move else m for m in self.journal.moves)
             self._dissolve(move, why, moves=moves)
 
@@ -429,6 +441,7 @@ class Moving(Taking):
             self.now - restored,
             wanted.because,
             failed,
+            move.nbytes,
         )
         return (*self.journal.moved, record)[-RECORDS_MAX:]
 

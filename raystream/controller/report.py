@@ -169,7 +169,8 @@ class Moved:
     who took one, by name; ranges: all that the operator was to have. floor: the cut from which
     these began; tries: how often they began. place, restore, replay: seconds until there were
     processes for all, until these had their state, and until they were level and at work. failed:
-    why it was given up, empty if it was not.
+    why it was given up, empty if it was not. nbytes: of state that those who took ranges were
+    given, from keepers and owners; what they read again from logs is not counted.
     """
 
     t: float
@@ -185,6 +186,12 @@ class Moved:
     replay: float
     because: str
     failed: str = ""
+    nbytes: int = 0
+
+    @property
+    def ended(self) -> float:
+        """Seconds since the start at which it was done, or given up."""
+        return self.t + self.place + self.restore + self.replay
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Told:
 
     t: seconds since the start. kind: "recovery", "scale out", "scale in", "move" or "note". what:
     what came of it; because: why. phases: (name, seconds), one after the other. failed: it was
-    given up.
+    given up. nbytes: of state that moved.
     """
 
     t: float
@@ -54,6 +54,7 @@ class Told:
     because: str
     phases: tuple[tuple[str, float], ...] = ()
     failed: bool = False
+    nbytes: int = 0
 
 
 def story(
@@ -84,7 +85,7 @@ def _move(m: Moved) -> Told:
     what = f"{_names(m.gone)} became {into}, from epoch {m.floor:,} ({m.mode})"
     what += f", at the {m.tries}. attempt" if m.tries > 1 else ""
     phases = (("place", m.place), ("restore", m.restore), ("replay", m.replay))
-    return Told(m.t, kind, what, m.because, phases)
+    return Told(m.t, kind, what, m.because, phases, nbytes=m.nbytes)
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -244,11 +244,12 @@ class Taking(Keeping):
         """Who is to bring whoever takes a place to where it is itself, before that begins."""
         return None
 
-    def _became(self, process: str, address: str) -> None:
+    def _became(self, process: str, address: str, nbytes: int) -> None:
         e = self.engaged(process)
         if e is None or process not in e.preparing:
             return
         e.ready[process] = (*e.preparing.pop(process), address)
+        e.nbytes += nbytes
         if not e.preparing and not e.waiting:
             self._all_ready(e)
 

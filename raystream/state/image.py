@@ -94,6 +94,11 @@ class Image:
     def __len__(self) -> int:
         return 0 if self.rows is None else int(self.rows.num_rows)
 
+    @property
+    def nbytes(self) -> int:
+        """What its rows take, in memory and about as much stored."""
+        return sum(int(part.nbytes) for part in (self.rows, self.gone) if part is not None)
+
     def encode(self) -> bytes:
         """The stored form; equal images have equal bytes."""
         head = msgpack.packb(_packed(self.header))

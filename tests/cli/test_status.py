@@ -53,7 +53,7 @@ def at(t: float, cpu: float = 0.8) -> Status:
             Moved(
                 65.0, "count", ("count/0.1",), ("count/0.2", "count/1"),
                 (KeyRange(0, 100), KeyRange(100, 256)), 600, "replay", 1, 0.02, 0.31, 1.2,
-                "count/0.1 used 84% and 91% of its CPU in 2 reports, above 70%",
+                "count/0.1 used 84% and 91% of its CPU in 2 reports, above 70%", nbytes=12_300_000,
             ),
             Moved(
                 95.0, "count", ("count/0", "count/1"), (), (), 0, "replay", 5, 0.0, 0.0, 0.0,
@@ -126,7 +126,7 @@ def test_the_story_tells_reason_outcome_and_phases_in_order() -> None:
         "restore 530 ms",
         "1 min 5 s  scale out count/0.1 used 84% and 91% of its CPU in 2 reports, above 70%",
         "count/0.1 became count/0.2 [0, 100), count/1 [100, 256), from epoch 600 (replay)",
-        "place 20 ms + restore 310 ms + replay 1.2 s = 1.5 s",
+        "place 20 ms + restore 310 ms + replay 1.2 s = 1.5 s, 12 MB of state",
         "1 min 20 s  note      lines/0 used 99% of its CPU; key group 3 cannot be cut",
         "1 min 35 s  move      raystream scale",
         "count stays as it is: no process could be had",

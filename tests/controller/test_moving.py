@@ -9,6 +9,7 @@ from raystream.controller.machine import Machine
 from raystream.controller.members import Member, Options
 from raystream.controller.moves import (
     DELIVER_SECONDS,
+    LEAVE_AGAIN_SECONDS,
     LEVEL_SECONDS,
     STOP_SECONDS,
     TRIES_MAX,
@@ -27,6 +28,8 @@ from tests.controller.driven import NODES, Driven
 GROUPS = 16
 HALVES = tuple(even_ranges(GROUPS, 2))
 ALL = KeyRange(0, GROUPS)
+STATE_BYTES = 1000
+"""Of each new instance."""
 
 
 class Moved(Driven):
@@ -55,7 +58,7 @@ class Moved(Driven):
     def restore(self) -> None:
         """Whoever was given a place has its state."""
         for become in self.given:
-            self.hear(do.Became(become.process, f"grpc://{become.process}"))
+            self.hear(do.Became(become.process, f"grpc://{become.process}", STATE_BYTES))
 
     @property
     def given(self) -> list[do.Become]:
@@ -365,7 +368,7 @@ def handing_over() -> tuple[Moved, str]:
 
 def test_an_owner_brings_candidates_on_and_stays_until_the_floor_has_passed() -> None:
     job, owner = handing_over()
-    job.hear(do.Delivered(owner, 26))
+    job.hear(do.Delivered(owner, 26, nbytes=70))
     serving = job.machine.journal.assignment
     assert [s.first for s in serving.serving if s.candidate] == [27, 27]
     assert serving.cuts  # soon there is a floor behind them
@@ -377,6 +380,7 @@ def test_an_owner_brings_candidates_on_and_stays_until_the_floor_has_passed() ->
     assert job.machine.journal.committed == 30
     assert list(job.owners("count")) == ["count/1", "count/2"]
     assert job.record()[2:] == (1, "")
+    assert job.machine.journal.moved[-1].nbytes == 2 * STATE_BYTES + 70
 
 
 def test_a_range_of_several_owners_is_replayed() -> None:
@@ -495,6 +499,39 @@ def test_a_node_is_left_and_not_used_again() -> None:
     assert "there is no other one" in job.all(do.Answer)[-1].refusal
     job.hear(do.Drain(5, "c", "its node is to be left"))
     assert "there is no node c" in job.all(do.Answer)[-1].refusal
+
+
+def test_who_could_not_leave_a_node_tries_again_after_a_while() -> None:
+    job = Moved()
+    (node,) = {m.seat.node for m in job.members("count").values()}
+    (other,) = {*NODES} - {node}
+    job.hear(do.Drain(3, node, "its node is to be left"))
+    while not job.machine.journal.moved:
+        job.tick()
+        job.hire(other)
+        gone = [b for b in job.all(do.Become) if b.place.operator == "count"][-1]
+        job.hear(do.Gone(gone.process, "killed"))
+    assert job.record()[0] == "count" and job.record()[3]
+    for seconds, leaves in ((LEAVE_AGAIN_SECONDS - 1, False), (2.0, True)):
+        job.now += seconds
+        job.at(25)
+        job.tick()
+        assert ("count" in [m.operator for m in job.machine.journal.moves]) is leaves
+    (move,) = [m for m in job.machine.journal.moves if m.operator == "count"]
+    assert move.wanted.leave == tuple(job.owners("count")) and move.wanted.mode == "handover"
+
+
+def test_nobody_goes_to_a_node_that_is_to_be_left() -> None:
+    """It was named before that was said."""
+    job = Moved()
+    assert job.ask("lines", ALL, leave=("lines/0",), node="b") == ""
+    job.hear(do.Drain(3, "b", "its node is to be left"))
+    assert job.record() == ("lines", (), 1, "node b is to be left")
+    job.said.clear()
+    for _ in range(3):
+        job.hire()
+        job.tick()
+    assert {h.node for h in job.all(do.Hire)} <= {"a"}
 
 
 # ---------------------------------------------------------------- values
