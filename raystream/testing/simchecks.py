@@ -1,7 +1,10 @@
-"""What a simulated instance may hold at most, and for whom it may wait."""
+"""What a simulated instance may hold at most, for whom it may wait, and where it may be."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
+from raystream.controller import commands as do
 from raystream.controller.journal import Entry
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.routing import Served
@@ -52,3 +55,35 @@ def check_bounded(
             ranges = [p.header.keys for p in pieces]
             if len(ranges) != len(set(ranges)):
                 raise Wrong(f"{name} holds {ranges} of edge {edge} for epoch {epoch}")
+
+
+def check_hired(hire: do.Hire, nodes: Mapping[str, bool]) -> None:
+    """No process is started on a node that is to be left, nor a spare one where no operator is
+    meant to be.
+
+    Args:
+        nodes: those that are not to be left; whether each is meant for operators.
+
+    Raises:
+        Wrong: one is.
+    """
+    if hire.node and hire.node not in nodes:
+        raise Wrong(f"{hire} is to start on a node that is to be left")
+    if any(nodes.values()) and (not hire.node or (hire.spare and not nodes[hire.node])):
+        raise Wrong(f"{hire} is to start where no operator is meant to be, of {nodes}")
+
+
+def check_given(
+    become: do.Become, operator: bool, node: str, idle: Collection[str], meant: Collection[str]
+) -> None:
+    """A place goes to a process that is where it should be, if there is one.
+
+    Args:
+        node: of who was given it. idle: the nodes of those who were not. meant: for operators.
+
+    Raises:
+        Wrong: it went to another.
+    """
+    fit = [n for n in idle if (n in meant) == operator]
+    if meant and fit and (node in meant) != operator:
+        raise Wrong(f"{become.place.name} is to be on {node}, though there is room on {fit}")

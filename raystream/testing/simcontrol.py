@@ -25,6 +25,7 @@ from raystream.schema.types import KeyRange
 from raystream.state.image import Image, decode
 from raystream.state.keys import cover
 from raystream.state.partition import partition, recut
+from raystream.testing.simchecks import check_given, check_hired
 from raystream.testing.simlaws import Laws
 from raystream.testing.simprocess import LINK, Instances, Keeper
 from raystream.testing.simregister import Ledger
@@ -73,6 +74,7 @@ class Job(Laws):
         *,
         options: Options,
         nodes: int,
+        operator_nodes: int,
         ahead: int,
         again: float,
         fragile: float,
@@ -87,6 +89,7 @@ class Job(Laws):
         self.ahead, self.again, self.fragile = ahead, again, fragile
         self.ships = options.recovery == "state"
         self.nodes = tuple(f"node-{i}" for i in range(nodes))
+        self.for_operators = frozenset(self.nodes[nodes - operator_nodes :])
         self.at: dict[str, Instances] = {}
         self.blanks: dict[str, Blank] = {}
         self.takers: dict[str, Instances] = {}
@@ -197,10 +200,11 @@ class Controller(Box):
         self._written = False  # whether somebody has
         self._left: list[Keeper] = []  # who is to forget it then
         self._heard: dict[str, float] = {}
+        self._hands: dict[str, Blank] = {}
         alive = [p for p, box in {**job.blanks, **job.takers}.items() if box.alive]
         alive += [p for p, k in job.keepers.items() if k.alive]
         self.world.tell(self.name, "begins", entry.order if entry else "")
-        self._add(self.machine.start(job.nodes, alive, self.world.now))
+        self._add(self.machine.start(job.nodes, alive, self.world.now, job.for_operators))
         for post in self.machine.journal.posts:  # that died while there was no controller
             keeper = job.keepers.get(post.process)
             if keeper is not None and not keeper.alive:
@@ -223,7 +227,7 @@ class Controller(Box):
             heard = self._heard.setdefault(process.process, self.world.now)
             if not m.dead and self.world.now - heard > SILENCE:
                 self.hear(do.Gone(process.process, f"did not answer for {SILENCE:g} s"))
-        self.hear(do.Tick(self.job.nodes))
+        self.hear(do.Tick(self.job.nodes, self.job.for_operators))
         self.world.after(POLL, self, self._poll)
 
     def _ask(self, process: Instances) -> None:
@@ -236,9 +240,25 @@ class Controller(Box):
     # ------------------------------------------------------------ doing
 
     def _add(self, commands: list[Command]) -> None:
+        self._check_places(commands)
         self._todo.extend(commands)
         if commands:
             self._go_on()
+
+    def _check_places(self, commands: list[Command]) -> None:
+        """Processes are started, and given places, where they should be."""
+        left = self.machine.journal.drained
+        nodes = {n: n in self.job.for_operators for n in self.job.nodes if n not in left}
+        for hire in (c for c in commands if isinstance(c, do.Hire)):
+            check_hired(hire, nodes)
+        for become in (c for c in commands if isinstance(c, do.Become)):
+            given = self._hands.pop(become.process, None)  # not of who is given it again
+            engagement = self.machine.engaged(become.process)
+            if given is not None and engagement is not None and not engagement.node:
+                operator = self.job.plan.vertices[become.place.vertex].kind == "operator"
+                hands = [b for b in self._hands.values() if b.alive and b.node in nodes]
+                idle = [b.node for b in hands if not self.machine.engaged(b.process)]
+                check_given(become, operator, given.node, idle, self.job.for_operators)
 
     def _go_on(self) -> None:
         while self._todo and self._writing is None and self.alive:
@@ -449,12 +469,13 @@ class Controller(Box):
 
     def _hired(self, process: str, node: str) -> None:
         blank = Blank(process, node or self.world.rng.choice(self.job.nodes))
-        self.job.blanks[process] = blank
+        self.job.blanks[process] = self._hands[process] = blank
         self.hear(do.Hired(process, blank.node, 0))
 
     def _adopted(self, process: str) -> None:
         blank = self.job.blanks.get(process)
         if blank is not None and blank.alive:
+            self._hands[process] = blank
             self.hear(do.Hired(process, blank.node, 0))
         else:
             self.hear(do.Gone(process, "it has a place that nobody knows"))
@@ -486,22 +507,25 @@ class Controller(Box):
             taker.open()
         del self.job.blanks[process]
         self.job.takers[process] = taker
-        self.world.after(RESTORE, self, self.hear, do.Became(process, taker.address))
+        nbytes = sum(image.nbytes for chain in images for image in chain)
+        self.world.after(RESTORE, self, self.hear, do.Became(process, taker.address, nbytes))
 
     def _deliver(self, owner: Instances, command: do.Deliver) -> None:
         """An owner brings others to where it is."""
         delta = owner.delivery(command.floor)
         left = {process for process, _ in command.to}
         epoch = owner.machine.position if delta is not None else command.floor
+        parts = {p: partition(delta, [keys])[0] for p, keys in command.to if delta is not None}
+        done = do.Delivered(owner.process, epoch, nbytes=sum(i.nbytes for i in parts.values()))
 
         def taken(process: str) -> None:
             taker = self.job.takers[process]
             if delta is not None:
-                taker.advance(partition(delta, [taker.place.keys])[0])
+                taker.advance(parts[process])
             taker.open()
             left.discard(process)
             if not left:
-                self.world.after(LINK, self, self.hear, do.Delivered(owner.process, epoch))
+                self.world.after(LINK, self, self.hear, done)
 
         for process, _ in command.to:
             self.world.after(RESTORE, self.job.takers[process], taken, process)

@@ -68,7 +68,7 @@ class Scenario:
     fragile: share of restores at which a substitute dies. again: share of connections that ask
     for what came before. ahead: epochs that a producer may be ahead. durable: whether committed
     cuts are saved, so that a job which lost something goes on from there. moves: how often it is
-    asked for ranges to be moved.
+    asked for ranges to be moved. operator_nodes: how many of the nodes are meant for operators.
     """
 
     flow: str = "words"
@@ -88,6 +88,7 @@ class Scenario:
     ahead: int | None = None
     durable: bool | None = None
     moves: int | None = None
+    operator_nodes: int | None = None
 
 
 Kind = Literal["right", "lost", "wrong"]
@@ -245,6 +246,7 @@ def _job(
         reference,
         options=Options(s.copies, world.rng.randrange(3), s.recovery, s.into),
         nodes=s.nodes,
+        operator_nodes=s.operator_nodes or 0,
         ahead=s.ahead,
         again=s.again,
         fragile=s.fragile,
@@ -273,7 +275,7 @@ def _drawn(s: Scenario, rng: random.Random) -> Scenario:
 
     instances = tuple(rng.choice((1, 2, 2, 3)) for _ in range(4))
     cut_every, copies = rng.choice((1, 2, 2, 3, 3, 5)), rng.choice((1, 2))
-    faults = rng.randrange(1, 8)
+    faults, meant = rng.randrange(1, 8), rng.choice((0, 0, 1, 2))
     return replace(
         s,
         instances=s.instances or instances,
@@ -290,6 +292,7 @@ def _drawn(s: Scenario, rng: random.Random) -> Scenario:
         ahead=s.ahead or rng.randrange(2, 9),
         durable=rng.random() < 0.5 if s.durable is None else s.durable,
         moves=rng.choice((0, 0, 1, 2, 3, 5)) if s.moves is None else s.moves,
+        operator_nodes=meant if s.operator_nodes is None else s.operator_nodes,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from raystream.controller import decide as deciding
-from raystream.controller import machine, taking
+from raystream.controller import machine, moving, taking
 from raystream.controller.journal import Shelf
 from raystream.controller.moving import Moving
 from raystream.controller.recovery import Place, successors
@@ -31,6 +32,7 @@ from raystream.state.images import ImageStore
 from raystream.state.log import EpochLog
 from raystream.state.objects import ObjectTable
 from raystream.testing import simsinks, simulator
+from raystream.testing.simcontrol import Job
 from raystream.testing.simflows import FLOWS
 from raystream.testing.simulator import (
     Outcome,
@@ -89,6 +91,25 @@ def test_without_faults_all_that_is_asked_for_in_time_moves(flow: str) -> None:
     outcomes = [simulate(replace(scenario, recovery="state"), seed) for seed in range(12)]
     assert not [o.why for o in outcomes if o.kind != "right"]
     assert sum(o.faults["move"] for o in outcomes) > 10
+
+
+def test_a_node_is_left_although_moves_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first death ends a move, and another one begins soon."""
+    monkeypatch.setattr(moving, "TRIES_MAX", 1)
+    monkeypatch.setattr(moving, "LEAVE_AGAIN_SECONDS", 0.3)
+    left: Counter[bool] = Counter()
+
+    def moves(job: Job) -> Counter[str]:
+        ended = [m for m in job.entry.moved if "node" in m.because]
+        given_up = {m.operator for m in ended if m.failed}
+        left.update(m.operator in given_up for m in ended if not m.failed)
+        return Counter()
+
+    monkeypatch.setattr(simulator, "_moves", moves)
+    scenario = Scenario("join", recovery="state", moves=20, faults=8, fragile=0.5, kinds=("kill",))
+    _, _, wrong = run_many([scenario], 20, 1)
+    assert not wrong, "\n".join(f"{o.why}\n{command(s, o.seed)}" for s, o in wrong)
+    assert left[True], left
 
 
 def test_a_seed_tells_the_same_story() -> None:
@@ -270,6 +291,14 @@ def _delivers_no_rows(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _takes_operators_for_sources(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(taking.Taking, "_is_operator", lambda self, place: False)
+
+
+def _starts_processes_anywhere(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(taking.Taking, "_anywhere", lambda self, operator: "")
+
+
 BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     _trims_too_far: "needs",
     _takes_any_pieces: "wrote",
@@ -291,6 +320,8 @@ BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     _lets_candidates_own: "two owners",
     _retires_before_the_floor: "",
     _delivers_no_rows: "wrote",
+    _takes_operators_for_sources: "is to be on",
+    _starts_processes_anywhere: "where no operator is meant to be",
 }
 
 
