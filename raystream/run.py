@@ -231,6 +231,7 @@ class _Saving:
             self.unsaved = f"cut {cut} was not saved in {self.saves}: {error}"
         else:
             self.saved, self.unsaved = cut, ""
+            job.show(cut)
 
 
 def _run_here(plan: Plan, saves: Saves | None, on_progress: OnProgress | None) -> JobReport:

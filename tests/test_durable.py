@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 import raystream as rs
-from raystream.errors import StateError
+from raystream.errors import OutputError, StateError
+from raystream.io.saves import Saves
+from raystream.io.store import open_store
 from tests.flows import Counted, CountWords, Line, Running, running, split
 
 LINES = 60
@@ -60,12 +62,29 @@ def test_what_was_broken_off_is_resumed(tmp_path: Path, breaks: int, arrival: bo
     flow(tmp_path / "whole", Fragile(), rs.by_time(seconds=1)).run()
     with pytest.raises(Exception, match="Broken"):
         flow(out, Fragile(breaks), epochs).run(durable=store, cut_every=3)
+    saved = Saves(open_store(store), "broken off").newest().saved
+    shown = max((p.upto for p in rs.io.parts(out, partial=True)), default=0)
+    assert shown == (0 if saved is None else saved.cut)
     counts = {"lines": 2, "running": 3}
     after = flow(out, Fragile(), epochs)
     report = after.run(durable=store, cut_every=4, resume=True, instances=counts)
     (note,) = report.notes
     assert ("goes on from cut" in note) == (breaks > 3)
     assert written(out) == written(tmp_path / "whole")
+
+
+def test_what_is_not_saved_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> None:
+        raise OutputError("the store is full")
+
+    monkeypatch.setattr("raystream.run.save", refused)
+    out = tmp_path / "out"
+    with pytest.raises(Exception, match="Broken"):
+        flow(out, Fragile(44), rs.by_time(seconds=1)).run(durable=tmp_path / "store", cut_every=3)
+    assert rs.io.parts(out, partial=True) == []
+    whole = flow(out, Fragile(), rs.by_time(seconds=1))
+    report = whole.run(durable=tmp_path / "store", cut_every=3)
+    assert "the store is full" in report.unsaved and rs.io.parts(out)
 
 
 def test_other_splits_are_refused(tmp_path: Path) -> None:

@@ -316,9 +316,9 @@ class InstanceActor:
         return replace(self._mine().progress(), kept=self._kept, view=self._claimer.view)
 
     @ray.method(concurrency_group="control")
-    def commit(self, epoch: int) -> None:
-        """The cut at `epoch` is the new floor."""
-        self._mine().commit(epoch)
+    def commit(self, epoch: int, shown: int) -> None:
+        """The cut at `epoch` is the new floor; sinks may show what they wrote up to `shown`."""
+        self._mine().commit(epoch, shown)
         self._claimer.trim(epoch)
 
     @ray.method(concurrency_group="control")

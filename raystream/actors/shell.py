@@ -122,12 +122,13 @@ class Shell:
         self._version = 0
         self._control = threading.Lock()
         self._thread = threading.Thread(target=self._guarded, name="compute", daemon=True)
-        self._commits: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._commits: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
         self._asked: queue.SimpleQueue[tuple[int, Future[Captured | None]]] = queue.SimpleQueue()
         self._cuts: tuple[int, ...] = ()
         self._again = False
         self._context: SinkContext | None = None
         self._floor = role.floor
+        self._shown = 0  # who was here before may have died before it heard of a commit
         self._over = False
         self._cpu = time.process_time()
         self._ended_at: float | None = None
@@ -222,13 +223,13 @@ class Shell:
         """Whether it was started."""
         return self._context is not None
 
-    def commit(self, epoch: int) -> None:
+    def commit(self, epoch: int, shown: int) -> None:
         """The cut at `epoch` is committed: trim up to it (on the compute thread, while there is
-        anything to trim)."""
+        anything to trim). A sink may show what it wrote up to `shown`."""
         if self._over:
-            self._floor = max(self._floor, epoch)
+            self._floor, self._shown = max(self._floor, epoch), max(self._shown, shown)
             return
-        self._commits.put(epoch)
+        self._commits.put((epoch, shown))
         self._inbox.put(None)
 
     def store_again(self) -> None:
@@ -267,6 +268,7 @@ class Shell:
             stored=None if shipper is None else shipper.chain.stored,
             version=self._version,
             floor=self._floor,
+            shown=self._shown,
             closed=self._closed(),
             cpu=time.process_time() - self._cpu,
             ended_at=self._ended_at,
@@ -392,18 +394,23 @@ class Shell:
     def _trim(self) -> None:
         """Act on requests and commits that came in."""
         self._hand_out()
-        floor = self._floor
+        machine, floor, shown = self.machine, self._floor, self._shown
         while not self._commits.empty():
-            floor = max(floor, self._commits.get())
+            epoch, upto = self._commits.get()
+            floor, shown = max(floor, epoch), max(shown, upto)
         if floor > self._floor:
             self._floor = floor
-            settled(self.machine, floor)
-            if isinstance(self.machine, SourceInstance):
-                self.machine.outlets.trim(floor)
+            settled(machine, floor)
+            if isinstance(machine, SourceInstance):
+                machine.outlets.trim(floor)
             else:
-                self.machine.commit(floor)
-        machine = self.machine
-        if not self._over and machine.ended and floor >= machine.position:
+                machine.commit(floor)
+        if shown > self._shown:
+            self._shown = shown
+            if isinstance(machine, Instance):
+                machine.show(shown)
+        last = shown if self.vertex.kind == "sink" else floor
+        if not self._over and machine.ended and last >= machine.position:
             if isinstance(machine, Instance):
                 machine.close_sink()
             self._over = True

@@ -124,8 +124,8 @@ class Staff:
                 self._call(seat.process, "begin", START_SECONDS, _nothing, "begin", *begin)
             case do.Assign(process, assignment):
                 self._tell(process, "assign", assignment)
-            case do.CommitTo(process, epoch):
-                self._tell(process, "commit", epoch)
+            case do.CommitTo(process, epoch, shown):
+                self._tell(process, "commit", epoch, shown)
             case do.KeptBy(process, keepers, kept):
                 self._tell(process, "kept_by", self._keepers(keepers), kept)
             case do.Forget(process, epoch):

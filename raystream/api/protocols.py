@@ -71,7 +71,9 @@ class Sink(Protocol[T_contra]):
     """Where records go.
 
     `write` is called once per epoch, record type and range that has records; the same (epoch,
-    keys) again replaces the first. `commit(epoch)` says that nothing up to `epoch` will come again.
+    keys) again replaces the first. `commit(epoch)` says that nothing up to `epoch` will come again:
+    others may see it. With a durable tier it comes when the cut is saved there; a successor of this
+    instance hears it again.
     Optional: `open(context: rs.SinkContext)` before the first write; `prepare(epoch)` at each cut:
     what came up to it must be kept when it returns, where a successor of this instance finds it,
     for that one gets only what came later; `close()` after the last commit.

@@ -86,10 +86,11 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class CommitTo:
-    """Tell an instance the newest floor."""
+    """Tell an instance the newest floor, and up to which epoch sinks may show what they wrote."""
 
     process: str
     epoch: int
+    shown: int
 
 
 @dataclass(frozen=True, slots=True)

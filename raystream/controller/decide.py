@@ -138,10 +138,12 @@ class Untold(NamedTuple):
     keepers: bool
 
 
-def behind(progress: Progress, version: int, committed: int, kept: int) -> Untold:
+def behind(progress: Progress, version: int, committed: int, shown: int, kept: int) -> Untold:
     """What to tell an instance again: a call may be lost with its connection.
 
     Args:
-        version, committed, kept: the newest assignment, floor and choice of keepers.
+        version, committed, kept: the newest assignment, floor and choice of keepers. shown: up to
+            which epoch sinks may show what they wrote.
     """
-    return Untold(progress.version < version, progress.floor < committed, progress.kept < kept)
+    floor = progress.floor < committed or progress.shown < shown
+    return Untold(progress.version < version, floor, progress.kept < kept)

@@ -34,7 +34,7 @@ from raystream.controller.moving import Moving
 from raystream.controller.recovery import Place, passed_on
 from raystream.controller.registering import answered, filled
 from raystream.controller.report import Progress
-from raystream.controller.saving import Saver
+from raystream.controller.saving import LAST_SECONDS, Saver
 from raystream.dataflow.plan import Plan
 from raystream.errors import JobError, RaystreamError, Stopped
 
@@ -59,6 +59,8 @@ class Machine(Moving):
         self._finished: set[str] = set()
         self._failed: list[tuple[str, RaystreamError]] = []
         self._saver = Saver(plan)
+        self._last_since: float | None = None  # since when the end of the job is not saved
+        self._waived = False  # sinks do not wait for that any more
         self._drills, self._drilled = 0, plan.begins
 
     # ------------------------------------------------------------ in and out
@@ -136,6 +138,7 @@ class Machine(Moving):
                 self._hire_spare()
                 self._cut_if_wanted()
                 self._out += self._saver.tick(now)
+                self._save_last(now)
                 for m in stalled(self.members, self.plan, now):
                     m.dead = f"it stayed where it was for {STALL_SECONDS:g} s"
                 self._decide(now)
@@ -172,6 +175,7 @@ class Machine(Moving):
                 cut, commands = self._saver.saved(event, now)
                 if cut:  # a controller whose time is over is to drop nothing
                     self._write(saved=cut)
+                    self._tell_commits()
                     self._out += self._saver.trims(self.journal.posts)
                 self._out += commands
                 self._end_if_wanted()
@@ -266,7 +270,7 @@ class Machine(Moving):
             if m.bare < epoch:
                 m.bare = -1
         self._write(committed=epoch, seats=tuple(m.seat for m in self.members))
-        self._out += [do.CommitTo(m.seat.process, epoch) for m in self.members if not m.dead]
+        self._tell_commits()
         owners = [m.seat for m in self.owners]
         self._out += self._saver.committed(epoch, owners, self.journal.seats, now)
         self._out += self._saver.trims(self.journal.posts)
@@ -275,6 +279,35 @@ class Machine(Moving):
     def _end_if_wanted(self) -> None:
         if (stopped := self._saver.stopped(self.journal)) is not None:
             self._end(stopped)
+
+    def _tell_commits(self) -> None:
+        epoch, shown = self.journal.committed, self.shown
+        self._out += [do.CommitTo(m.seat.process, epoch, shown) for m in self.members if not m.dead]
+
+    @property
+    def shown(self) -> int:
+        """Up to which epoch sinks may show what they wrote: as far as it is committed; with a
+        durable tier, as far as it is saved, because the cluster may be lost with all the rest."""
+        waits = self.plan.durable is not None and not self._waived
+        return self.journal.saved if waits else self.journal.committed
+
+    def _save_last(self, now: float) -> None:
+        """Save the end of the job, if that failed: no other commit comes. After a while sinks show
+        what they have all the same."""
+        entry = self.journal
+        if self.shown >= entry.committed or self._saver.busy:
+            return
+        last = [m.progress for m in self.members if m.progress is not None and m.progress.ended]
+        if len(last) < len(self.members) or any(p.position > entry.committed for p in last):
+            return
+        if self._last_since is None:
+            self._last_since = now
+        if now - self._last_since > LAST_SECONDS:
+            self._waived = True
+            self._tell_commits()
+        else:
+            owners = [m.seat for m in self.owners]
+            self._out += self._saver.committed(entry.committed, owners, entry.seats, now)
 
     @property
     def unsaved(self) -> str:
@@ -307,11 +340,12 @@ class Machine(Moving):
             member.moved = now
         member.progress = progress
         entry = self.journal
-        untold = behind(progress, entry.assignment.version, entry.committed, member.seat.kept)
+        version, kept = entry.assignment.version, member.seat.kept
+        untold = behind(progress, version, entry.committed, self.shown, kept)
         if untold.assignment:
             self._out.append(do.Assign(process, entry.assignment))
         if untold.floor:
-            self._out.append(do.CommitTo(process, entry.committed))
+            self._out.append(do.CommitTo(process, entry.committed, self.shown))
         if untold.keepers:
             self._out.append(do.KeptBy(process, member.seat.keepers, member.seat.kept))
         if self.options.recovery == "source":

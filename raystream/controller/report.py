@@ -38,9 +38,10 @@ class Progress:
     since: so are all cuts from this one on.
     cpu: seconds of CPU that its process used since the start. ended_at: the Unix time at which it
     had applied its last epoch. version, floor: of the newest assignment and commit that it was
-    told; kept: of its keepers; view: of the boundary register. closed: nothing is left to do after
-    its last epoch; a sink has to be closed. image_bytes, image_seconds: of the checkpoint that was
-    stored last, its size in bytes and how long it took until all its copies were there.
+    told; shown: up to which epoch a sink may show what it wrote, as far as it was told; kept: of
+    its keepers; view: of the boundary register. closed: nothing is left to do after its last epoch;
+    a sink has to be closed. image_bytes, image_seconds: of the checkpoint that was stored last, its
+    size in bytes and how long it took until all its copies were there.
     seconds: since it began to work, by its own clock. busy, blocked: how many of them it worked,
     and waited for those who read from it; in the rest it waited for input. waiting: records at
     hand and not yet applied. state_bytes: about what its state takes when it is stored; 0 while
@@ -75,6 +76,7 @@ class Progress:
     waiting: int = 0
     state_bytes: int = 0
     load: bytes = b""
+    shown: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +263,7 @@ def progress_of(
     image: tuple[int, float] = (0, 0.0),
     view: int = 0,
     row_bytes: float = 0.0,
+    shown: int = 0,
     spent: Spent = IDLE,
 ) -> Progress:
     """What an instance says of itself. stored: unless given, all that it has applied. row_bytes:
@@ -299,6 +302,7 @@ def progress_of(
         waiting=sum(inlet.rows for inlet in getattr(machine, "inlets", {}).values()),
         state_bytes=0 if table is None else round(len(table) * row_bytes),
         load=machine.load.tobytes(),
+        shown=shown,
     )
 
 

@@ -21,6 +21,9 @@ from raystream.state.saved import Layout, Saved, SavedChain, refuse_other
 SAVE_SECONDS = 600.0
 """How long a cut may take on its way before it is given up."""
 
+LAST_SECONDS = 60.0
+"""How long it is tried to save the end of a job, of which sinks show nothing before."""
+
 
 class Cut(NamedTuple):
     """A committed cut, and who owned a range then: their keepers hold all of it. kept: all places
@@ -53,6 +56,11 @@ class Saver:
         if self.plan.durable is not None:
             self._next = self._newest
         return [] if self._now else self._begin(now)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a cut is on its way."""
+        return self._now is not None
 
     def trims(self, posts: Iterable[Post]) -> list[do.Command]:
         """Let keepers drop what is older than the newest cut and than that which is on its way.

@@ -318,10 +318,13 @@ class Instance:
             self._guard("close", self.sink.close)
 
     def commit(self, epoch: int) -> None:
-        """Nothing up to `epoch` will come again."""
+        """Nobody goes back behind the cut at `epoch` while the cluster lives."""
         self.outlets.trim(epoch)
         if self.checksums is not None:
             self.checksums.forget(epoch)
+
+    def show(self, epoch: int) -> None:
+        """Nothing up to `epoch` will come again, whatever happens: a sink may show it to others."""
         if self.sink is not None:
             self._guard("commit", lambda: self.sink.commit(epoch))
 

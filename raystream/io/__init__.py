@@ -131,7 +131,8 @@ def parts(folder: AnyPath, /, *, key_groups: int = 256, partial: bool = False) -
 
     Args:
         key_groups: those of the flow (256 unless it says otherwise).
-        partial: return what all instances have committed although the job has not ended.
+        partial: return what has been committed of all key groups although the job has not ended;
+            with a durable tier that is what is saved there.
 
     Raises:
         InputError: the folder holds no output, or that of several runs.

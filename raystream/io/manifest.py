@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from raystream.errors import InputError, InternalError, JobError, OutputError
 from raystream.schema.types import KeyRange
 
-FORMAT = 2
+FORMAT = 3
 
 
 class Part(NamedTuple):
@@ -48,14 +48,17 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one instance has committed: all of the key groups `keys` up to the epoch `committed`.
+    """What one instance has made: all parts of the key groups `keys` up to the epoch `committed`.
 
+    shown: up to where readers may count on it. What comes later may be lost with the cluster; it is
+    made again then, and may be cut into other epochs.
     older: the runs that it replaces, and for each the epoch up to which this lists what that wrote.
     """
 
     run: str
     keys: KeyRange
     committed: int = 0
+    shown: int = 0
     ended: bool = False
     parts: tuple[Part, ...] = ()
     older: Mapping[str, int] = field(default_factory=dict)
@@ -96,6 +99,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
             "run": manifest.run,
             "keys": list(manifest.keys),
             "committed": manifest.committed,
+            "shown": manifest.shown,
             "ended": manifest.ended,
             "older": manifest.older,
             "parts": [
@@ -146,6 +150,7 @@ def _parse(folder: Path, path: Path) -> Manifest | None:
             found["run"],
             KeyRange(*found["keys"]),
             found["committed"],
+            found["shown"],
             found["ended"],
             parts,
             dict(found["older"]),
@@ -188,7 +193,8 @@ def take_over(
         for name in (*other.older, other.run)
         if name != run
     }
-    return Manifest(run, keys, cut, parts=tuple(sorted(parts.values(), key=_order)), older=older)
+    taken = tuple(sorted(parts.values(), key=_order))
+    return Manifest(run, keys, cut, cut, parts=taken, older=older)
 
 
 def lacks(folder: Path, keys: KeyRange, cut: int) -> OutputError:
@@ -241,7 +247,7 @@ def merge(
 
     Args:
         key_groups: how many the flow has.
-        partial: take what all ranges have committed, although the job has not ended.
+        partial: take what all ranges show, although the job has not ended.
 
     Raises:
         InputError: there is no output, or of several runs.
@@ -257,15 +263,14 @@ def merge(
             hint="Give each run its own folder.",
         )
     parts = [p for m in manifests for p in m.parts]
-    committed = _whole_upto(min(m.committed for m in manifests), parts)
+    shown = _whole_upto(min(m.shown for m in manifests), parts)
     if not partial and not all(m.ended for m in manifests):
         raise JobError(
-            f"The job that wrote {folder} has not ended: its output is whole up to epoch"
-            f" {committed}.",
+            f"The job that wrote {folder} has not ended: its output is whole up to epoch {shown}.",
             hint="Wait for it, or ask for what there is: partial=True.",
         )
     _check_tiling(folder, [m.keys for m in manifests], key_groups)
-    return sorted((p for p in parts if p.upto <= committed), key=_order)
+    return sorted((p for p in parts if p.upto <= shown), key=_order)
 
 
 def _whole_upto(epoch: int, parts: Sequence[Part]) -> int:

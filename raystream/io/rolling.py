@@ -2,8 +2,8 @@
 
 What comes in is kept by epoch and written in chunks to temporary files. `prepare(epoch)`, at each
 cut, makes parts of all rows up to that epoch, gives them their names and then lists them in the
-manifest of the range (`raystream.io.manifest`). So parts roll with the cut and not with every
-epoch, and memory stays within a chunk and an epoch.
+manifest of the range (`raystream.io.manifest`); `commit(epoch)` says there that they count. So
+parts roll with the cut and not with every epoch, and memory stays within a chunk and an epoch.
 """
 
 from __future__ import annotations
@@ -88,11 +88,12 @@ class Parts:
 
         A successor goes on from there: what it is given again is recognised by its epoch.
         """
-        self._opened().commit(epoch)
+        self._opened().prepare(epoch)
 
     def commit(self, epoch: int, /) -> None:
-        """Nothing up to `epoch` will come again."""
-        self._opened().commit(epoch)
+        """Nothing up to `epoch` will come again: let readers count on it."""
+        self._opened().prepare(epoch)
+        self._opened().show(epoch)
 
     def close(self) -> None:
         """Say in the manifest that no more will come."""
@@ -176,7 +177,7 @@ class _Range:
                 self.types[name] = _Pending(folder, self.form, self.manifest.keys)
             self.types[name].add(epoch, batch)
 
-    def commit(self, epoch: int) -> None:
+    def prepare(self, epoch: int) -> None:
         if epoch <= self.manifest.committed:
             return
         parts = []
@@ -191,6 +192,13 @@ class _Range:
                     parts.append(part._replace(path=final))
         with _writing(self.folder):
             self.manifest = self.manifest.add(epoch, parts)
+            write_manifest(self.folder, self.manifest)
+
+    def show(self, epoch: int) -> None:
+        if epoch <= self.manifest.shown:
+            return
+        with _writing(self.folder):
+            self.manifest = replace(self.manifest, shown=epoch)
             write_manifest(self.folder, self.manifest)
 
     def close(self) -> None:

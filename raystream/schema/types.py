@@ -89,7 +89,7 @@ class SinkContext(NamedTuple):
     flow's time unit), `speed` event seconds per second; `started` and `speed` are None in an
     unpaced run.
     `committed` is the epoch from which this instance goes on: 0 at the beginning, else what came up
-    to it was committed and stays, and what came later will come again.
+    to it was prepared and does not come again, and what came later will.
     `resumed` is the run that saved the cut from which this run goes on; "" in a run that began at
     the beginning. That run may have had other ranges and may have written more than came up to the
     cut, which has to be discarded.

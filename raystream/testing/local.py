@@ -296,10 +296,20 @@ class LocalJob:
         for instance in self.instances:
             if instance.sink is not None:
                 instance.commit(epoch)
+        if self.plan.durable is None:
+            self.show(epoch)
+
+    def show(self, epoch: int) -> None:
+        """Let sinks show what they wrote up to an epoch. With a durable tier that is for whoever
+        runs the job, when it is saved."""
+        for instance in self.instances:
+            instance.show(epoch)
 
     def finish(self) -> None:
-        """Commit the last epoch and close the sinks."""
-        self._commit_to(max(m.position for m in self.machines))
+        """Commit and show the last epoch and close the sinks."""
+        last = max(m.position for m in self.machines)
+        self._commit_to(last)
+        self.show(last)
         for instance in self.instances:
             instance.close_sink()
 

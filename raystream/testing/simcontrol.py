@@ -135,6 +135,14 @@ class Job(Laws):
             raise Wrong(f"it is not lost: {error}")
         self.over, self.error = True, error
 
+    def goes_on(self, before: Job, cut: int) -> None:
+        """This job begins at a saved cut of another: what sinks were given after that is discarded,
+        and epochs that are cut by arrival may end elsewhere."""
+        self.written = before.written.upto(cut)
+        self.deferred += [c for c in before.deferred if c[1] != "close" and c[2][0] <= cut]
+        published = before.ledger.published.items()
+        self.ledger.published |= {at: b for at, b in published if at[1] <= cut}
+
     def all_dead(self) -> None:
         """Nothing of this job lives any more."""
         self.over = True
@@ -295,8 +303,8 @@ class Controller(Box):
                     world.after(NOTICE, self, self.hear, do.Gone(seat.process, "is dead"))
             case do.Assign(process, assignment):
                 self._tell(process, "assign", assignment)
-            case do.CommitTo(process, epoch):
-                self._tell(process, "commit", epoch)
+            case do.CommitTo(process, epoch, shown):
+                self._tell(process, "commit", epoch, shown)
             case do.KeptBy(process, keepers, kept):
                 self._tell(process, "kept_by", keepers, kept)
             case do.Forget(process, epoch):

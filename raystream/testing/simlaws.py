@@ -12,6 +12,7 @@ from raystream.schema.types import KeyRange
 from raystream.state.assignment import Serving
 from raystream.state.keys import common, cover
 from raystream.testing.simprocess import Instances, Keeper, Reading
+from raystream.testing.simtier import Tier
 from raystream.testing.simworld import Wrong
 
 
@@ -26,6 +27,7 @@ class Laws:
     plan: Plan
     options: Options
     ships: bool
+    tier: Tier | None
     at: dict[str, Instances]
     takers: dict[str, Instances]
     keepers: dict[str, Keeper]
@@ -110,6 +112,16 @@ class Laws:
             full = min(self.options.copies, max(1, len(seat.keepers))) if seat.kept == 1 else 1
             if len({k.node for k in kept}) < full:
                 raise Wrong(f"{floor} was committed, and {seat.name} is stored {len(kept)} times")
+
+    def check_shown(self, shown: int) -> None:
+        """With a durable tier no sink shows what is lost with the cluster; but for the end of all
+        input, where that cannot be saved any more."""
+        if self.tier is None:
+            return
+        saved = self.plan.begins if self.tier.saved is None else self.tier.saved.cut
+        end = all(p.machine.ended for _, p in self.members())
+        if shown > saved and not (end and shown == self.entry.committed):
+            raise Wrong(f"{saved} is saved, and sinks are to show {shown}")
 
     def held(self, place: Place, cut: int) -> list[Keeper]:
         """All keepers that ever held a checkpoint, or a part of it."""

@@ -133,6 +133,7 @@ class Instances(Box):
         self.keepers: tuple[Keeper, ...] = ()
         self.kept = 0
         self.begun = self.floor = floor
+        self.shown = 0
         self.vertex: Vertex = job.plan.vertices[place.vertex]
         self.source: RecordedReading | ArrivalReading | None = None
         self.machine: Instance | SourceInstance
@@ -218,8 +219,8 @@ class Instances(Box):
                 self._connect(self._readings[name])
         self._go_on()
 
-    def commit(self, epoch: int) -> None:
-        """The cut at `epoch` is the new floor."""
+    def commit(self, epoch: int, shown: int) -> None:
+        """The cut at `epoch` is the new floor; sinks may show what they wrote up to `shown`."""
         try:
             if epoch > self.floor:
                 self.floor = epoch
@@ -231,14 +232,20 @@ class Instances(Box):
                 else:
                     self.machine.commit(epoch)
                 self.job.check_trimmed(self)
+            if shown > self.shown:
+                self.shown = shown
+                self.job.check_shown(shown)
+                if isinstance(self.machine, Instance):
+                    self.machine.show(shown)
             self._close()
         except RaystreamError as error:
             self._fail(error)
 
     def _close(self) -> None:
-        """Its work is done when its last epoch is committed."""
+        """Its work is done when its last epoch is committed; a sink's, when that may be shown."""
         machine = self.machine
-        if not self.over and machine.ended and self.floor >= machine.position:
+        last = self.shown if self.vertex.kind == "sink" else self.floor
+        if not self.over and machine.ended and last >= machine.position:
             if isinstance(machine, Instance):
                 machine.close_sink()
             self.over = True
@@ -270,6 +277,7 @@ class Instances(Box):
             stored=self.chain.stored if self.job.ships else None,
             version=self.version,
             floor=self.floor,
+            shown=self.shown,
             closed=self.over or self.vertex.kind != "sink",
             kept=self.kept,
             view=view,

@@ -254,14 +254,13 @@ def _job(
     )
     if before is not None and saved is not None:
         before.all_dead()
-        job.written = before.written.upto(saved.cut)
+        job.goes_on(before, saved.cut)
     return job
 
 
 def _left(job: Job) -> Saved | None:
-    """The cut from which to go on, if a job lost something and there is one. Epochs that are cut by
-    arrival would end elsewhere then, and could not be judged."""
-    if job.tier is None or job.plan.clock is None or not isinstance(job.error, LostError):
+    """The cut from which to go on, if a job lost something and there is one."""
+    if job.tier is None or not isinstance(job.error, LostError):
         return None
     return job.tier.newest()
 

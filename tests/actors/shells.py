@@ -120,7 +120,7 @@ class Shells:
                 if isinstance(command, Commit):
                     self.committed = command.epoch
                     for shell in self.shells:
-                        shell.commit(command.epoch)
+                        shell.commit(command.epoch, command.epoch)
                 elif isinstance(command, Stop):
                     if command.failed:
                         raise next(s.error for s in self.shells if s.error is not None)

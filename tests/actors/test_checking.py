@@ -101,7 +101,7 @@ def test_a_consumer_is_sent_all_that_is_not_trimmed() -> None:
         shells.start()
         shells.until(lambda: all(s.machine.ended for s in shells.shells))
         source, reader = shells.of("rows")[0], shells.of("running")[0]
-        source.commit(50)
+        source.commit(50, 50)
         log = source.machine.outlets.logs[0]
         shells.until(lambda: log.first == 51)
         pieces: list[Piece] = []

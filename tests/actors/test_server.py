@@ -33,7 +33,7 @@ def done() -> Iterator[Shells]:
         shells.start()
         shells.until(lambda: all(s.machine.ended for s in shells.shells))
         for shell in shells.shells:
-            shell.commit(50)
+            shell.commit(50, 50)
         shells.until(lambda: first_of(shells.of("rows")[0]) > 50)
         yield shells
 

@@ -282,7 +282,7 @@ def test_who_has_ended_keeps_nothing_and_hears_of_commits() -> None:
         shells.watch()
         for shell in shells.shells:
             assert not any(log.entries for log in shell.machine.outlets.logs.values())
-            shell.commit(shells.committed + 50)
+            shell.commit(shells.committed + 50, 0)
             assert shell.progress().floor == shells.committed + 50
 
 

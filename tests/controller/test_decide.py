@@ -167,6 +167,7 @@ def test_a_sink_that_died_before_it_was_closed_goes_on_from_its_end() -> None:
 
 
 def test_who_was_not_told_is_told_again() -> None:
-    told = replace(at(40), version=3, floor=30, kept=2)
-    assert not any(behind(told, 3, 30, 2))
-    assert behind(told, 4, 40, 3) == (True, True, True)
+    told = replace(at(40), version=3, floor=30, shown=20, kept=2)
+    assert not any(behind(told, 3, 30, 20, 2))
+    assert behind(told, 4, 40, 20, 3) == (True, True, True)
+    assert behind(told, 3, 30, 30, 2) == (False, True, False)

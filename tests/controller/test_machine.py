@@ -284,7 +284,7 @@ def test_in_checking_mode_somebody_is_replaced_after_each_commit() -> None:
 
 def test_a_write_that_nobody_has_taken_gives_way_to_the_newest() -> None:
     first, second = (do.Write(Entry(number=n), ()) for n in (1, 2))
-    keep, tell = do.Keep("keeper-1.1", "a"), do.CommitTo("1.2", 10)
+    keep, tell = do.Keep("keeper-1.1", "a"), do.CommitTo("1.2", 10, 10)
     todo: deque[Command] = deque([first, tell, keep, second])
     do.catch_up(todo)
     assert [*todo] == [keep, second, tell]

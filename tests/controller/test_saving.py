@@ -11,7 +11,7 @@ from raystream.controller import commands as do
 from raystream.controller.machine import Machine
 from raystream.controller.planning import make_plan
 from raystream.controller.resuming import RESUMES_MAX, Resumes, beginning, durably
-from raystream.controller.saving import SAVE_SECONDS, layout_of, saved_cut
+from raystream.controller.saving import LAST_SECONDS, SAVE_SECONDS, layout_of, saved_cut
 from raystream.dataflow.plan import Durable, Plan
 from raystream.errors import ConfigError, LostError, StateError, Stopped
 from raystream.io.saves import Encoded, Saves
@@ -114,6 +114,55 @@ def test_what_cannot_be_saved_is_given_up_and_the_next_cut_is_tried(how: str) ->
     assert {c.cut for c in puts(said)} == {30}
     save(job, said)
     assert job.machine.journal.saved == 30 and not job.machine.unsaved
+
+
+def shown(commands: list[do.Command]) -> dict[str, int]:
+    """By process, up to which epoch sinks may show what they wrote."""
+    return {c.process: c.shown for c in commands if isinstance(c, do.CommitTo)}
+
+
+def test_sinks_show_what_is_saved() -> None:
+    job = driven()
+    members = {m.seat.process for m in job.machine.members}
+    said = committed(job, 25)
+    assert shown(said) == dict.fromkeys(members, 0)
+    assert {c.epoch for c in said if isinstance(c, do.CommitTo)} == {20}
+    assert shown(save(job, said)) == dict.fromkeys(members, 20)
+    again = Machine(job.plan, job.options, job.machine.journal, 2)
+    assert again.shown == 20
+
+
+def ended(job: Driven, epoch: int) -> list[do.Command]:
+    """All have ended after an epoch, and say what they were told of commits."""
+    job.at(epoch, ended=True)
+    return job.tick()
+
+
+def test_the_end_of_a_job_is_saved_before_sinks_show_it_and_tried_again() -> None:
+    job = driven()
+    (first, *_) = puts(ended(job, 25))
+    assert (first.cut, job.machine.journal.committed) == (25, 25)
+    job.hear(do.Put(first.process, 25, why="the disk is full"))
+    for _ in range(3):
+        job.now += 1
+        (first, *_) = puts(said := job.tick())
+        assert first.cut == 25 and not shown(said)
+        job.hear(do.Put(first.process, 25, why="the disk is full"))
+    assert set(shown(save(job, job.tick())).values()) == {25}
+    assert not puts(job.tick())
+
+
+def test_the_end_of_a_job_that_cannot_be_saved_is_shown_after_a_while() -> None:
+    job = driven()
+    (first, *_) = puts(ended(job, 25))
+    job.hear(do.Put(first.process, 25, why="the disk is full"))
+    (first, *_) = puts(job.tick())
+    job.now += LAST_SECONDS + 1
+    assert not shown(job.tick()), "it is on its way"
+    job.hear(do.Put(first.process, 25, why="the disk is full"))
+    assert set(shown(job.tick()).values()) == {25}
+    assert "the disk is full" in job.machine.unsaved
+    assert not puts(job.tick())
 
 
 def test_a_job_that_is_stopped_ends_when_a_later_cut_is_saved() -> None:
