@@ -14,14 +14,13 @@ from raystream.compiled.buffers import Block, Layout, grouped
 from raystream.compiled.rerun import Rerun
 from raystream.errors import InternalError, OperatorError
 from raystream.schema.blocks import Emitted, Input, Output
-from raystream.schema.columns import empty
+from raystream.schema.columns import empty, read_only
 from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
 from raystream.state.rows import StructuredTable
 
 if TYPE_CHECKING:
     from raystream.compiled.build import Built
 
-_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # of NumPy's flags
 _NONE = np.zeros(0, np.int64)
 
 
@@ -100,9 +99,9 @@ class CompiledOperator:
         where = _NONE if batch.where is None else batch.where
         columns = [a for c in batch.columns for a in c.arrays]
         return [
-            *map(_read_only, [*kinds, where]),
+            *map(read_only, [*kinds, where]),
             *([late] if self.shape.size else []),
-            *map(_read_only, columns),
+            *map(read_only, columns),
         ]
 
     def fire(
@@ -148,7 +147,7 @@ class CompiledOperator:
             assert self._fire is not None
             table.reserve_removals(len(slots))
             call.go(
-                self._fire, [_read_only(slots)], Rerun(self.spec, self.shape, call.run, table).due
+                self._fire, [read_only(slots)], Rerun(self.spec, self.shape, call.run, table).due
             )
         return Output(call.emitted())
 
@@ -160,7 +159,7 @@ class CompiledOperator:
         call.go(self._process, self._inputs(batch, _NONE.copy()), None)
         if self._fire is not None:
             call = _Call(self, self._of_due, nothing, 0, table, 0, BEFORE_ALL)
-            call.go(self._fire, [_read_only(_NONE)], None)
+            call.go(self._fire, [read_only(_NONE)], None)
 
 
 class _Call:
@@ -197,7 +196,7 @@ class _Call:
         """Run a driver to its end. `explain` makes the error to raise if the user's code raised."""
         control = np.zeros(1, self.operator.control_dtype)
         self.blocks = [Block(layout, control, layout.guess(self.n)) for layout in self.layouts]
-        offsets = _read_only(self.offsets)
+        offsets = read_only(self.offsets)
         saved = None if self.table is None else self.table.defaults.copy()
         while True:
             failure = None
@@ -272,15 +271,3 @@ class _Call:
             )
             for t, layout in enumerate(self.layouts)
         )
-
-
-def _read_only(array: np.ndarray) -> np.ndarray:
-    """The same numbers as the one kind of array that drivers are compiled for."""
-    flags = array.flags.num
-    if flags & (_CONTIGUOUS | _ALIGNED) != _CONTIGUOUS | _ALIGNED:
-        array = array.copy()
-        flags = _WRITEABLE
-    if flags & _WRITEABLE:
-        array = array.view()
-        array.flags.writeable = False
-    return array

@@ -25,6 +25,8 @@ from raystream.schema.records import RecordSchema
 RANK = "_rank"
 """Hidden column of an edge that is merged with others of its producer (see `dataflow.order`)."""
 
+_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # of NumPy's flags
+
 
 class Columns:
     """Rows of one record type. `extra` may hold the hidden int64 rank column."""
@@ -145,6 +147,18 @@ def _empty(schema: RecordSchema) -> Columns:
 
 
 _ARROW = {"text": pa.string(), "bytes": pa.binary()}
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """The same numbers as the one kind of array that loops are compiled for."""
+    flags = array.flags.num
+    if flags & (_CONTIGUOUS | _ALIGNED) != _CONTIGUOUS | _ALIGNED:
+        array = array.copy()
+        flags = _WRITEABLE
+    if flags & _WRITEABLE:
+        array = array.view()
+        array.flags.writeable = False
+    return array
 
 
 def concat(parts: Sequence[Columns]) -> Columns:

@@ -11,12 +11,16 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
+from raystream.schema.columns import read_only
 from raystream.state.keys import BYTES_MUL, BYTES_SEED, GOLDEN
 
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _GOLD, _SEED, _MUL = np.uint64(GOLDEN), np.uint64(BYTES_SEED), np.uint64(BYTES_MUL)
 _MOST = np.iinfo(np.int64).max
 _U27, _U29, _U30, _U31, _U32 = (np.uint64(n) for n in (27, 29, 30, 31, 32))
+
+FEW_RUNS = 1024
+"""So many runs of one epoch a batch is expected to have at most; with more it is read twice."""
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -151,19 +155,22 @@ def ordinals(index: np.ndarray, distinct: int) -> tuple[np.ndarray, np.ndarray]:
 
 @njit(cache=True, nogil=True)
 def _runs(times: Any, origin: Any, length: Any, last: Any, ends: Any, epochs: Any) -> Any:
-    """As `epoch_runs`; how many runs there are. One division for each run, not for each row."""
-    runs = 0
+    """As `epoch_runs`; how many runs there are, of which the first that there is room for are
+    given. One division for each run, not for each row."""
+    runs, room = 0, len(ends)
     epoch, bound = last, _first_after(last, length)
     for i in range(len(times)):
-        since = times[i] - origin
+        since = np.int64(times[i]) - origin
         if since >= bound and since // length + 1 > epoch:
             if i:
-                ends[runs], epochs[runs] = i, epoch
+                if runs < room:
+                    ends[runs], epochs[runs] = i, epoch
                 runs += 1
             epoch = since // length + 1
             bound = _first_after(epoch, length)
     if len(times):
-        ends[runs], epochs[runs] = len(times), epoch
+        if runs < room:
+            ends[runs], epochs[runs] = len(times), epoch
         runs += 1
     return runs
 
@@ -182,9 +189,14 @@ def epoch_runs(
     The epoch of a row is the running maximum of (time - origin) // length + 1.
 
     Args:
+        times: integers.
         last: the epoch of the row before the first, at least 0.
     """
-    ends, epochs = np.empty(len(times), np.int64), np.empty(len(times), np.int64)
-    given = np.require(times, np.int64, ("C", "A", "W"))
-    n = _runs(given, origin, length, last, ends, epochs)
-    return ends[:n].copy(), epochs[:n].copy()
+    given = read_only(times)
+    room = FEW_RUNS
+    while True:  # memory for a run of each row would be touched for nothing
+        ends, epochs = np.empty(room, np.int64), np.empty(room, np.int64)
+        n = _runs(given, origin, length, last, ends, epochs)
+        if n <= room:
+            return ends[:n], epochs[:n]
+        room = n
