@@ -27,7 +27,11 @@ the epoch and watermark; whether `where` is given; the row that was handed out a
 window; whether the call resumes inside a record; how many records were late."""
 
 AHEAD = 64
-"""Records whose rows are fetched into the cache before they are processed."""
+"""Records whose rows are fetched into the cache before they are processed; their entries of the
+index are, as many records earlier. A power of two."""
+
+HOMES = 2 * AHEAD
+"""So many places in the index are remembered, round and round."""
 
 FIRE_AHEAD = 12
 """Due rows, likewise."""
@@ -190,7 +194,7 @@ class _Driver:
             self._begin()
             text(f"indirect = run[{INDIRECT}] == 1")
             if shape.stateful:
-                text("base = fetched = record", "mask = len(index) - 1")
+                text("located = fetched = record", "mask = len(index) - 1")
             if spec.window is not None:
                 text(
                     f"watermark, resumed = run[{WATERMARK}], run[{RESUMED}] == 1",
@@ -209,7 +213,7 @@ class _Driver:
                 elif spec.window is not None:
                     self._windows()
                 else:
-                    text("home = homes[record - base]")
+                    text(f"home = homes[record & {HOMES - 1}]")
                     self._row()
         text("", "")
 
@@ -236,15 +240,17 @@ class _Driver:
         """Two misses of the cache per record (index, row) would take longer than all the rest."""
         text = self.text
         with text.block("if record >= fetched:"):
-            text(f"base, fetched = record, min(record + {AHEAD}, offsets[-1])")
-            with text.block("for ahead in range(base, fetched):"):
+            text(f"fetched = min(record + {AHEAD}, offsets[-1])")
+            with text.block(f"for ahead in range(located, min(record + {HOMES}, offsets[-1])):"):
                 self._locate("ahead")
                 text(
-                    "homes[ahead - base] = home_of(key, mask)",
-                    "prefetch(index, homes[ahead - base])",
+                    "home = home_of(key, mask)",
+                    f"homes[ahead & {HOMES - 1}] = home",
+                    "prefetch(index, home)",
                 )
-            with text.block("for ahead in range(base, fetched):"):
-                text("slot = np.int64(index[homes[ahead - base]])")
+            text(f"located = record + {HOMES}")
+            with text.block("for ahead in range(record, fetched):"):
+                text(f"slot = np.int64(index[homes[ahead & {HOMES - 1}]])")
                 text("if slot >= 0:", "    prefetch(rows, slot)")
 
     def _each_type(self, write: object) -> None:
@@ -276,7 +282,8 @@ class _Driver:
                     "taken = True",
                     f"run[{START}] = start",
                     "key = user_key + (start,)",
-                    "home = homes[record - base] if start == newest else home_of(key, mask)",
+                    f"home = homes[record & {HOMES - 1}]"
+                    " if start == newest else home_of(key, mask)",
                 )
                 self._row()
             text(f"start += {every}")

@@ -185,7 +185,7 @@ class _Call:
         self.run[driver.SLOT] = -1
         self.ends = np.zeros((len(layouts), len(offsets)), np.int64)
         self.blocks: list[Block] = []
-        self.homes = np.empty(driver.AHEAD, np.int64)
+        self.homes = np.empty(driver.HOMES, np.int64)
 
     def go(
         self,
