@@ -5,11 +5,15 @@ Importing this module imports Numba (0.2 s), so it is imported where columns are
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from raystream.schema.columns import read_only
 from raystream.state.keys import BYTES_MUL, BYTES_SEED, GOLDEN
@@ -52,15 +56,42 @@ def _fold_ints(values: Any, out: Any) -> None:
         out[i] = fold(out[i], hash_int(values[i]))
 
 
+@intrinsic
+def _eight_bytes(typing: Any, data: Any, at: Any) -> Any:
+    """uint64: the eight bytes from `at` on, the first one the least; `data` has them."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made = context.make_array(data)(context, builder, args[0])
+        untyped: Any = cgutils
+        item = untyped.get_item_pointer(context, builder, data, made, [args[1]])
+        word = builder.load(builder.bitcast(item, ir.IntType(64).as_pointer()))
+        word.align = 1
+        return builder.bswap(word) if sys.byteorder == "big" else word
+
+    return types.uint64(data, types.int64), generate
+
+
+@njit(nogil=True)
+def word_at(data: Any, at: Any, end: Any) -> Any:
+    """uint64: the bytes from `at` on, at most eight and those before `end`, the first the least."""
+    word = np.uint64(0)
+    if at + 8 <= len(data):
+        word = _eight_bytes(data, at)  # type: ignore[call-arg]
+        if end - at < 8:
+            word &= (np.uint64(1) << np.uint64(8 * (end - at))) - np.uint64(1)
+        return word
+    for j in range(min(8, end - at)):
+        word |= np.uint64(data[at + j]) << np.uint64(8 * j)
+    return word
+
+
 @njit(cache=True, nogil=True)
 def _hash_strings(offsets: Any, data: Any, out: Any) -> None:
     for i in range(len(offsets) - 1):
-        at, end = offsets[i], offsets[i + 1]
+        at, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
         h = _SEED ^ np.uint64(end - at)
         while at < end:
-            word = np.uint64(0)
-            for j in range(min(8, end - at)):
-                word |= np.uint64(data[at + j]) << np.uint64(8 * j)
+            word = word_at(data, at, end)
             h = (h ^ word) * _MUL
             h ^= h >> _U32
             at += 8

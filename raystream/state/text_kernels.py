@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from raystream.state.kernels import word_at
 from raystream.state.row_kernels import AHEAD, prefetch
 
 
@@ -35,9 +36,11 @@ def rebuild(hashes: Any, index: Any, used: Any) -> Any:
 def _same(one: Any, begin: Any, end: Any, two: Any, at: Any, to: Any) -> Any:
     if end - begin != to - at:
         return False
-    for i in range(end - begin):  # noqa: SIM110 - Numba has no generators in `all`
-        if one[begin + i] != two[at + i]:
+    while at < to:
+        if word_at(one, begin, end) != word_at(two, at, to):
             return False
+        begin += 8
+        at += 8
     return True
 
 
