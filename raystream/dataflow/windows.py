@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from raystream.dataflow.logic import (
 from raystream.errors import GraphError, operator_error
 from raystream.schema.blocks import Input, Output
 from raystream.schema.state import FORGOTTEN, State
-from raystream.schema.types import KeyRange, Window
+from raystream.schema.types import NEVER, KeyRange, Window
 from raystream.state.keys import key_group
 from raystream.state.objects import ObjectTable
 
@@ -49,6 +49,7 @@ class _Windows:
         self.keys_of = [key_getter(spec, s) for s in spec.inputs]
         self.time_at = [s.names.index(spec.time) for s in spec.inputs]
         self.heaps: dict[int, list[tuple[int, Any, int]]] = {}
+        self.next = NEVER  # nothing is due before
 
     def process(self, given: Input, epoch: int, watermark: int) -> Output:
         collector = Collector(self.spec.name, self.spec.outputs)
@@ -105,7 +106,7 @@ class _Windows:
         return (key, start) in self.table.rows
 
     def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
-        if not any(h and h[0][0] <= watermark for h in self.heaps.values()):
+        if self.next > watermark or not self.heaps:
             return None
         collector = Collector(self.spec.name, self.spec.outputs)
         for group in range(keys.lo, keys.hi):
@@ -117,6 +118,7 @@ class _Windows:
             if not heap:
                 self.heaps.pop(group, None)
             collector.close_group()
+        self.next = min((heap[0][0] for heap in self.heaps.values()), default=NEVER)
         return collector.output()
 
     def _close(self, collector: Collector, key: Any, window: Window, epoch: int) -> None:
@@ -136,6 +138,7 @@ class _Windows:
 
     def _open(self, group: int, key: Any, start: int, end: int) -> None:
         heappush(self.heaps.setdefault(group, []), (end, key, start))
+        self.next = min(self.next, end)
 
 
 class FixedWindows(_Windows):
@@ -151,7 +154,7 @@ class FixedWindows(_Windows):
 
     def open(self, keys: KeyRange) -> None:
         """Await the ends of windows that were restored."""
-        self.heaps = {}
+        self.heaps, self.next = {}, NEVER
         for key, start in self.table.rows:
             self._open(key_group(key, self.groups), key, start, start + self.size)
 
@@ -172,50 +175,41 @@ class FixedWindows(_Windows):
         return newest // self.every * self.every
 
     def _tumble(self, given: Input, starts: list[int], epoch: int) -> Output:
-        """As `process` for tumbling windows when no record is late: in one loop a key group."""
-        collector = Collector(self.spec.name, self.spec.outputs)
-        records = in_order(given)
-        windows = list(zip(keys_in_order(self.keys_of, given, records), starts, strict=True))
-        bounds = given.offsets.tolist()
-        for g, (lo, hi) in enumerate(pairwise(bounds)):
-            if lo < hi:
-                self._run(collector, given.lo + g, records[lo:hi], windows[lo:hi], hi, epoch)
-            collector.close_group()
-        return collector.output(late=[])
-
-    def _run(
-        self,
-        collector: Collector,
-        group: int,
-        records: list[Any],
-        windows: list[tuple[Any, int]],
-        hi: int,
-        epoch: int,
-    ) -> None:
+        """As `process` for tumbling windows when no record is late: in one loop over all key
+        groups, of which most have few records in an epoch."""
         assert self.spec.state is not None
+        collector = Collector(self.spec.name, self.spec.outputs)
+        out, ends, extend = collector.out, collector.offsets, collector.extend
         rows, fresh = self.table.rows, self.spec.state.fresh
-        get, extend, function = rows.get, collector.extend, self.spec.process
-        left, window = iter(records), windows[0]
+        get, function = rows.get, self.spec.process
+        records = in_order(given)
+        keys = keys_in_order(self.keys_of, given, records)
+        left, window = iter(records), (None, 0)
+        windows: Iterator[tuple[Any, int]] = zip(keys, starts, strict=True)
+        taken = zip(left, windows, strict=True)
         try:
-            for record, window in zip(left, windows, strict=True):
-                row = get(window)
-                if row is None:
-                    row = rows[window] = fresh()
-                    self._open(group, *window, window[1] + self.size)
-                row._mark = epoch
-                emitted = function(record, row)
-                if emitted is not None:
-                    extend(emitted)
-                if row._mark == FORGOTTEN:
-                    self.table.remove(window, epoch)
+            for group, n in enumerate(np.diff(given.offsets).tolist(), given.lo):
+                for record, window in islice(taken, n):
+                    row = get(window)
+                    if row is None:
+                        row = rows[window] = fresh()
+                        self._open(group, *window, window[1] + self.size)
+                    row._mark = epoch
+                    emitted = function(record, row)
+                    if emitted is not None:
+                        extend(emitted)
+                    if row._mark == FORGOTTEN:
+                        self.table.remove(window, epoch)
+                ends.append(len(out))
         except Exception as error:
             raise operator_error(
                 self.spec.name,
                 error,
                 epoch=epoch,
                 key=window[0],
-                doing=f"record {reached(left, hi)}",
+                doing=f"record {reached(left, len(records))}",
             ) from error
+        return collector.output(late=[])
 
     def _take(
         self,
@@ -250,7 +244,7 @@ class Sessions(_Windows):
 
     def open(self, keys: KeyRange) -> None:
         """Await the ends of sessions that were restored."""
-        self.heaps, self.starts = {}, {}
+        self.heaps, self.next, self.starts = {}, NEVER, {}
         for (key, start), end in sorted(self.table.ends.items()):
             self.starts.setdefault(key, []).append(start)
             self._open(key_group(key, self.groups), key, start, end)
