@@ -9,7 +9,8 @@ import gc
 import os
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -101,28 +102,42 @@ def run(
         raised. StateError: the job cannot go on from the saved cut. Stopped: somebody stopped the
         job. JobError: the job failed otherwise.
     """
-    saves = None if durable is None else Saves(open_store(durable), flow.name)
-    if saves is None and resume is not None:
+    if durable is None and resume is not None:
         raise ConfigError("resume without durable: say where the cuts are")
-    begin = Beginning(None, ()) if saves is None else beginning(saves, resume)
-    plan = make_plan(
-        flow,
-        instances=instances,
-        cut_every=cut_every,
-        checkpoint_seconds=checkpoint_seconds,
-        check=check,
-        saved=begin.saved,
-    )
     options = _options(cluster, copies, spares, recovery, restore_into, policy, bounds, pool)
-    bounds_in(plan, bounds or {})  # a controller would say it too, but only on the cluster
-    follow = Follow(
-        cluster,
-        options,
-        saves,
-        on_progress,
-        on_note or _ignore,
-    )
-    return follow.run(plan) if saves is None else _run_durably(follow, plan, saves, begin)
+    with _alone(flow.name, cluster):
+        saves = None if durable is None else Saves(open_store(durable), flow.name)
+        begin = Beginning(None, ()) if saves is None else beginning(saves, resume)
+        plan = make_plan(
+            flow,
+            instances=instances,
+            cut_every=cut_every,
+            checkpoint_seconds=checkpoint_seconds,
+            check=check,
+            saved=begin.saved,
+        )
+        bounds_in(plan, bounds or {})  # a controller would say it too, but only on the cluster
+        follow = Follow(cluster, options, saves, on_progress, on_note or _ignore)
+        return follow.run(plan) if saves is None else _run_durably(follow, plan, saves, begin)
+
+
+@contextmanager
+def _alone(job: str, address: str | None) -> Iterator[None]:
+    """Be connected to the cluster, if there is one, where no run of the job may be running.
+
+    Raises:
+        ConfigError: one is.
+    """
+    if address is None:
+        yield
+        return
+    from raystream.actors.deploy import joined
+    from raystream.actors.stopping import refuse_running
+
+    with joined(address) as there:
+        if there:
+            refuse_running(job)
+        yield
 
 
 class Follow(NamedTuple):

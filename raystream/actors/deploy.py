@@ -156,6 +156,18 @@ def cluster(address: str, *, start: bool = True) -> Iterator[None]:
         ray.shutdown()
 
 
+@contextlib.contextmanager
+def joined(address: str) -> Iterator[bool]:
+    """Be connected to the cluster at an address, if there is one; whether there is."""
+    with contextlib.ExitStack() as stack:
+        there = True
+        try:
+            stack.enter_context(cluster(address, start=False))
+        except ConfigError:
+            there = False
+        yield there
+
+
 def _answers(address: str) -> None:
     """Look whether somebody listens at host:port: Ray itself would try for minutes.
 

@@ -11,13 +11,15 @@ from ray.exceptions import RayActorError, RayError
 
 from raystream.actors.controller import Standing
 from raystream.actors.deploy import cluster
-from raystream.actors.naming import CONTROLLER, actor, job_of, running
+from raystream.actors.naming import CONTROLLER, actor, job_of, kill, new_run, running
 from raystream.errors import ConfigError, JobError
 
 ANSWER_SECONDS = 30.0
 """How long a controller may take to answer."""
 STOP_SECONDS = 600.0
 """How long a job may take to end, once it was told to."""
+LEAVE_SECONDS = 5.0
+"""How long who submitted a job has to fetch its result, once it was stopped."""
 LOOK_SECONDS = 0.2
 
 
@@ -43,6 +45,25 @@ def chosen(job: str, runs: Sequence[str]) -> str:
     there = f"Running: {', '.join(found or runs)}." if runs else "No job is running."
     what = f"{job} runs {len(found)} times" if found else f"no job {job} is running"
     raise ConfigError(what, hint=f"{there} Name one of them." if found else there)
+
+
+def refuse_running(job: str) -> None:
+    """See to it that no run of a job is running in the cluster to which this process is connected:
+    two would write to the same places.
+
+    Raises:
+        ConfigError: one is; or it does not answer.
+    """
+    name = job_of(new_run(job))
+    for run in running():
+        controller = actor(run, CONTROLLER) if job_of(run) == name else None
+        standing = None if controller is None else asked(run, controller.standing)
+        if standing is not None and not standing.ended:
+            raise ConfigError(
+                f"{job} is running in this cluster already, as {run}",
+                hint=f"See it with `raystream status {name}`, end it with `raystream stop {name}`,"
+                " or give this flow another name.",
+            )
 
 
 def stop(job: str, address: str, *, save: bool) -> str:
@@ -76,11 +97,22 @@ def _ended(run: str, controller: Any) -> str:
         if standing is None:
             return "it has ended; who submitted it was told how"
         if standing.ended:
+            _left(run)
             return standing.ended
         time.sleep(LOOK_SECONDS)
     raise JobError(
         f"{run} was told to stop, and runs on after {STOP_SECONDS:g} s", hint=standing.unsaved
     )
+
+
+def _left(run: str) -> None:
+    """Wait until who submitted a job has ended its controller; nobody else does when that died."""
+    due = time.monotonic() + LEAVE_SECONDS
+    while actor(run, CONTROLLER) is not None:
+        if time.monotonic() > due:
+            kill(run, CONTROLLER)
+            return
+        time.sleep(LOOK_SECONDS)
 
 
 def asked(run: str, method: Any) -> Any:
