@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 import sysconfig
 import traceback
+from types import FrameType
 from typing import NamedTuple
 
 
@@ -124,10 +125,8 @@ def user_frame(error: BaseException) -> Where | None:
 
     found: Where | None = None
     certain = False
-    for frame, line in traceback.walk_tb(error.__traceback__):
+    for frame, line in _foreign(error).items():
         file = frame.f_code.co_filename
-        if (frame.f_globals.get("__name__", "") + ".").startswith(_PACKAGE):
-            continue
         own = not _of_library(file)
         if own or not (certain or found):
             found = Where(file, line, linecache.getline(file, line).strip())
@@ -135,8 +134,20 @@ def user_frame(error: BaseException) -> Where | None:
     return found
 
 
+def _foreign(error: BaseException) -> dict[FrameType, int]:
+    """The frames of an exception that are not raystream's, outermost first, and their lines."""
+    return {
+        frame: line
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not (frame.f_globals.get("__name__", "") + ".").startswith(_PACKAGE)
+    }
+
+
 def user_traceback(error: BaseException) -> str:
-    """The traceback of an exception, without the frames of raystream."""
+    """The traceback of an exception, without the frames of raystream; empty where no code of the
+    user's is in it."""
+    if all(_of_library(f.f_code.co_filename) for f in _foreign(error)):
+        return ""
     here = os.path.dirname(os.path.abspath(__file__)) + os.sep
     told = traceback.TracebackException.from_exception(error)
     told.stack = traceback.StackSummary.from_list(
@@ -153,6 +164,15 @@ def _of_library(file: str) -> bool:
     )
 
 
+def exited(error: SystemExit) -> OperatorError:
+    """What is raised when a user's function ended the program."""
+    return OperatorError(
+        f"the job's code called sys.exit({'' if error.code is None else repr(error.code)})",
+        where=user_frame(error),
+        hint="Raise an exception instead, or return.",
+    )
+
+
 def operator_error(
     name: str, error: BaseException, *, epoch: int, key: object = None, doing: str = ""
 ) -> OperatorError:
@@ -161,6 +181,9 @@ def operator_error(
         filter(None, [f"key {key!r}" if key is not None else "", f"epoch {epoch}", doing])
     )
     raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    wrapped = OperatorError(f"{name} raised {raised}", where=user_frame(error), hint=f"at {place}")
+    where, hint = user_frame(error), f"at {place}"
+    if where is None and isinstance(error, TypeError):  # not raised by the function, but by its use
+        hint += "\n  Does it return something else than records? It is to `yield` them."
+    wrapped = OperatorError(f"{name} raised {raised}", where=where, hint=hint)
     wrapped.__cause__ = error
     return wrapped

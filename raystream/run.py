@@ -31,7 +31,7 @@ from raystream.controller.resuming import (
     save,
 )
 from raystream.dataflow.plan import Plan
-from raystream.errors import ConfigError, JobError, LostError
+from raystream.errors import ConfigError, JobError, LostError, exited
 from raystream.io.saves import Saves
 from raystream.io.store import open_store
 
@@ -271,6 +271,8 @@ def _run_here(plan: Plan, saves: Saves | None, on_progress: OnProgress | None) -
     gc.freeze()  # not look at what was there before
     try:
         _drive(job, plan, started, samples, saving, on_progress)
+    except SystemExit as error:
+        raise exited(error) from None
     finally:
         gc.unfreeze()
         gc.enable()

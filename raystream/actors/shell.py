@@ -32,6 +32,7 @@ from raystream.errors import (
     JobError,
     OperatorError,
     RaystreamError,
+    exited,
     user_traceback,
 )
 from raystream.schema.types import KeyRange, SinkContext
@@ -448,9 +449,12 @@ class _Tidy:
 def ours(error: BaseException) -> RaystreamError:
     """An error that can be sent to the submitter: ours as it is, another as a bug of ours."""
     if isinstance(error, RaystreamError):
-        if error.__cause__ is not None and isinstance(error, OperatorError | JobError):
-            error.add_note(user_traceback(error.__cause__))
+        cause = error.__cause__ if isinstance(error, OperatorError | JobError) else None
+        if cause is not None and (told := user_traceback(cause)):
+            error.add_note(told)
         return error
+    if isinstance(error, SystemExit):
+        return exited(error)
     bug = InternalError(f"{type(error).__name__}: {error}")
     bug.add_note("".join(traceback.format_exception(error)).rstrip())
     return bug

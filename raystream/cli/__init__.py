@@ -5,6 +5,7 @@ Nothing heavy is imported here: a command imports what it needs, so that `--help
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -15,6 +16,7 @@ from raystream.errors import (
     ConfigError,
     GraphError,
     InputError,
+    InternalError,
     OutputError,
     RaystreamError,
     Stopped,
@@ -452,6 +454,12 @@ def _errors_told() -> Iterator[None]:
     except RaystreamError as error:
         refused = isinstance(error, GraphError | ConfigError | InputError | OutputError)
         _end(error, REFUSED if refused else FAILED)
+    except Exception as error:
+        bug = InternalError(
+            f"{type(error).__name__}: {error}", hint="A bug of raystream: please report it."
+        )
+        bug.add_note(traceback.format_exc().rstrip())
+        _end(bug, FAILED)
     except KeyboardInterrupt:
         _say("interrupted: the job was ended")
         raise SystemExit(INTERRUPTED) from None
@@ -463,7 +471,7 @@ def _end(error: RaystreamError, code: int) -> NoReturn:
     below = notes(error)
     if not below and error.__cause__ is not None:
         below = [user_traceback(error.__cause__)]
-    for note in below:
+    for note in filter(None, below):
         _say(note, style="dim")
     raise SystemExit(code)
 

@@ -29,11 +29,16 @@ def load_flow(target: str) -> Flow:
         ConfigError: there is no such module or name. GraphError: what is there is not a flow, or
             raised while it was imported or called.
     """
-    module_name, colon, name = target.partition(":")
-    if not (colon and module_name and name):
-        raise ConfigError(f"{target!r} does not name a flow", hint="Write it as module:flow.")
-    if module_name.endswith(".py") or os.sep in module_name:
-        dotted = module_name.removesuffix(".py").strip("./").replace(os.sep, ".")
+    module_name, _, name = target.partition(":")
+    is_file = module_name.endswith(".py") or os.sep in module_name
+    dotted = module_name.removesuffix(".py").strip("./").replace(os.sep, ".") or "module"
+    if not (module_name and name):
+        raise ConfigError(
+            f"{target!r} does not name a flow",
+            hint=f"Write {dotted}:NAME, where NAME is an rs.Flow of that module, or a function that"
+            " returns one.",
+        )
+    if is_file:
         raise ConfigError(
             f"{module_name!r} is a file, not a module", hint=f"Write {dotted}:{name}."
         )
@@ -43,13 +48,14 @@ def load_flow(target: str) -> Flow:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            flows = [n for n, v in vars(module).items() if isinstance(v, Flow)]
-            raise ConfigError(
-                f"module {module_name!r} has no {name!r}",
-                hint=f"Its flows: {', '.join(flows)}." if flows else "",
-            )
+            raise ConfigError(f"module {module_name!r} has no {name!r}", hint=_flows_of(module))
         found = getattr(found, part)
-    return _flow(target, found)
+    return _flow(target, found, _flows_of(module))
+
+
+def _flows_of(module: Any) -> str:
+    flows = [n for n, v in vars(module).items() if isinstance(v, Flow)]
+    return f"Its flows: {', '.join(flows)}." if flows else "It has no rs.Flow."
 
 
 def _import(name: str) -> Any:
@@ -64,30 +70,33 @@ def _import(name: str) -> Any:
         ) from None
     except RaystreamError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _raised(f"importing {name}", error) from error
 
 
-def _flow(target: str, found: Any) -> Flow:
-    if callable(found) and not isinstance(found, type):
+def _flow(target: str, found: Any, flows: str) -> Flow:
+    made = callable(found) and not isinstance(found, type) and not hasattr(found, "__raystream__")
+    if made:
         try:
             found = found()
         except RaystreamError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _raised(f"calling {target}", error) from error
     if not isinstance(found, Flow):
-        raise GraphError(f"{target} is a {type(found).__name__}, not an rs.Flow")
+        what = "returned" if made else "is"
+        raise GraphError(f"{target} {what} a {type(found).__name__}, not an rs.Flow", hint=flows)
     return found
 
 
-def _raised(doing: str, error: Exception) -> GraphError:
+def _raised(doing: str, error: BaseException) -> GraphError:
     """What the user's module raised before there was a flow."""
     where = user_frame(error)
     if isinstance(error, SyntaxError) and error.filename:
         where = Where(error.filename, error.lineno or 0, (error.text or "").strip())
     wrapped = GraphError(f"{doing} raised {type(error).__name__}: {error}", where=where)
-    wrapped.add_note(user_traceback(error))
+    if told := user_traceback(error):
+        wrapped.add_note(told)
     return wrapped
 
 

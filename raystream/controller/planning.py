@@ -7,7 +7,7 @@ from typing import Any
 
 from raystream.api.flow import Epochs, Flow, SourceNode
 from raystream.controller.saving import refuse_unlike
-from raystream.dataflow.plan import Clock, Plan, plan_of
+from raystream.dataflow.plan import Clock, Plan, plan_of, vertices_of
 from raystream.dataflow.source import SplitReader, cutting_of
 from raystream.errors import (
     ConfigError,
@@ -17,6 +17,7 @@ from raystream.errors import (
     StateError,
     user_frame,
 )
+from raystream.schema.types import Split
 from raystream.state.saved import Saved
 
 PACED_EPOCH_SECONDS = 0.05
@@ -45,6 +46,7 @@ def make_plan(
         GraphError, ConfigError: see `plan_of`. InputError: a source has nothing to read.
         StateError: the flow cannot go on from the saved cut.
     """
+    vertices_of(flow)  # what cannot be run is refused before anything is read
     sources = [n for n in flow.nodes if isinstance(n, SourceNode)]
     splits = {n.name: _splits(n) for n in sources}
     clock = _clock(flow, sources, splits) if saved is None else _clock_of(saved, sources)
@@ -61,7 +63,7 @@ def make_plan(
 
 def _splits(node: SourceNode) -> list[str]:
     try:
-        names = [s.name for s in node.source.splits()]
+        found = list(node.source.splits())
     except RaystreamError:
         raise
     except Exception as error:
@@ -69,6 +71,14 @@ def _splits(node: SourceNode) -> list[str]:
             f"{node.name}.splits() raised {type(error).__name__}: {error}",
             where=user_frame(error) or node.where,
         ) from error
+    for split in found:
+        if not isinstance(split, Split):
+            raise InputError(
+                f"{node.name}.splits() returns a {type(split).__name__} among its splits",
+                where=node.where,
+                hint="Return a list of rs.Split(name).",
+            )
+    names = [s.name for s in found]
     if not names:
         raise InputError(
             f"source {node.name} has no splits: there is nothing to read", where=node.where

@@ -38,12 +38,12 @@ class Logic(Protocol):
 class Collector:
     """Records as they are emitted; `output` turns them into columns."""
 
-    def __init__(self, name: str, schemas: tuple[RecordSchema, ...]) -> None:
-        self.name = name
-        self.schemas = schemas
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec = spec
+        self.schemas = spec.outputs
         self.out: list[Any] = []
         self.offsets: list[int] = [0]
-        self.frozen = _encoded(schemas)
+        self.frozen = _encoded(spec.outputs)
 
     @property
     def extend(self) -> Callable[[Any], None]:
@@ -108,15 +108,19 @@ class Collector:
             return from_records(schema, records)
         except StateError as error:
             raise OperatorError(
-                f"{self.name} emitted a value that does not fit: {error.message}", hint=error.hint
+                f"{self.spec.name} emitted a value that does not fit: {error.message}",
+                where=self.spec.where,
+                hint=error.hint,
             ) from None
 
     def _stranger(self) -> None:
         known = {s.cls for s in self.schemas}
         bad = next(r for r in self.out if type(r) not in known)
         raise OperatorError(
-            f"{self.name} emitted a {type(bad).__name__}, which its annotation does not name",
-            hint=f"It declares {' | '.join(s.name for s in self.schemas)}.",
+            f"{self.spec.name} emitted a {type(bad).__name__}, which its annotation does not name",
+            where=self.spec.where,
+            hint=f"It declares {' | '.join(s.name for s in self.schemas)}: `yield` records, or"
+            " return a list of them.",
         )
 
 
@@ -170,7 +174,7 @@ class Stateless:
         pass
 
     def process(self, given: Input, epoch: int, watermark: int) -> Output:
-        collector = Collector(self.spec.name, self.spec.outputs)
+        collector = Collector(self.spec)
         function, extend, out = self.spec.process, collector.extend, collector.out
         bounds = [0]
         try:
@@ -211,7 +215,7 @@ class Keyed:
                 self._alarm(key_group(key, self.groups), key, getattr(row, self.due))
 
     def process(self, given: Input, epoch: int, watermark: int) -> Output:
-        collector = Collector(self.spec.name, self.spec.outputs)
+        collector = Collector(self.spec)
         records = in_order(given)
         keys = keys_in_order(self.keys_of, given, records)
         bounds = given.offsets.tolist()
@@ -290,7 +294,7 @@ class Keyed:
     def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
         if not any(heap and heap[0][0] <= watermark for heap in self.heaps.values()):
             return None
-        collector = Collector(self.spec.name, self.spec.outputs)
+        collector = Collector(self.spec)
         for group in range(keys.lo, keys.hi):
             while ready := self._ready(group, watermark):
                 for due, key in ready:

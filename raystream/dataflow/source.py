@@ -96,6 +96,8 @@ class SplitReader:
         self.schema = schema
         self.position = position
         self._batches = read(self.split, position)
+        if not isinstance(self._batches, Iterator):
+            raise self._unlike("returned", self._batches)
 
     def next(self) -> Columns | None:
         """The next batch that has rows, or None at the end of the split.
@@ -106,10 +108,6 @@ class SplitReader:
         while True:
             try:
                 found = next(self._batches, None)
-                if found is None:
-                    return None
-                self.position, batch = found
-                columns = batch._columns
             except RaystreamError:
                 raise
             except OSError as error:
@@ -122,12 +120,27 @@ class SplitReader:
                     f" {type(error).__name__}: {error}",
                     where=user_frame(error),
                 ) from error
+            if found is None:
+                return None
+            match found:
+                case (position, Batch() as batch) if hasattr(position, "__index__"):
+                    self.position, columns = int(position), batch._columns
+                case _:
+                    raise self._unlike("yields", found)
             if columns.schema is not self.schema:
                 raise InputError(
                     f"{self.source} yields {columns.schema.name}, but declared {self.schema.name}"
                 )
             if len(columns):
                 return columns
+
+    def _unlike(self, does: str, found: Any) -> InputError:
+        kinds = [type(x).__name__ for x in found] if type(found) is tuple else []
+        got = f"({', '.join(kinds)})" if kinds else f"a {type(found).__name__}"
+        return InputError(
+            f"{self.source}.read({self.split.name!r}) {does} {got}",
+            hint="It is to yield pairs: the next position, an int, and an rs.Batch of records.",
+        )
 
     def close(self) -> None:
         """Let the source give back what it holds; nothing is read any more."""

@@ -28,6 +28,11 @@ class Records(Generic[U]):
     def __post_init__(self) -> None:
         if self.number < 1:
             raise ConfigError(f"iterable(splits={self.number}): at least 1")
+        if not isinstance(self.records, Iterable) and not callable(self.records):
+            raise ConfigError(
+                f"iterable() was given a {type(self.records).__name__}: it is not a collection",
+                hint="Pass a list of records, or a function that returns an iterator over them.",
+            )
         if isinstance(self.records, Iterator):
             raise ConfigError(
                 "An iterator can be read only once, but a source is read again when"

@@ -18,7 +18,7 @@ from raystream.actors import deploy
 from raystream.cli import app
 from raystream.cli.load import load_flow, parse_instances
 from raystream.cli.plan import describe
-from raystream.errors import ConfigError, GraphError, Stopped
+from raystream.errors import ConfigError, GraphError, Stopped, notes
 
 HEADER = """
 from collections.abc import Iterator
@@ -186,6 +186,13 @@ BROKEN = {
     "no colon": ("flow = make()", "{m}", "does not name a flow"),
     "no module": ("", "nothing_here:flow", "there is no module 'nothing_here'"),
     "no name": ("flow = make()", "{m}:flo", "has no 'flo'\n  Its flows: flow."),
+    "a file alone": ("", "some/flow.py", "does not name a flow\n  Write some.flow:NAME"),
+    "no flow there": ("", "{m}:flow", "has no 'flow'\n  It has no rs.Flow."),
+    "an operator": (
+        "flow = make()",
+        "{m}:split",
+        "is a function, not an rs.Flow\n  Its flows: flow.",
+    ),
     "a file": ("", "some/flow.py:x", "is a file, not a module\n  Write some.flow:x."),
     "not a flow": ("flow = 3", "{m}:flow", "is a int, not an rs.Flow"),
     "module raises": ("1 / 0", "{m}:flow", "raised ZeroDivisionError: division by zero"),
@@ -193,6 +200,10 @@ BROKEN = {
     "function raises": ("def flow():\n    return {}[1]", "{m}:flow", "raised KeyError"),
     "bad syntax": ("def", "{m}:flow", "raised SyntaxError"),
     "graph": ("flow = make()\nflow.source(3)", "{m}:flow", "int is not a source"),
+    "ends the program": ("exit('enough')", "{m}:flow", "raised SystemExit: enough"),
+    "function ends the program": ("def flow(): exit(3)", "{m}:flow", "raised SystemExit: 3"),
+    "not a collection": ("rs.io.iterable(7, Line)", "{m}:flow", "given a int: it is not a coll"),
+    "nothing in it": ("flow = rs.Flow('f')", "{m}:flow", "has no source"),
     "no sink": ("flow = rs.Flow('f')\nflow.source(Lines())", "{m}:flow", "has no sink"),
 }
 
@@ -206,6 +217,85 @@ def test_a_wrong_flow_is_refused(case: str, module: Callable[[str], str]) -> Non
         assert result.exit_code == 2, result.output
         assert result.stderr.startswith("error: ")
         assert told in result.stderr
+
+
+AT_WORK = {
+    "yields another value": ("yield Word('late', word.word)", "{m}.py", "'late' does not fit time"),
+    "yields no record": ("yield (1, 'x')", "{m}.py", "emitted a tuple, which its annotation"),
+    "returns one record": ("return word", "{m}.py", "`yield` records, or return a list"),
+    "returns a number": ("return 7", "key 'or'", "Does it return something else than records?"),
+    "ends the program": ("exit('enough')", "exit('enough')", "called sys.exit('enough')"),
+    "has no such field": ("tally.m = 1", "tally.m = 1", "'Tally' object has no attribute 'm'"),
+}
+
+
+@pytest.mark.parametrize("case", AT_WORK)
+def test_an_operator_that_does_what_it_may_not_is_told(
+    case: str, module: Callable[[str], str]
+) -> None:
+    line, place, told = AT_WORK[case]
+    name = module(f"""
+        @rs.operator(key="word")
+        def wrong(word: Word, tally: Tally) -> Iterator[Word]:
+            {line}
+
+        flow = rs.Flow("wrong")
+        words = flow.source(Lines(), epochs=rs.by_time(seconds=1)).through(split)
+        words.through(wrong).to(Collect())
+    """)
+    result = command("run", "--local", f"{name}:flow")
+    assert result.exit_code == 1 and result.stderr.startswith("error: ")
+    assert told in result.stderr and place.format(m=name) in result.stderr
+    assert "site-packages" not in result.stderr and "/raystream/" not in result.stderr
+
+
+SOURCES = {
+    "splits are no splits": ("splits = lambda self: ['a']", "returns a str among its splits"),
+    "reads nothing": ("read = lambda *_: None", "returned a NoneType"),
+    "reads records": (
+        "read = lambda *_: iter([[Line(1, 'x')]])",
+        "yields a list\n  It is to yield",
+    ),
+    "reads two numbers": ("read = lambda *_: iter([(1, 2)])", "yields (int, int)"),
+}
+
+
+@pytest.mark.parametrize("case", SOURCES)
+def test_a_source_that_is_none_is_told(case: str, module: Callable[[str], str]) -> None:
+    line, told = SOURCES[case]
+    name = module(f"""
+        class Wrong(Lines):
+            {line}
+
+        flow = rs.Flow("wrong")
+        flow.source(Wrong(), epochs=rs.by_time(seconds=1)).through(split).to(Collect())
+    """)
+    result = command("run", "--local", f"{name}:flow")
+    assert result.exit_code == 2, result.stderr
+    assert told in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_told_without_a_traceback(
+    module: Callable[[str], str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    durable = str(tmp_path / "file" / "store")
+    result = command("run", "--local", "--durable", durable, f"{module('flow = make()')}:flow")
+    assert result.exit_code == 2
+    assert "cannot be made" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_bug_is_said_to_be_one(
+    module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(flow: rs.Flow, **told: Any) -> None:
+        raise KeyError("oh")
+
+    monkeypatch.setattr("raystream.run.run", run)
+    result = command("run", f"{module('flow = make()')}:flow")
+    first, hint, *below = result.stderr.splitlines()
+    assert (result.exit_code, first) == (1, "error: KeyError: 'oh'")
+    assert "please report it" in hint and below[0].startswith("Traceback")
 
 
 @pytest.mark.parametrize(
@@ -313,8 +403,9 @@ def test_instances() -> None:
 
 def test_a_function_that_needs_arguments_is_no_flow(module: Callable[[str], str]) -> None:
     name = module("def flow(what): return make()")
-    with pytest.raises(GraphError, match="missing 1 required positional argument"):
+    with pytest.raises(GraphError, match="missing 1 required positional argument") as caught:
         load_flow(f"{name}:flow")
+    assert not notes(caught.value), "there is no code of the user's in it"
 
 
 # ---------------------------------------------------------------------------------- quick

@@ -20,7 +20,7 @@ from tests.actors.heads import GONE_SECONDS, ROOT, end, environment, short_folde
 from tests.flows import Running
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
-LINES = 500
+LINES = 1500
 LIMIT_SECONDS = 240.0
 URL = "s3://bucket/some/jobs"
 
