@@ -8,7 +8,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -59,43 +59,43 @@ Target = Annotated[
 ]
 
 
+def _unless_given(panel: str, metavar: str, said: str, least: int | None = None) -> Any:
+    """An option without a default that is worth showing."""
+    return typer.Option(
+        metavar=metavar, help=said, min=least, show_default=False, rich_help_panel=panel
+    )
+
+
 Cluster = Annotated[
     str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Of a Ray cluster. Unless given (or `auto`), that of the submitted job or of this"
+    _unless_given(
+        ON_CLUSTER,
+        "ADDRESS",
+        "Of a Ray cluster. Unless given (or `auto`), that of the submitted job or of this"
         " machine; where there is none, one is started for this run.",
-        show_default=False,
-        rich_help_panel=ON_CLUSTER,
     ),
 ]
 PolicyName = Annotated[
     str | None,
-    typer.Option(
-        metavar="cpu|rate|none",
-        help="What scales operators by itself: their CPU above 70 %, or rates; or nothing. With"
-        " --pool it is cpu unless given.",
-        show_default=False,
-        rich_help_panel=ON_CLUSTER,
+    _unless_given(
+        ON_CLUSTER,
+        "cpu|rate|none",
+        "What scales operators by itself: their CPU above 70 %, or rates; or nothing. With --pool"
+        " it is cpu unless given.",
     ),
 ]
 Bounds = Annotated[
     str,
-    typer.Option(
-        metavar="NAME=LEAST-MOST,...",
-        help="How few and how many instances the policy may give.",
-        show_default=False,
-        rich_help_panel=ON_CLUSTER,
+    _unless_given(
+        ON_CLUSTER,
+        "NAME=LEAST-MOST,...",
+        "How few and how many instances the policy may give.",
     ),
 ]
 Pool = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=0,
-        help="With Ray's autoscaler: spare nodes beside those in use.",
-        show_default=False,
-        rich_help_panel=ON_CLUSTER,
+    _unless_given(
+        ON_CLUSTER, "N", "With Ray's autoscaler: spare nodes beside those in use.", least=0
     ),
 ]
 NodesMax = Annotated[
@@ -133,11 +133,8 @@ CheckpointSeconds = Annotated[
 ]
 Durable = Annotated[
     str | None,
-    typer.Option(
-        metavar="URL",
-        help="A folder or s3://bucket/prefix to which committed cuts are copied.",
-        show_default=False,
-        rich_help_panel=CHECKPOINTS,
+    _unless_given(
+        CHECKPOINTS, "URL", "A folder or s3://bucket/prefix to which committed cuts are copied."
     ),
 ]
 Resume = Annotated[

@@ -246,14 +246,20 @@ def test_when_a_candidate_dies_all_begin_anew(step: str) -> None:
     assert job.record() == ("count", ("count/3", "count/4"), 2, "")
 
 
-@pytest.mark.parametrize("step", ["asked", "given", "candidates"])
-def test_when_an_owner_dies_it_is_replaced_first(step: str) -> None:
+def on_its_way(step: str) -> Moved:
+    """A move that was asked for, whose processes were given their places, or are candidates."""
     job = Moved()
     job.ask("count", *HALVES)
     if step != "asked":
         job.hire()
     if step == "candidates":
         job.restore()
+    return job
+
+
+@pytest.mark.parametrize("step", ["asked", "given", "candidates"])
+def test_when_an_owner_dies_it_is_replaced_first(step: str) -> None:
+    job = on_its_way(step)
     job.die("count/0")
     assert not job.machine.candidates
     job.hire()
@@ -327,12 +333,7 @@ def test_nobody_moves_whose_checkpoint_is_not_stored() -> None:
 
 @pytest.mark.parametrize("step", ["asked", "given", "candidates"])
 def test_another_controller_goes_on_with_it(step: str) -> None:
-    job = Moved()
-    job.ask("count", *HALVES)
-    if step != "asked":
-        job.hire()
-    if step == "candidates":
-        job.restore()
+    job = on_its_way(step)
     job.restart()
     assert bool(job.machine.candidates) == (step == "candidates")
     job.at(25)

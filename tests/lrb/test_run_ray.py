@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,29 +32,7 @@ from tests.lrb.running import (
     read_csv,
 )
 
-pytestmark = pytest.mark.ray
-
-
-@pytest.fixture(scope="module", autouse=True)
-def runtime() -> Iterator[None]:
-    """The Ray that other tests have started, or one of its own; runs join it."""
-    import ray
-
-    if ray.is_initialized():
-        yield
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "disabled")
-        patch.delenv("RAY_ADDRESS", raising=False)
-        ray.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            log_to_driver=False,
-            _node_ip_address="127.0.0.1",
-        )
-        yield
-        ray.shutdown()
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("runtime")]
 
 
 @pytest.mark.parametrize(
