@@ -10,7 +10,7 @@ import pytest
 
 import raystream as rs
 from raystream.actors import deploy
-from raystream.actors.deploy import cluster, environment, refuse_main
+from raystream.actors.deploy import MEMORY, cluster, environment, refuse_main
 from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
 from raystream.errors import ConfigError, GraphError, Stopped
@@ -45,6 +45,17 @@ def test_the_processes_of_a_job_find_what_the_submitter_imports(
     found = env["PYTHONPATH"].split(os.pathsep)
     assert os.path.dirname(os.path.dirname(rs.__file__)) in found
     assert not any("site-packages" in p for p in found)
+
+
+def test_the_processes_of_a_job_keep_memory_as_the_submitter_wants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in MEMORY:
+        monkeypatch.delenv(name, raising=False)
+    assert environment().items() >= MEMORY.items()
+    name = next(iter(MEMORY))
+    monkeypatch.setenv(name, "65536")
+    assert environment()[name] == "65536"
 
 
 def test_in_a_submitted_job_ray_sees_to_that(monkeypatch: pytest.MonkeyPatch) -> None:
