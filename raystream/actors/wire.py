@@ -82,7 +82,7 @@ def messages(entries: Iterable[Entry[Header]], keys: KeyRange) -> Iterator[Messa
 
 
 def _chunks(headers: list[Header], rows: Columns, offsets: np.ndarray) -> Iterator[Message]:
-    counts = _pack_counts(np.diff(offsets))
+    counts = (offsets[1:] - offsets[:-1]).astype(np.uint32).tobytes()
     chunks = max(1, -(-rows.nbytes() // MESSAGE_BYTES))
     size = -(-len(rows) // chunks)
     chunks = -(-len(rows) // size)
@@ -102,22 +102,9 @@ def _pack(headers: list[Header], counts: bytes, chunk: int, chunks: int) -> byte
     return msgpack.packb([keys.lo, keys.hi, packed, counts, chunk, chunks])
 
 
-def _pack_counts(counts: np.ndarray) -> bytes:
-    """Rows per key group; pairs of (key group, count) where most key groups are empty."""
-    full = np.flatnonzero(counts)
-    if 2 * len(full) < len(counts):
-        return b"s" + np.stack([full, counts[full]]).astype(np.uint32).tobytes()
-    return b"d" + counts.astype(np.uint32).tobytes()
-
-
 def _unpack_counts(data: bytes, groups: int) -> np.ndarray:
-    values = np.frombuffer(data, np.uint32, offset=1)
     offsets = np.zeros(groups + 1, np.int64)
-    if data[:1] == b"s":
-        full, counts = values.reshape(2, -1)
-        offsets[full + 1] = counts
-        return np.cumsum(offsets)
-    np.cumsum(values, out=offsets[1:])
+    np.frombuffer(data, np.uint32).cumsum(out=offsets[1:])
     return offsets
 
 
