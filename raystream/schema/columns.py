@@ -292,7 +292,7 @@ def _numbers(owner: str, f: Field, values: Any) -> np.ndarray:
     """Numbers in the field's dtype; a value that would change is refused."""
     dtype = np.dtype(f.dtype)
     if isinstance(values, np.ndarray) and values.dtype == dtype:
-        return values if values.flags.c_contiguous else np.ascontiguousarray(values)
+        return np.ascontiguousarray(values)  # of no subclass: those of memory maps are slow to cut
     try:
         if type(values) in (list, tuple) and dtype in _CODES:
             return np.frombuffer(array(_CODES[dtype], values), dtype)
