@@ -163,7 +163,7 @@ def warm(edge: Edge) -> None:
         from raystream.state import kernels
 
         none = empty(edge.schema)
-        kernels.sort_by_group(kernels.key_groups([none.column(k) for k in edge.key], 1), 1)
+        kernels.sort_by_key([none.column(k) for k in edge.key], 1)
 
 
 def cut_for(edge: Edge, e: Emission, keys: KeyRange, groups: int) -> tuple[Columns, np.ndarray]:
@@ -182,10 +182,5 @@ def cut_for(edge: Edge, e: Emission, keys: KeyRange, groups: int) -> tuple[Colum
         return rows, np.zeros(groups + 1, np.int64)
     from raystream.state import kernels
 
-    group = kernels.key_groups([rows.column(k) for k in edge.key], groups)
-    if len(rows) == 1:
-        offsets = np.zeros(groups + 1, np.int64)
-        offsets[int(group[0]) + 1 :] = 1
-        return rows, offsets
-    order, offsets = kernels.sort_by_group(group, groups)
-    return rows.take(order), offsets
+    order, offsets = kernels.sort_by_key([rows.column(k) for k in edge.key], groups)
+    return rows if len(rows) == 1 else rows.take(order), offsets

@@ -127,6 +127,15 @@ def _scatter(group: Any, offsets: Any, order: Any) -> None:
         at[g] += 1
 
 
+@njit(cache=True, nogil=True)
+def _sort_ints(values: Any, group: Any, offsets: Any, order: Any) -> None:
+    groups = np.uint64(len(offsets) - 1)
+    for i in range(len(values)):
+        group[i] = np.uint16(((hash_int(values[i]) >> _U32) * groups) >> _U32)
+    _count(group, offsets)
+    _scatter(group, offsets, order)
+
+
 def hash_columns(columns: list[Any]) -> np.ndarray:
     """uint64 hashes of keys that are held in columns (NumPy integers, Arrow text or bytes)."""
     out = np.empty(len(columns[0]), np.uint64)
@@ -167,6 +176,16 @@ def sort_by_group(group: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarra
     _count(group, offsets)
     order = np.empty(len(group), np.int64)
     _scatter(group, offsets, order)
+    return order, offsets
+
+
+def sort_by_key(columns: list[Any], groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """As `sort_by_group` of the `key_groups` of columns: one call where the key is an integer."""
+    if len(columns) > 1 or not isinstance(columns[0], np.ndarray):
+        return sort_by_group(key_groups(columns, groups), groups)
+    n = len(columns[0])
+    offsets, order = np.zeros(groups + 1, np.int64), np.empty(n, np.int64)
+    _sort_ints(read_only(columns[0]), np.empty(n, np.uint16), offsets, order)
     return order, offsets
 
 
