@@ -75,7 +75,7 @@ class _Batches:
                     where=self.spec.where,
                     hint="rs.Batch(..., origin=positions of the input records)",
                 )
-            return Emitted(rows, given.offsets, origin=np.arange(len(rows)))
+            return Emitted(rows, given.offsets)
         if len(origin) and (origin.min() < 0 or origin.max() >= len(given)):
             raise OperatorError(
                 f"{self.spec.name}: origin names a record that is not in the batch",

@@ -41,7 +41,8 @@ class Emitted:
     offsets: int64 [R + 1], the rows of each key group of the producing range.
     rank: int64 [n], running number of emission over all types that were emitted together; None
         where there is one type.
-    origin: int64 [n], for stateless operators: the input record that each row comes from.
+    origin: int64 [n], for stateless operators: the input record that each row comes from; None
+        where that is the record of the same number.
     """
 
     rows: Columns
