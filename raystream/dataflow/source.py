@@ -33,12 +33,12 @@ class Runs(NamedTuple):
 
     def end_of(self, epoch: int) -> int:
         """How many rows belong to this epoch or to those before it."""
-        runs = int(np.searchsorted(self.epochs, epoch, side="right"))
+        runs = int(self.epochs.searchsorted(epoch, "right"))
         return int(self.ends[runs - 1]) if runs else 0
 
     def epoch_at(self, row: int) -> int:
         """The epoch of a row."""
-        return int(self.epochs[np.searchsorted(self.ends, row, side="right")])
+        return int(self.epochs[self.ends.searchsorted(row, "right")])
 
 
 _NO_RUNS = Runs(np.zeros(0, np.int64), np.zeros(0, np.int64))
