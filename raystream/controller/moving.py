@@ -168,6 +168,9 @@ class Moving(Taking):
         mine = [m for m in self.members if m.seat.place.vertex == vertex.id]
         if any(m.dead or m.bare >= 0 or m.progress is None for m in mine):
             return
+        if move.wanted.node in self.journal.drained:
+            self._finish(move, f"node {move.wanted.node} is to be left")
+            return
         ranges, leaving = changes(move.wanted, {m.name: m.seat.place.keys for m in mine})
         if not ranges:  # who was to be replaced has died
             self._finish(move)

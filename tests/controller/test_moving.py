@@ -522,12 +522,20 @@ def test_who_could_not_leave_a_node_tries_again_after_a_while() -> None:
     assert move.wanted.leave == tuple(job.owners("count")) and move.wanted.mode == "handover"
 
 
-def test_nobody_goes_to_a_node_that_is_to_be_left() -> None:
+@pytest.mark.parametrize("step", ["asked", "given"])
+def test_nobody_goes_to_a_node_that_is_to_be_left(step: str) -> None:
     """It was named before that was said."""
     job = Moved()
     assert job.ask("lines", ALL, leave=("lines/0",), node="b") == ""
+    if step == "given":
+        job.hire()
     job.hear(do.Drain(3, "b", "its node is to be left"))
-    assert job.record() == ("lines", (), 1, "node b is to be left")
+    if step == "given":
+        assert job.machine.journal.moves[0].operator == "lines"
+        job.hear(do.Gone(job.given[0].process, "killed"))
+        job.tick()
+    (record,) = [m for m in job.machine.journal.moved if m.operator == "lines"]
+    assert record.failed == "node b is to be left" and not record.new
     job.said.clear()
     for _ in range(3):
         job.hire()
