@@ -29,7 +29,7 @@ from raystream.controller.keeping import KEEPER
 from raystream.controller.machine import Machine
 from raystream.controller.members import Options
 from raystream.controller.moves import Mode, Move, Wanted, elsewhere, evenly
-from raystream.controller.pool import OPERATOR_NODE
+from raystream.controller.pool import OPERATOR_NODE, PoolOptions
 from raystream.controller.report import (
     Floor,
     JobReport,
@@ -283,7 +283,7 @@ class Controller:
         if charter.options.policy is not None:
             self._scaling = Scaling(plan, charter.options.policy, charter.options.bounds)
         if charter.options.pool is not None:
-            self._pool = NodePool(charter.options.pool)
+            self._take_pool(charter.options.pool, again=entry is not None)
         self._ready.set()
         alive = processes_of(charter.run) if entry is not None else []
         if entry is not None:
@@ -368,6 +368,19 @@ class Controller:
         for node in sorted(leave.keys() & set(self._nodes) - left):
             asked += self._ask_self(partial(do.Drain, node=node, because=leave[node]))
         return asked
+
+    def _take_pool(self, options: PoolOptions, *, again: bool) -> None:
+        """Take the pool of the cluster; a job that goes on does so without, if it is another's.
+
+        Raises:
+            ConfigError: another job has it.
+        """
+        try:
+            self._pool = NodePool(self._charter.run, options)
+        except ConfigError as error:
+            if not again:
+                raise
+            self._note(str(error))
 
     def _scale(self) -> list[Command]:
         """Do what the policy finds."""

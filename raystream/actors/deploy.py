@@ -16,10 +16,9 @@ from ray.exceptions import RayError, RayTaskError
 
 from raystream.actors.controller import Charter, Controller
 from raystream.actors.naming import CONTROLLER, NAMESPACE, actor_name, kill, new_run, processes_of
-from raystream.actors.pool import ask
+from raystream.actors.pool import release
 from raystream.actors.staff import cause_of
 from raystream.controller.members import Options
-from raystream.controller.pool import NOTHING
 from raystream.controller.report import JobReport, Sample
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, GraphError, JobError, RaystreamError
@@ -86,9 +85,9 @@ def run_on_ray(
             raise JobError(f"the controller died: {str(error).partition(chr(10))[0]}") from None
         finally:
             _end(run, controller, result)
-            if options.pool is not None:  # a request outlives whoever made it
+            if options.pool is not None:  # the controller may have died
                 with contextlib.suppress(RayError, RuntimeError):
-                    ask(NOTHING)
+                    release(run)
 
 
 def _follow(

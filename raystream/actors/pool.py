@@ -1,18 +1,21 @@
 """The pool against Ray: which nodes there are, which of them end, and how many there are to be.
 
 Only the controller uses it. Ray's autoscaler remembers one request, the last one that anybody made,
-so a cluster can hold the pool of one job.
+so a cluster can hold the pool of one job: who has it is kept in Ray's key-value store, where a
+claim is a key with the next number, which only one can write.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray.autoscaler.sdk import request_resources
+from ray.experimental import internal_kv
 
+from raystream.actors.naming import NAMESPACE, running
 from raystream.controller.pool import (
     NOTHING,
     OPERATOR_NODE,
@@ -22,11 +25,54 @@ from raystream.controller.pool import (
     Request,
     next_pool,
 )
+from raystream.errors import ConfigError
 
 REPEAT_SECONDS = 30.0
 """How long a request stands before it is made again: another program may have made one."""
 NODE_ID = "ray.io/node-id"
 """The label by which Ray knows a node."""
+CLAIM = "pool-"
+"""How the keys of claims begin."""
+
+
+class Held(NamedTuple):
+    """Whose the pool of the cluster is, "" for nobody's; number: of that claim."""
+
+    number: int
+    run: str
+
+
+def holder() -> Held:
+    """The newest claim to the pool of the cluster."""
+    keys = internal_kv._internal_kv_list(CLAIM, namespace=NAMESPACE)
+    number = max((int(key.decode().removeprefix(CLAIM)) for key in keys), default=0)
+    run = internal_kv._internal_kv_get(f"{CLAIM}{number}", namespace=NAMESPACE) if number else b""
+    return Held(number, (run or b"").decode())
+
+
+def claim(run: str) -> None:
+    """Have the pool of the cluster be that of a run.
+
+    Raises:
+        ConfigError: it is that of another one, whose controller lives.
+    """
+    while (held := holder()).run != run:
+        if held.run in running():
+            raise ConfigError(
+                f"this cluster holds the pool of {held.run}, and can hold that of one job",
+                hint="Leave the pool away, or wait until that job has ended.",
+            )
+        key = f"{CLAIM}{held.number + 1}"
+        internal_kv._internal_kv_put(key, run, overwrite=False, namespace=NAMESPACE)
+    internal_kv._internal_kv_del(f"{CLAIM}{held.number - 1}", namespace=NAMESPACE)
+
+
+def release(run: str) -> None:
+    """Ask for nothing any more, if the pool is that of this run: a request outlives who made it."""
+    held = holder()
+    if held.run == run:
+        ask(NOTHING)
+        internal_kv._internal_kv_put(f"{CLAIM}{held.number}", "", namespace=NAMESPACE)
 
 
 def ending() -> dict[str, float]:
@@ -67,10 +113,16 @@ def ask(request: Request) -> None:
 
 
 class NodePool:
-    """The pool of a running job."""
+    """The pool of a running job.
 
-    def __init__(self, options: PoolOptions) -> None:
+    Raises:
+        ConfigError: the cluster holds the pool of another one.
+    """
+
+    def __init__(self, run: str, options: PoolOptions) -> None:
+        claim(run)
         self.pool = Pool()
+        self._run = run
         self._options = options
         self._asked: Request | None = None
         self._asked_at = 0.0
@@ -94,5 +146,5 @@ class NodePool:
         return self.pool
 
     def close(self) -> None:
-        """Ask for nothing any more: a request outlives whoever made it."""
-        ask(NOTHING)
+        """Give it up."""
+        release(self._run)

@@ -56,7 +56,7 @@ def keep(node: str) -> Any:
 
 def short() -> None:
     """A node comes, and is not wanted any more."""
-    pool = NodePool(PoolOptions(spare=1))
+    pool = NodePool("short", PoolOptions(spare=1))
     until(lambda: pool.look((), ()), lambda: len(alive()) == 1, "a spare node")
     tell("filled", nodes=[*alive()])
     pool.close()
@@ -66,7 +66,7 @@ def short() -> None:
 
 def long() -> None:
     """Nodes come and are given back. Then one ends: whoever listens has to bring that about."""
-    pool = NodePool(PoolOptions(spare=1, idle_seconds=IDLE_SECONDS, nodes_max=3))
+    pool = NodePool("long", PoolOptions(spare=1, idle_seconds=IDLE_SECONDS, nodes_max=3))
     used: set[str] = set()
     left: set[str] = set()
 
