@@ -503,8 +503,10 @@ class Controller(Box):
             return
         images = [] if not floor else self._images(place, floor, command.holders)
         if images is None:
-            if self.job.controller is self and self.machine.engaged(process):
-                self.job.check_lost(place, floor)
+            engagement = self.machine.engaged(process)
+            if self.job.controller is self and engagement is not None:
+                asked = command.holders if engagement.operator else None
+                self.job.check_lost(place, floor, asked)
             self.hear(do.Missing(process))
             return
         if self._trouble(place):
