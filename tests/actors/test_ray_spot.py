@@ -23,12 +23,21 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
 
 INSTANCE = "i-0123"
 LEFT_SECONDS = 120.0
+JOIN_SECONDS = 60.0
 
 
 def nodes() -> set[str]:
     """The nodes for operators that live."""
     listed: Any = ray.nodes
     return {n["NodeID"] for n in listed() if n["Alive"] and n["Resources"].get(OPERATOR_NODE)}
+
+
+def joined() -> None:
+    """Wait until there is such a node."""
+    deadline = time.monotonic() + JOIN_SECONDS
+    while not nodes():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 @dataclass
@@ -57,6 +66,7 @@ def test_a_node_that_is_taken_away_is_left_by_hand_over(tmp_path: Path) -> None:
     env = {"RAY_CLOUD_INSTANCE_ID": INSTANCE}
     taken = Taken(gcs, gate)
     with started_node(Head(gcs, "", psutil.Process(), tmp_path), offers, env=env):
+        joined()
         report = flow.run(cluster="auto", on_progress=taken, checkpoint_seconds=0.5)
     assert taken.node and not nodes()
     (moved,) = report.moved
