@@ -79,7 +79,7 @@ def test_faults_change_no_bit_by_a_fresh_seed() -> None:
 
 
 def test_without_faults_nothing_is_recovered() -> None:
-    outcome = simulate(Scenario(faults=0, loss=0, doubling=0, slow=0), 1, story=True)
+    outcome = simulate(Scenario(faults=0, loss=0, doubling=0, slow=0, moves=0), 1, story=True)
     assert outcome.kind == "right"
     assert not [line for line in outcome.story if "Kill" in line]
     assert [line for line in outcome.story if "commits" in line]
