@@ -3,7 +3,8 @@
 Pieces may come from owners and candidates of any range, twice, and out of order between senders. A
 piece that is wholly covered is dropped; pieces that overlap in part are kept until some choice of
 them tiles exactly. That a range ended is remembered of all pieces, also of those that are dropped:
-who sent it may be the one whose pieces are taken later.
+who sent it may be the one whose pieces are taken later. Of several that say so of one range the
+first end counts: who took a place at the end of its range says it again an epoch later.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class Inlet:
     def receive(self, piece: Piece) -> bool:
         """Take a piece; whether it was new (False: applied already, or covered)."""
         epoch = piece.header.epoch
-        if piece.header.ended and all(p.header.keys != piece.header.keys for p in self.ended):
-            self.ended.append(_silent(piece))
+        if piece.header.ended:
+            self._end(_silent(piece))
         if epoch <= self.position or epoch in self.tiled:
             return False
         have = self.pieces.setdefault(epoch, [])
@@ -73,6 +74,12 @@ class Inlet:
         have.append(piece)
         self.rows += len(piece.rows)
         return True
+
+    def _end(self, silent: Piece) -> None:
+        keys, epoch = silent.header.keys, silent.header.epoch
+        known = [p for p in self.ended if p.header.keys == keys]
+        if not known or epoch < known[0].header.epoch:
+            self.ended = [*(p for p in self.ended if p.header.keys != keys), silent]
 
     def ready(self, epoch: int) -> bool:
         """Whether the pieces of `epoch` tile."""

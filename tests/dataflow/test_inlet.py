@@ -143,6 +143,18 @@ def test_an_inlet_that_was_restored_begins_behind_its_position() -> None:
 # ---------------------------------------------------------------- ranges that end
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_ends_of_a_range_the_earlier_counts_whichever_comes_first(first: int) -> None:
+    """An instance of the same range began at its end, and says it once more."""
+    inlet, keys = Inlet(GROUPS), KeyRange(0, GROUPS)
+    ends = [piece(1, keys, ended=True), piece(2, keys, ended=True, rows=0)]
+    inlet.receive(ends[first])
+    inlet.receive(ends[1 - first])
+    assert inlet.ready(1)
+    inlet.apply(1)
+    assert inlet.finished
+
+
 def test_a_range_that_ended_is_silent_and_complete() -> None:
     inlet = Inlet(GROUPS)
     inlet.receive(piece(1, KeyRange(0, 2), ended=True))
