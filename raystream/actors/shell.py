@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ AHEAD = 8
 subscription may be ahead of what was applied."""
 LOG_BYTES = 1 << 30
 """Memory that the logs of one instance may take before they spill to disk."""
+HELD_BYTES = 16 << 30
+"""What the logs of a source may hold in all, or a cut if that is more, before it stops reading."""
 WAIT_SECONDS = 0.5
 DELIVER_SECONDS = 30.0
 """How long may pass until an epoch ends, so that what is known then can be delivered."""
@@ -89,6 +92,7 @@ class Shell:
         ship: Ship | None = None,
         folder: Path | None = None,
         log_bytes: int = LOG_BYTES,
+        held_bytes: int = HELD_BYTES,
     ) -> None:
         self.plan = plan
         self.role = role
@@ -106,6 +110,7 @@ class Shell:
         else:
             self.machine = Instance(plan, self.vertex, role.keys, self.vertex.sink)
         self._make_logs(folder, log_bytes)
+        self._held_bytes = held_bytes
         standing = install(self.machine, role.images, role.floor) if role.images else None
         self._positions = standing.splits if standing else None
         self._claim = claim
@@ -320,7 +325,7 @@ class Shell:
         tidy = _Tidy()
         while not self.stopping and not self.machine.ended:
             taken = source.take(self.machine.position + 1, lambda: self.stopping)
-            if taken is None or not self._may_publish():
+            if taken is None or not self._has_room() or not self._may_publish():
                 break
             self._hear_of_cuts(self.machine)
             self._published(self.machine.publish(taken))
@@ -384,6 +389,24 @@ class Shell:
             while machine.position >= cursors.slowest() + AHEAD and not self.stopping:
                 cursors.changed.wait(WAIT_SECONDS)
         return not self.stopping
+
+    def _has_room(self) -> bool:
+        """Wait, as a source, while its logs hold too much; False when stopping.
+
+        It has sent a cut by then, at which they can be trimmed: others must not wait for it.
+        """
+        every = self.plan.cut_every
+        while self.machine.position // every > self._floor // every and self._crowded():
+            if self.stopping:
+                return False
+            with self.meter.meanwhile("blocked"), suppress(queue.Empty):
+                self._inbox.get(timeout=WAIT_SECONDS)
+            self._trim()
+        return not self.stopping
+
+    def _crowded(self) -> bool:
+        logs = self.machine.outlets.logs.values()
+        return self._shipper is not None and sum(log.held for log in logs) > self._held_bytes
 
     def _hand_out(self) -> None:
         """Copy what was asked for, between two epochs."""

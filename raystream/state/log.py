@@ -40,7 +40,9 @@ class Entry(NamedTuple, Generic[H]):
 
 
 class Spill(Protocol):
-    """Where entries go that memory has no room for."""
+    """Where entries go that memory has no room for. bytes: what they occupy there."""
+
+    bytes: int
 
     def write(self, epoch: int, rows: Columns) -> None: ...
     def read(self, epoch: int) -> Columns: ...
@@ -57,6 +59,11 @@ class EpochLog(Generic[H]):
         self.memory = 0
         self.spilled: set[int] = set()
         self._resident = 1  # epochs before this one are spilled, or hold no rows
+
+    @property
+    def held(self) -> int:
+        """Bytes in memory and on disk; 0 of a log that never spills."""
+        return self.memory + (0 if self.spill is None else self.spill.bytes)
 
     @property
     def first(self) -> int:

@@ -78,8 +78,9 @@ class Shells:
         return Serving(role.vertex, role.keys, role.name, shell.address, role.floor + 1)
 
     def kill(self, shell: Shell) -> Shell:
-        """End a shell as if its process had died, and let another take its place."""
-        shell.stop()
+        """End a shell as if its process had died, if it has not, and let another take its place."""
+        if not shell.stopping:
+            shell.stop()
         old, floor = shell.role, self.committed
         chains = dict(self.images.images(old.vertex, floor)) if floor else {old.keys: []}
         images = (tuple(decode(s.data) for s in chains[old.keys]),) if floor else ()

@@ -14,7 +14,7 @@ import pytest
 
 import raystream as rs
 from raystream.actors.server import BURST
-from raystream.actors.shell import AHEAD
+from raystream.actors.shell import AHEAD, Shell
 from raystream.errors import InputError, JobError, OperatorError, notes
 from raystream.testing import Collect, run_local
 from tests.actors.shells import error_of, run_in_shells, shells_of
@@ -232,6 +232,16 @@ FLIGHT_BYTES = 16 << 20
 """More than Flight keeps under way in a stream (7 MB were measured)."""
 
 
+def standing(shell: Shell) -> int:
+    """Where a shell is that does not move any more."""
+    still, before = 0, -1
+    while still < 20:
+        shell.done.wait(0.01)
+        still = still + 1 if shell.machine.position == before else 0
+        before = shell.machine.position
+    return before
+
+
 def test_a_slow_sink_holds_its_producers_back() -> None:
     sink = Slow()
     line = "word " * 20_000
@@ -241,12 +251,7 @@ def test_a_slow_sink_holds_its_producers_back() -> None:
     with shells_of(flow) as shells:
         shells.start()
         source, reader = shells.of("rows")[0], shells.of("slow")[0]
-        still = 0
-        before = -1
-        while still < 20:  # until the source has not moved for a while
-            source.done.wait(0.01)
-            still = still + 1 if source.machine.position == before else 0
-            before = source.machine.position
+        before = standing(source)
         assert reader.machine.position == 0
         # What is under way: what was delivered and not applied, what Flight buffers, the burst
         # that is being served, and what the source may be ahead of that.
@@ -254,6 +259,53 @@ def test_a_slow_sink_holds_its_producers_back() -> None:
         sink.gate.set()
         shells.watch()
     assert len(sink.records()) == 500
+
+
+def held(shell: Shell) -> int:
+    (log,) = shell.machine.outlets.logs.values()
+    return len(log.entries)
+
+
+def test_a_consumer_that_is_gone_holds_its_producers_back() -> None:
+    """However long nobody takes its place: logs hold what came after the floor, and no more."""
+    line = "word " * 20_000
+    flow, sink = rs.Flow("gone"), Collect()
+    lines = flow.source(
+        Rows(Line, (tuple(Line(t, line) for t in range(500)),), batch=1),
+        epochs=rs.by_time(seconds=1),
+    )
+    lines.to(sink)
+    with shells_of(flow, cut_every=5) as shells:
+        shells.start()
+        source, reader = shells.of("rows")[0], shells.of("collect")[0]
+        shells.until(lambda: reader.machine.position > 20)
+        reader.stop()
+        at = standing(source)
+        most = reader.machine.position + AHEAD + FLIGHT_BYTES // len(line) + BURST + AHEAD
+        assert at <= most < 500 and held(source) == at - shells.committed
+        shells.kill(reader)
+        shells.watch()
+    assert len(sink.records()) == 500
+
+
+@pytest.mark.parametrize("most", [1, 150_000])
+def test_a_source_stops_reading_when_nothing_is_committed(tmp_path: Path, most: int) -> None:
+    """Its consumers have all that it sent, and its log must keep it: up to a limit, or a cut if
+    that is more."""
+    flow, sink = rs.Flow("full"), Collect()
+    parts = (tuple(Line(t, "to be or not " * 100) for t in range(400)),)
+    flow.source(Rows(Line, parts, batch=1), epochs=rs.by_time(seconds=1)).to(sink)
+    options = {"folder": tmp_path, "log_bytes": 1000, "held_bytes": most}
+    with shells_of(flow, cut_every=30, **options) as shells:
+        shells.start()
+        source = shells.of("rows")[0]
+        shells.until(lambda: source.machine.position >= 30)
+        at = standing(source)
+        (log,) = source.machine.outlets.logs.values()
+        assert held(source) == at and any(tmp_path.rglob("*.arrow"))
+        assert at == 30 if most == 1 else most < log.held < 2 * most
+        shells.watch()
+    assert len(sink.records()) == 400
 
 
 def test_logs_are_trimmed_at_commits() -> None:

@@ -61,8 +61,9 @@ def kill_all(process: subprocess.Popen[str]) -> None:
         each.send_signal(signal.SIGSTOP)  # nobody sees another one die
     for each in family:
         each.send_signal(signal.SIGKILL)
-    _, alive = psutil.wait_procs(family, timeout=GONE_SECONDS)
-    assert not alive and process.wait() == -signal.SIGKILL
+    process.communicate()
+    _, alive = psutil.wait_procs(family[1:], timeout=GONE_SECONDS)
+    assert not alive and process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.usefixtures("s3")
