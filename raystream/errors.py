@@ -164,6 +164,15 @@ def _of_library(file: str) -> bool:
     )
 
 
+def lost(what: str) -> LostError:
+    """What is raised when all copies of something are gone."""
+    return LostError(
+        what,
+        hint="Keep more copies (copies=2), on nodes that do not fail together. With durable= a job"
+        " goes on from its newest saved cut.",
+    )
+
+
 def exited(error: SystemExit) -> OperatorError:
     """What is raised when a user's function ended the program."""
     return OperatorError(

@@ -44,7 +44,7 @@ from raystream.controller.scaling import Scaling
 from raystream.controller.status import Status, status_of
 from raystream.controller.story import Notes
 from raystream.dataflow.plan import Plan
-from raystream.errors import ConfigError, InternalError, LostError, RaystreamError, Stopped
+from raystream.errors import ConfigError, InternalError, RaystreamError, Stopped, lost
 
 POLL_SECONDS = 0.25
 """How often instances are asked for their progress."""
@@ -234,10 +234,7 @@ class Controller:
                 kill(run, process)
 
     def _lost(self, why: str) -> None:
-        self._result = LostError(
-            f"the journal of the job is lost: {why}",
-            hint="Keep more copies (copies=2), on nodes that do not fail together.",
-        )
+        self._result = lost(f"the journal of the job is lost: {why}")
         for process in processes_of(self._charter.run):
             kill(self._charter.run, process)
         self._thread = threading.current_thread()
@@ -248,7 +245,7 @@ class Controller:
             with suppress(RayError):
                 plan: Plan = ray.get(keeper.plan.remote(), timeout=FIND_SECONDS)
                 return plan
-        raise LostError("the plan of the job is lost with the keepers that held it")
+        raise lost("the plan of the job is lost with the keepers that held it")
 
     def _begin(self, plan: Plan, entry: Entry | None) -> None:
         self._thread = threading.Thread(target=self._live, args=(plan, entry), daemon=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from raystream.dataflow.plan import Plan
-from raystream.errors import JobError, LostError
+from raystream.errors import JobError, LostError, lost
 from raystream.schema.types import KeyRange
 from raystream.state.keys import even_ranges
 
@@ -110,8 +110,7 @@ class Deaths:
 
 def checkpoint_lost(place: Place, floor: int) -> LostError:
     """No keeper has the checkpoint of a range."""
-    return LostError(
+    return lost(
         f"the checkpoint of {place.operator} {place.keys} at epoch {floor} is lost: the"
-        " processes that held it are gone too",
-        hint="Keep more copies (copies=2), on nodes that do not fail together.",
+        " processes that held it are gone too"
     )

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from raystream.dataflow.register import NO_VIEW, Boundaries, View, merged
-from raystream.errors import LostError
+from raystream.errors import LostError, lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +194,7 @@ def filled(state: Registering, view: int, place: str) -> Registering:
 
 
 def _lost(places: Collection[str], sources: Collection[str]) -> LostError:
-    return LostError(
+    return lost(
         "the boundary register is lost: its places are gone"
-        f" ({', '.join(places)}), and so is what {', '.join(sorted(sources))} knew of it",
-        hint="Keep more copies (copies=2), on nodes that do not fail together.",
+        f" ({', '.join(places)}), and so is what {', '.join(sorted(sources))} knew of it"
     )

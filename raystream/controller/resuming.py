@@ -71,15 +71,20 @@ class Resumes:
         """Where to begin again.
 
         Raises:
-            LostError: the error, where no cut is whole, or that was tried too often.
+            LostError: no cut is whole, or that was tried too often.
         """
         found = self._saves.newest()
         if found.saved is None:
-            raise error
+            why = "\n  ".join(("no whole cut is saved yet: begin anew", *found.refused))
+            raise LostError(f"{error.message}; in {self._saves} {why}", hint=error.hint)
         new = plan.resumed is None or _order(found.saved) > _order(plan.resumed)
         self._times = 1 if new else self._times + 1
         if self._times > RESUMES_MAX:
-            raise error
+            raise LostError(
+                f"{error.message}; it went on from {found.saved} {RESUMES_MAX} times and saved no"
+                " other cut since",
+                hint="`raystream run --resume` tries it again, with copies=2 it may lose less.",
+            )
         again = f"{error.message}; goes on from {found.saved} in {self._saves}"
         return Beginning(found.saved, (*_refused(found), again))
 

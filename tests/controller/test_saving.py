@@ -246,7 +246,7 @@ def test_a_run_that_lost_something_begins_again_a_few_times(
 ) -> None:
     plan, saves = store(tmp_path)
     resumes, lost = Resumes(saves), LostError("all is lost")
-    with pytest.raises(LostError, match="all is lost"):
+    with pytest.raises(LostError, match=r"all is lost; in .* no whole cut is saved yet"):
         resumes.after(lost, plan)
     monkeypatch.setattr(Saves, "_check", lambda self, saved: None)
     plan = save_in(plan, saves, 7)
@@ -254,8 +254,9 @@ def test_a_run_that_lost_something_begins_again_a_few_times(
         begin = resumes.after(lost, plan)
         assert begin.saved is not None and "goes on from cut 7" in begin.notes[-1]
         plan = durably(plan, saves, "again", begin.saved)
-    with pytest.raises(LostError):
+    with pytest.raises(LostError, match=rf"went on from cut 7 .* {RESUMES_MAX} times") as caught:
         resumes.after(lost, plan)
+    assert "--resume" in caught.value.hint
 
 
 def test_another_flow_cannot_go_on(tmp_path: Path) -> None:
