@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import raystream as rs
-from raystream.errors import OutputError, StateError
+from raystream.errors import JobError, OutputError, StateError
 from raystream.io.saves import Saves
 from raystream.io.store import open_store
 from tests.flows import Counted, CountWords, Line, Running, running, split
+from tests.unsound import by_chance
 
 LINES = 60
 
@@ -41,11 +42,11 @@ class Fragile:
             yield i + 1, rs.Batch(Line, {"time": [i], "text": [f"{split.name}{i % 7} w{i % 5}"]})
 
 
-def flow(folder: Path, source: Any, epochs: Any) -> rs.Flow:
+def flow(folder: Path, source: Any, epochs: Any, op: Any = running) -> rs.Flow:
     made = rs.Flow("broken off")
     words = made.source(source, epochs=epochs, name="lines").through(split)
     counted = words.through(CountWords(), name="windows")
-    (words.through(running) | counted).to(rs.io.parquet(folder), name="files")
+    (words.through(op, name="running") | counted).to(rs.io.parquet(folder), name="files")
     return made
 
 
@@ -55,8 +56,10 @@ def written(folder: Path) -> Counter[Any]:
 
 
 @pytest.mark.parametrize("arrival", [False, True])
-@pytest.mark.parametrize("breaks", [1, 17, 44])
-def test_what_was_broken_off_is_resumed(tmp_path: Path, breaks: int, arrival: bool) -> None:
+@pytest.mark.parametrize(("breaks", "check"), [(1, False), (17, True), (44, False), (44, True)])
+def test_what_was_broken_off_is_resumed(
+    tmp_path: Path, breaks: int, check: bool, arrival: bool
+) -> None:
     store, out = tmp_path / "store", tmp_path / "out"
     epochs = rs.by_arrival(seconds=0.01) if arrival else rs.by_time(seconds=1)
     flow(tmp_path / "whole", Fragile(), rs.by_time(seconds=1)).run()
@@ -67,10 +70,19 @@ def test_what_was_broken_off_is_resumed(tmp_path: Path, breaks: int, arrival: bo
     assert shown == (0 if saved is None else saved.cut)
     counts = {"lines": 2, "running": 3}
     after = flow(out, Fragile(), epochs)
-    report = after.run(durable=store, cut_every=4, resume=True, instances=counts)
+    report = after.run(durable=store, cut_every=4, resume=True, instances=counts, check=check)
     (note,) = report.notes
     assert ("goes on from cut" in note) == (breaks > 3)
     assert written(out) == written(tmp_path / "whole")
+
+
+def test_who_is_not_deterministic_is_named_after_a_resume(tmp_path: Path) -> None:
+    store, out, epochs = tmp_path / "store", tmp_path / "out", rs.by_time(seconds=1)
+    with pytest.raises(Exception, match="Broken"):
+        flow(out, Fragile(44), epochs).run(durable=store, cut_every=3)
+    after = flow(out, Fragile(), epochs, by_chance)
+    with pytest.raises(JobError, match="running is not deterministic"):
+        after.run(durable=store, cut_every=3, resume=True, check=True)
 
 
 def test_what_is_not_saved_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
