@@ -11,7 +11,6 @@ import statistics
 import sys
 from collections.abc import Callable
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import checkpoints, compare, elastic, kernels, restore
+from benchmarks import checkpoints, compare, elastic, kernels, recovery_table, restore
 from raystream.errors import RaystreamError
 
 app = typer.Typer(
@@ -28,6 +27,7 @@ app = typer.Typer(
 
 app.command("kernels")(kernels.main)
 app.command("restore")(restore.main)
+app.command("recovery")(recovery_table.main)
 app.command("compare")(compare.main)
 app.command("elastic")(elastic.main)
 app.add_typer(checkpoints.app, name="checkpoints")
@@ -73,48 +73,6 @@ def epoch(
 
     runs: Runs = {f"{hops} hops": partial(work.run, epochs=epochs, hops=hops, local=local)}
     _measure(runs, repeat, as_json, "microseconds_per_hop", "µs/hop")
-
-
-@app.command()
-def recovery(
-    rates: Annotated[str, typer.Option(help="Lines a second, as in 1000,100000.")] = "1000,10000",
-    cuts: Annotated[str, typer.Option(help="Seconds between cuts, as in 1,5,10,30.")] = "5",
-    modes: Annotated[str, typer.Option(help="Of state, upstream, source.")] = "state",
-    into: Annotated[str, typer.Option(help="Instances that share a dead one's range.")] = "1",
-    together: Annotated[str, typer.Option(help="Instances that die at once, as in 1,2.")] = "1",
-    kills: Annotated[int, typer.Option(min=1, help="Kills in each run.")] = 5,
-    plot: Annotated[Path | None, typer.Option(help="Draw recovery by rate into this PNG.")] = None,
-    repeat: Repeat = 1,
-    as_json: Json = False,
-) -> None:
-    """From the kill of operators until latency is what it was."""
-    from benchmarks import recovery as work
-
-    asked = modes.split(",")
-    if unknown := [m for m in asked if m not in ("state", "upstream", "source")]:
-        raise typer.BadParameter(f"--modes {unknown[0]}: of state, upstream, source")
-    deaths = [int(n) for n in together.split(",")]
-    forms = [
-        work.Form(int(rate), float(cut), mode, int(parts), n, max(deaths))
-        for rate, cut, mode, parts, n in product(
-            rates.split(","), cuts.split(","), asked, into.split(","), deaths
-        )
-    ]
-    results = _runs({str(f): partial(work.run, f, kills=kills) for f in forms}, repeat, as_json)
-    if plot is not None:
-        from benchmarks.recovery_plot import draw
-
-        plot.write_bytes(draw([r for rs in results.values() for r in rs]))
-    if as_json:
-        return
-    table = Table(title="Recovery of killed operators, ms (medians over the kills)")
-    shown = {name: work.medians(rs) for name, rs in results.items()}
-    table.add_column("form")
-    for figure in next(iter(shown.values())):
-        table.add_column(figure.removesuffix("_ms").replace("_", " "), justify="right")
-    for name, figures in shown.items():
-        table.add_row(name, *(f"{v:,.0f}" for v in figures.values()))
-    Console().print(table)
 
 
 @app.command()

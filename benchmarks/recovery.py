@@ -61,14 +61,8 @@ class GrowingCounts:
 
 
 @dataclass(frozen=True)
-class Pooled:
-    """As `Lines`, drawn from a pool of lines: so many are not made one by one."""
-
-    rate: int
-    seconds: int
-    seed: int = 1
-
-    record = Line
+class Pooled(Lines):
+    """Lines that are drawn from a pool: so many are not made one by one."""
 
     def splits(self) -> Sequence[rs.Split]:
         return [rs.Split("all")]
@@ -177,10 +171,12 @@ class Killer:
             os.kill(sample.processes[name], signal.SIGKILL)
 
 
-class Form(NamedTuple):
-    """What is measured. rate: lines a second. together: so many of `instances` die at once."""
+class Case(NamedTuple):
+    """What is measured. rate: lines a second. form: interpreted or batch. together: so many of
+    `instances` die at once. into: so many share the range of each."""
 
     rate: int
+    form: str = "interpreted"
     cut_seconds: float = 5.0
     mode: str = "state"
     into: int = 1
@@ -189,44 +185,51 @@ class Form(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.rate:,} lines/s, cuts every {self.cut_seconds:g} s, {self.mode},"
-            f" {self.together} of {self.instances} into {self.into} each"
+            f"{self.rate:,} lines/s {self.form}, cuts every {self.cut_seconds:g} s, {self.mode},"
+            f" {self.together} of {self.instances} restored by {self.into}"
         )
 
 
-def run(form: Form, *, kills: int = 5) -> dict[str, Any]:
+def form_of(form: str, rate: int) -> str:
+    """The form that is meant at a rate: "auto" is what keeps up with it."""
+    if form == "auto":
+        return "batch" if rate >= BATCH_FROM else "interpreted"
+    return form
+
+
+def run(case: Case, *, kills: int = 5) -> dict[str, Any]:
     """One job that is disturbed `kills` times, or as often as it catches up. Times in milliseconds.
 
     Raises:
         JobError: it was not disturbed at all, or a kill was not followed by a recovery.
     """
-    warm = max(WARM_SECONDS, form.cut_seconds + 3.0)
+    warm = max(WARM_SECONDS, case.cut_seconds + 3.0)
     ticks = int((warm + (kills + 1) * (BETWEEN_SECONDS + 1)) * TICKS)
-    killer = Killer(kills, form.together, warm)
+    killer = Killer(kills, case.together, warm)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "arrivals"))
-        batch = form.rate >= BATCH_FROM
-        flow = flow_of(Arrivals(path), form.rate, ticks, speed=float(TICKS), batch=batch)
+        batch = case.form == "batch"
+        flow = flow_of(Arrivals(path), case.rate, ticks, speed=float(TICKS), batch=batch)
         report = flow.run(
             cluster="auto",
-            checkpoint_seconds=form.cut_seconds,
-            instances={"count": form.instances},
-            recovery=form.mode,
-            restore_into=form.into,
-            spares=max(2, form.into * form.together),
+            checkpoint_seconds=case.cut_seconds,
+            instances={"count": case.instances},
+            recovery=case.mode,
+            restore_into=case.into,
+            spares=max(2, case.into * case.together),
             on_progress=killer,
         )
         first = first_arrivals(np.loadtxt(path, ndmin=2))
     if not killer.at:
-        raise JobError(f"{form}: the job never kept up with its input, so nothing was killed")
+        raise JobError(f"{case}: the job never kept up with its input, so nothing was killed")
     recovered = [_recovery_of(whom, report.recoveries) for whom in killer.whom]
     detected = [report.started + r.t - at for r, at in zip(recovered, killer.at, strict=True)]
     latency = {e: at - (report.started + e / TICKS) for e, at in first.items()}
     usual, back = times_back(first, latency, killer.at, report.started + warm / 2)
     return {
         "work": "recovery",
-        "form": str(form),
-        **form._asdict(),
+        "case": str(case),
+        **case._asdict(),
         "cluster": report.cluster,
         "seconds": report.elapsed,
         "kills": len(killer.at),
@@ -291,8 +294,8 @@ def pooled(results: Sequence[Mapping[str, Any]], figure: str) -> list[float]:
 
 
 def medians(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What is shown of the runs of a form, in milliseconds: medians over all kills."""
+    """What is shown of the runs of a case, in milliseconds: medians over all kills."""
     figures = ("usual_p99_ms", "detect_ms", "replace_ms", "recovered_ms")
-    most = max(pooled(results, "recovered_ms"))
+    back = pooled(results, "recovered_ms")
     shown = {f: statistics.median(pooled(results, f)) for f in figures}
-    return {**shown, "recovered_most_ms": most, "kills": len(pooled(results, "recovered_ms"))}
+    return {**shown, "recovered_most_ms": max(back), "kills": len(back)}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from typing import Any
 
-from lrb.plots import DPI, LIGHT, WIDTH_INCHES
-from raystream.errors import ConfigError
+from benchmarks.drawing import panels_beside
+from lrb.plots import LIGHT, png_of
 
 DEADLINE_S = 5.0
 PANELS = (("instances_mean", "instances, mean"), ("instances_most", "instances, most"),
@@ -21,34 +20,19 @@ def draw(results: Results) -> bytes:
     Raises:
         ConfigError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError(
-            "a plot needs matplotlib, which is not installed",
-            hint="pip install 'raystream[report]'",
-        ) from error
-    figure = Figure(figsize=(WIDTH_INCHES, 3.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(1, len(PANELS))
+    figure, panels = panels_beside([1] * len(PANELS), 3.4)
     for axes, (what, label) in zip(panels, PANELS, strict=True):
         for i, xways in enumerate(sorted({r["xways"] for r in results})):
             _lines(axes, [r for r in results if r["xways"] == xways], what, LIGHT.hues[i], xways)
         axes.set_xlabel("threshold, % of CPU")
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
-        axes.grid(color=LIGHT.grid, linewidth=0.7)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
     high = max(value(r, "latency_s") for r in results)
     if high > DEADLINE_S / 2:
         panels[-1].axhline(DEADLINE_S, color=LIGHT.quiet, linewidth=1, linestyle=(0, (1, 2)))
     lines, names = panels[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside upper center", ncols=4, frameon=False, fontsize=8)
-    file = BytesIO()
-    figure.savefig(file, format="png", dpi=DPI)
-    return file.getvalue()
+    return png_of(figure)
 
 
 def value(result: Mapping[str, Any], what: str) -> float:

@@ -7,9 +7,11 @@ import math
 import subprocess
 import sys
 from collections import Counter
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from benchmarks import chaos, compiled, recovery, words
@@ -19,13 +21,15 @@ from benchmarks.faults import Strike
 from benchmarks.recovery import (
     TICKS,
     WINDOW,
+    Case,
     Pooled,
     first_arrivals,
     flow_of,
     medians,
     times_back,
 )
-from benchmarks.recovery_plot import draw, lines_of
+from benchmarks.recovery_plot import draw
+from benchmarks.recovery_table import Axis, axes_of, jobs_of, table
 from raystream.testing import Collect, run_local
 from tests.lrb.rows import balance, report
 from tests.lrb.running import prepare
@@ -69,7 +73,8 @@ def test_compiled_operators_are_measured_and_right(
 def test_recovery_is_measured(runtime: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "WARM_SECONDS", 4.0)
     monkeypatch.setattr(recovery, "BETWEEN_SECONDS", 2.0)
-    line = "recovery --rates 40 --cuts 1 --kills 1 --json"
+    one = "--form auto --modes state --into 1 --together 1"
+    line = f"recovery --rates 40 --cuts 1 --kills 1 --json {one}"
     result = CliRunner().invoke(app, line.split())
     assert result.exit_code == 0, result.output
     (told,) = [json.loads(t) for t in result.stdout.splitlines()]
@@ -91,7 +96,9 @@ def test_chaos_finds_every_answer_right() -> None:
     assert "faults in 1 jobs: 1 right" in done.stdout
 
 
-@pytest.mark.parametrize("line", ["recovery --modes none", "restore --form none"])
+@pytest.mark.parametrize(
+    "line", ["recovery --modes none", "recovery --form none", "restore --form none"]
+)
 def test_what_is_unknown_is_refused(line: str) -> None:
     result = CliRunner().invoke(app, line.split())
     assert result.exit_code == 2 and "none" in result.output
@@ -145,26 +152,53 @@ def test_an_epoch_arrives_when_it_came_first() -> None:
     assert first_arrivals(np.array([[1, 5.0], [2, 6.0], [1, 7.0]])) == {1: 5.0, 2: 6.0}
 
 
-def result(mode: str, rate: int, back: list[float]) -> dict[str, object]:
-    same = {"cut_seconds": 5.0, "into": 1, "together": 1, "usual_p99_ms": 9.0}
-    same |= {"detect_ms": [1.0], "replace_ms": [2.0]}
-    return {"mode": mode, "rate": rate, "recovered_ms": back, **same}
+def result(back: list[float]) -> dict[str, object]:
+    same = {"usual_p99_ms": 9.0, "detect_ms": [1.0], "replace_ms": [2.0]}
+    return {"recovered_ms": back, **same}
 
 
 def test_medians_are_over_all_kills() -> None:
-    runs = [result("state", 10, [100.0, 900.0]), result("state", 10, [200.0])]
+    runs = [result([100.0, 900.0]), result([200.0])]
     assert medians(runs)["recovered_ms"] == 200 and medians(runs)["recovered_most_ms"] == 900
     assert medians(runs)["kills"] == 3
 
 
-def test_a_plot_has_a_line_for_each_mode() -> None:
-    runs = [result("state", 10, [100.0]), result("state", 1, [50.0]), result("source", 1, [9e3])]
-    runs.append(result("source", 10, [math.inf]))
-    assert lines_of(runs) == {
-        "state, into 1": [(1, 0.05), (10, 0.1)],
-        "source, into 1": [(1, 9.0)],
+def test_one_thing_differs_at_a_time() -> None:
+    middle, axes = axes_of(
+        [10, 60_000], ["auto", "batch"], [5.0], ["state", "source"], [1, 4], [1, 2]
+    )
+    assert middle == Case(10, "interpreted")
+    assert {a.title: list(a.cases) for a in axes} == {
+        "lines/s": ["10", "60,000"],
+        "form": ["interpreted", "batch"],
+        "mode": ["state", "source"],
+        "restored by": ["1", "4"],
+        "die at once": ["1 of 2", "2 of 2"],
     }
-    assert draw(runs).startswith(b"\x89PNG")
+    rates, forms, modes, into, deaths = [list(a.cases.values()) for a in axes]
+    assert rates == [middle, middle._replace(rate=60_000, form="batch")]
+    assert forms == [middle, middle._replace(form="batch")]
+    assert modes == [middle, middle._replace(mode="source")]
+    assert into == [middle, middle._replace(into=4)]
+    assert deaths == [middle._replace(together=n, instances=2) for n in (1, 2)]
+    assert [jobs_of(c, 3) for c in into] == [[3], [1, 1, 1]]
+    assert axes_of([10], ["batch"], [5.0], ["state"], [1], [2]) == (
+        (alone := Case(10, "batch", together=2, instances=2)),
+        [Axis("", {"": alone})],
+    )
+
+
+@pytest.mark.parametrize("modes", [["state"], ["state", "source"]])
+def test_the_table_and_the_picture_show_every_case(modes: list[str]) -> None:
+    middle, axes = axes_of([10], ["auto"], [5.0], modes, [1], [1])
+    results = {middle: [result([123.0])], middle._replace(mode="source"): [result([math.inf])]}
+    console = Console(width=120, record=True, file=StringIO())
+    console.print(table(middle, axes, results))
+    shown = console.export_text()
+    assert ("source" in shown) == ("inf" in shown) == (len(modes) == 2)
+    assert shown.count("123") == 2 and "10 lines/s interpreted" in shown
+    panels = {a.title: {n: results[c] for n, c in a.cases.items()} for a in axes}
+    assert draw(panels).startswith(b"\x89PNG")
 
 
 def test_answers_are_compared_as_often_as_they_are_given() -> None:

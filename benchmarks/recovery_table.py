@@ -1,0 +1,136 @@
+"""python -m benchmarks recovery: what a recovery takes, along one axis at a time.
+
+Each option is a list. Its first value belongs to the middle case; each other value is measured with
+all other options at their first. The defaults take about 22 minutes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.recovery import Case, form_of, medians, run
+from benchmarks.recovery_plot import draw
+
+FORMS = ("auto", "interpreted", "batch")
+MODES = ("state", "upstream", "source")
+COLUMNS = {
+    "usual_p99_ms": "usual p99", "detect_ms": "detected", "replace_ms": "replaced",
+    "recovered_ms": "back", "recovered_most_ms": "at most", "kills": "kills",
+}  # fmt: skip
+
+
+class Axis(NamedTuple):
+    """Cases that differ from the middle in one thing, which `title` names, by what they have."""
+
+    title: str
+    cases: Mapping[str, Case]
+
+
+def axes_of(
+    rates: Sequence[int],
+    forms: Sequence[str],
+    cuts: Sequence[float],
+    modes: Sequence[str],
+    into: Sequence[int],
+    together: Sequence[int],
+) -> tuple[Case, list[Axis]]:
+    """The middle case, and an axis for each list of more than one value; if there is none, one with
+    the middle case alone."""
+    most = max(together)
+    middle = Case(rates[0], form_of(forms[0], rates[0]), cuts[0], modes[0], into[0], together[0],
+                  together[0])  # fmt: skip
+    formed = [middle._replace(form=form_of(f, middle.rate)) for f in forms]
+    axes = [
+        Axis("lines/s", {f"{r:,}": middle._replace(rate=r, form=form_of(forms[0], r))
+                         for r in sorted(rates)}),
+        Axis("form", {case.form: case for case in formed}),
+        Axis("cuts every", {f"{s:g} s": middle._replace(cut_seconds=s) for s in sorted(cuts)}),
+        Axis("mode", {m: middle._replace(mode=m) for m in modes}),
+        Axis("restored by", {f"{n}": middle._replace(into=n) for n in sorted(into)}),
+        Axis("die at once", {f"{n} of {most}": middle._replace(together=n, instances=most)
+                             for n in sorted(together)}),
+    ]  # fmt: skip
+    return middle, [a for a in axes if len(a.cases) > 1] or [Axis("", {"": middle})]
+
+
+def jobs_of(case: Case, kills: int) -> list[int]:
+    """The kills in each job of a case. Who is replaced by several is killed once in a job: after
+    that there is nobody with as large a range."""
+    return [kills] if case.into == 1 else [1] * kills
+
+
+Results = Mapping[Case, Sequence[Mapping[str, Any]]]
+
+
+def table(middle: Case, axes: Sequence[Axis], results: Results) -> Table:
+    """What was measured; the middle case stands under each axis."""
+    shown = Table(
+        title="Recovery of killed operators, ms: medians over the kills",
+        caption=f"where nothing else is said: {middle}",
+    )
+    shown.add_column()
+    shown.add_column()
+    for column in COLUMNS.values():
+        shown.add_column(column, justify="right")
+    for title, cases in axes:
+        for i, (label, case) in enumerate(cases.items()):
+            figures = medians(results[case])
+            shown.add_row(
+                "" if i else title,
+                f"[bold]{label}[/bold]" if case == middle else label,
+                *(f"{figures[c]:,.0f}" for c in COLUMNS),
+            )
+        shown.add_section()
+    return shown
+
+
+def main(
+    rates: Annotated[str, typer.Option(help="Lines a second.")] = "10000,1000,100000",
+    forms: Annotated[
+        str, typer.Option("--form", help="Of auto (by rate), interpreted, batch.")
+    ] = "auto,batch",
+    cuts: Annotated[str, typer.Option(help="Seconds between cuts.")] = "5,1,10,30",
+    modes: Annotated[str, typer.Option(help="Of state, upstream, source.")] = ",".join(MODES),
+    into: Annotated[str, typer.Option(help="Instances that share a dead one's range.")] = "1,2,4",
+    together: Annotated[str, typer.Option(help="Instances that die at once.")] = "1,2",
+    kills: Annotated[int, typer.Option(min=1, help="Kills in each case.")] = 5,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each case.")] = 1,
+    plot: Annotated[Path, typer.Option(help="The PNG to draw.")] = Path("data/recovery.png"),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per run; no table, no plot.")
+    ] = False,
+) -> None:
+    """From the kill of operators until latency is what it was.
+
+    Options are lists. Their first values are the middle case; each other value is measured with all
+    other options at their first.
+    """
+    for option, asked, known in (("--form", forms, FORMS), ("--modes", modes, MODES)):
+        if unknown := [a for a in asked.split(",") if a not in known]:
+            raise typer.BadParameter(f"{option} {unknown[0]}: of {', '.join(known)}")
+    middle, axes = axes_of(
+        [int(r) for r in rates.split(",")], forms.split(","), [float(s) for s in cuts.split(",")],
+        modes.split(","), [int(n) for n in into.split(",")], [int(n) for n in together.split(",")],
+    )  # fmt: skip
+    cases = dict.fromkeys(case for axis in axes for case in axis.cases.values())
+    results: dict[Case, list[dict[str, Any]]] = {case: [] for case in cases}
+    console = Console(stderr=True)
+    for i in range(repeat):
+        for case in cases:
+            console.print(f"[dim]{case}: run {i + 1} of {repeat}[/dim]")
+            for n in jobs_of(case, kills):
+                results[case].append(run(case, kills=n))
+                if as_json:
+                    print(json.dumps(results[case][-1]), flush=True)
+    if not as_json:
+        Console().print(table(middle, axes, results))
+        plot.parent.mkdir(parents=True, exist_ok=True)
+        plot.write_bytes(draw({a.title: {n: results[c] for n, c in a.cases.items()} for a in axes}))
+        console.print(f"{plot}")
