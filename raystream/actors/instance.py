@@ -147,16 +147,10 @@ class InstanceActor:
 
         with suppress(OSError, AttributeError):  # of this thread alone, where the system has it
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        from raystream.dataflow.instance import Outlets
-        from raystream.dataflow.select import logic_of
+        from raystream.dataflow.warming import warm
 
         pyarrow.array([""])  # with the first one it imports pandas, if there is one: for seconds
-        for vertex in self._plan.vertices:
-            if vertex.spec is not None and vertex.spec.compiled:
-                logic_of(vertex.spec, self._plan).open(KeyRange(0, 1))
-            compiled = all(f.spec.compiled for f in vertex.fused)
-            if compiled:
-                Outlets(self._plan, vertex, KeyRange(0, 1)).open()
+        warm(self._plan)
 
     def become(
         self, place: Place, floor: int, holders: list[Any], ships: bool, held: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from raystream.api.operators import OperatorSpec
 from raystream.state.rows import StructuredTable
@@ -22,6 +23,12 @@ class KeyedRows:
         self.texts = [
             TextNumbers() if f is not None and f.kind in ("text", "bytes") else None for f in fields
         ]
+
+    def warm(self) -> None:
+        """Load what looks keys up, by a row of no key; not of a table that is used."""
+        keys = [np.zeros(1, np.int64) if t is None else pa.array(["-"]) for t in self.texts]
+        slots, _ = self.slots(keys, 0)
+        self.table.write(slots, self.table.read(slots), 0)
 
     def slots(self, columns: list[Any], epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """(the slot of each distinct key, for each record the number of its key): int64 both."""
