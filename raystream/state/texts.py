@@ -53,7 +53,7 @@ class TextNumbers:
             if at == len(column):
                 return out
             room = int(offsets[at + 1] - offsets[at])
-            self._reserve(2 * len(self._hashes), 2 * len(self._data) + room)
+            self._reserve(self._used + 1, int(self._offsets[self._used]) + room)
 
     def _begun(self, offsets: np.ndarray, data: np.ndarray, hashes: np.ndarray) -> bool:
         """Begin with a whole column, as after a restore; False if its texts are not distinct."""
@@ -85,15 +85,16 @@ class TextNumbers:
         return pa.Array.from_buffers(kind, len(numbers), buffers)
 
     def _reserve(self, texts: int, nbytes: int) -> None:
-        """Make room for so many texts of so many bytes together."""
+        """Make room for so many texts of so many bytes together, or for more."""
         size = _size_for(texts)
         if size > len(self._hashes):
             self._hashes = _grown(self._hashes, size, self._used)
             self._offsets = _grown(self._offsets, size + 1, self._used + 1)
+        if 2 * size > len(self._index):
             self._index = np.full(2 * size, -1, np.int32)
             self._kernels.rebuild(self._hashes, self._index, self._used)
         if nbytes > len(self._data):
-            self._data = _grown(self._data, nbytes, int(self._offsets[self._used]))
+            self._data = _grown(self._data, 2 * nbytes, int(self._offsets[self._used]))
 
 
 def _size_for(texts: int) -> int:
