@@ -109,8 +109,7 @@ def main(
 ) -> None:
     """From the kill of operators until latency is what it was.
 
-    Options are lists. Their first values are the middle case; each other value is measured with all
-    other options at their first.
+    Options are lists: first the middle case, then what else is measured.
     """
     for option, asked, known in (("--form", forms, FORMS), ("--modes", modes, MODES)):
         if unknown := [a for a in asked.split(",") if a not in known]:
