@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from raystream.dataflow.batches import RowsLogic
 from raystream.dataflow.emission import warm as warm_edge
-from raystream.dataflow.instance import Instance
+from raystream.dataflow.instance import Instance, Outlets
 from raystream.dataflow.plan import Plan, Vertex
-from raystream.dataflow.select import logic_of
 from raystream.dataflow.snapshot import capture, install
 from raystream.schema.types import KeyRange
 from raystream.state.image import decode
@@ -19,11 +18,9 @@ from raystream.state.image import decode
 def warm(plan: Plan) -> None:
     """Load what an instance of any vertex of a plan needs to be restored and to work."""
     for vertex in plan.vertices:
+        Outlets(plan, vertex, KeyRange(0, plan.groups))  # builds compiled operators inside it
         for edge in vertex.outputs:
             warm_edge(edge)
-        for fused in vertex.fused:
-            if fused.spec.compiled:
-                logic_of(fused.spec, plan).open(KeyRange(0, 1))
         if vertex.spec is not None:
             _restore(plan, vertex)
 
@@ -31,8 +28,6 @@ def warm(plan: Plan) -> None:
 def _restore(plan: Plan, vertex: Vertex) -> None:
     """Take a checkpoint of an operator without records, and restore another from it."""
     first, second = (Instance(plan, vertex, KeyRange(0, plan.groups)) for _ in range(2))
-    if vertex.spec is not None and vertex.spec.compiled and first.logic is not None:
-        first.logic.open(first.keys)
     if isinstance(first.logic, RowsLogic):
         first.logic.keyed.warm()
     install(second, [[decode(capture(first).image().encode())]])
