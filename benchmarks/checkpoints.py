@@ -1,13 +1,16 @@
-"""python -m benchmarks.checkpoints sizes | throughput: what checkpoints cost an operator.
+"""python -m benchmarks.checkpoints sizes | throughput | latency: what checkpoints cost an operator.
 
 `sizes`: for 100 to 10 million keys, in compiled and in Python rows, full and with a tenth of the
-rows changed: rows, bytes, the milliseconds of CPU that the copy takes of the thread that computes,
-and those that encoding takes in the background.
+rows changed: rows, bytes, the milliseconds of CPU that a cut takes of the thread that computes, and
+those that copying and encoding take in the background.
 
 `throughput`: compiled sums over a million keys, of which a tenth changes between two cuts;
 intervals that begin with a cut and such that do not, in turns. Cuts are shipped by the thread that
 ships them in a job; keepers are a store in this process. On a machine that does other work as well
 the ratio by the clock is noisy; that by the CPU time of the computing thread is less so.
+
+`latency`: the same state, epochs at a pace: how long after it was due an epoch was done, for those
+that came due between a cut and the end of its storing, and for all others.
 """
 
 from __future__ import annotations
@@ -28,15 +31,17 @@ from rich.table import Table
 import raystream as rs
 from benchmarks.restore import CUT, WIDTH, Nothing, Trade, accounts, state
 from raystream.actors.shipping import Shipper
+from raystream.actors.turns import Turns
 from raystream.api.flow import OperatorNode
 from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.snapshot import capture, install, settled
+from raystream.dataflow.snapshot import capture, install, settled, view_with
 from raystream.dataflow.source import Taken
 from raystream.schema.columns import Columns
 from raystream.schema.types import KeyRange
+from raystream.state.chain import CHAIN_MAX
 from raystream.state.image import ImageHeader
 from raystream.state.images import ImageStore, Stored
 
@@ -97,13 +102,13 @@ def sizes_of(keys: int, *, compiled: bool, repeat: int) -> list[dict[str, Any]]:
     change(instance, CUT + 1)
     out = []
     for since in (0, CUT):
-        taking, encoding, data, rows = [], [], b"", 0
+        taking, encoding, nbytes, rows = [], [], 0, 0
         for _ in range(repeat):
             began = time.thread_time()
             captured = capture(instance, since)
             taken = time.thread_time()
             image = captured.image()
-            data, rows = image.encode(), len(image)
+            nbytes, rows = len(image.encode()), len(image)
             taking.append(taken - began)
             encoding.append(time.thread_time() - taken)
         out.append(
@@ -112,7 +117,7 @@ def sizes_of(keys: int, *, compiled: bool, repeat: int) -> list[dict[str, Any]]:
                 "rows": "compiled" if compiled else "Python",
                 "kind": "delta" if since else "full",
                 "stored": rows,
-                "bytes": len(data),
+                "bytes": nbytes,
                 "copy": statistics.median(taking),
                 "encode": statistics.median(encoding),
             }
@@ -174,23 +179,41 @@ class Backup:
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self.store: ImageStore[bytes] = ImageStore()
+        self.store: ImageStore[memoryview] = ImageStore()
         self.nbytes: list[int] = []
+        self.cuts = self.stored = 0
         self.failed: list[BaseException] = []
+        self.turns = Turns()
+        view_with(self.turns, instance)
         self.shipper = Shipper(
             self._ship, instance.position, self.failed.append, lambda: capture(instance)
         )
 
-    def _ship(self, header: ImageHeader, data: bytes) -> bool:
+    def _ship(self, header: ImageHeader, data: memoryview) -> bool:
         self.nbytes.append(len(data))
         stored = Stored(header.cut, header.base or None, data, len(data))
         held = self.store.store(0, header.keys, stored)
         self.store.trim(header.cut)
+        self.stored += 1
         return held
+
+    def step(self, piece: Piece) -> None:
+        """Apply a piece as the next epoch."""
+        instance, epoch = self.instance, self.instance.position + 1
+        instance.receive(0, Piece(piece.header._replace(epoch=epoch), piece.rows, piece.offsets))
+        with self.turns:
+            instance.step()
+        instance.outlets.trim(epoch)
+
+    @property
+    def storing(self) -> bool:
+        """Whether the newest cut is not stored yet."""
+        return self.stored < self.cuts
 
     def cut(self) -> float:
         """Take a checkpoint; the seconds that the computing thread stood still."""
         began = time.perf_counter()
+        self.cuts += 1
         self.shipper.put(capture(self.instance, self.shipper.chain.base))
         stood = time.perf_counter() - began
         settled(self.instance, self.shipper.chain.stored.upto)
@@ -215,10 +238,8 @@ def interval(backup: Backup, pieces: list[Piece], seconds: float, *, cut: bool) 
     stood = backup.cut() if cut else 0.0
     records = 0
     while time.perf_counter() < began + seconds:
-        piece, epoch = pieces[instance.position % len(pieces)], instance.position + 1
-        instance.receive(0, Piece(piece.header._replace(epoch=epoch), piece.rows, piece.offsets))
-        instance.step()
-        instance.outlets.trim(epoch)
+        piece = pieces[instance.position % len(pieces)]
+        backup.step(piece)
         records += len(piece.rows)
     return Speed(
         records,
@@ -278,6 +299,80 @@ def throughput(
             for c in ("seconds", "thread")
         ]
         table.add_row(name, "", "", "", "", *(f"{r:.1%}" for r in shown), "")
+    Console(width=WIDTH).print(table)
+
+
+# ---------------------------------------------------------------- latency
+
+
+class Epochs(NamedTuple):
+    """Of epochs: seconds from when they were due until they were done, and whether a cut was being
+    stored then."""
+
+    late: np.ndarray
+    storing: np.ndarray
+
+
+def paced(backup: Backup, pieces: list[Piece], epochs: int, pace: float) -> Epochs:
+    """Apply so many epochs, one every `pace` seconds; after the first one comes a cut."""
+    late, storing = np.zeros(epochs), np.zeros(epochs, bool)
+    began = time.perf_counter()
+    for i in range(epochs):
+        due = began + i * pace
+        time.sleep(max(0.0, due - time.perf_counter()))
+        storing[i] = backup.storing or i == 1  # or it began in time, and the cut came first
+        backup.step(pieces[i % len(pieces)])
+        late[i] = time.perf_counter() - due
+        if i == 0:
+            backup.cut()
+    return Epochs(late, storing)
+
+
+@app.command()
+def latency(
+    keys: Annotated[int, typer.Option(help="Keys of the state.")] = 1_000_000,
+    seconds: Annotated[float, typer.Option(help="Between two cuts.")] = 5,
+    cuts: Annotated[int, typer.Option(min=1, help="Every ninth is full, the others deltas.")] = 10,
+    records: Annotated[int, typer.Option(help="In an epoch.")] = 5_000,
+    pace: Annotated[float, typer.Option(help="Seconds of an epoch.")] = 0.02,
+) -> None:
+    """How late epochs are while a cut is stored, and otherwise."""
+    plan = planned(compiled=True)
+    instance = restored(plan, keys)
+    intervals = pieces_of(plan, keys, records)
+    backup = Backup(instance)
+    with as_in_a_shell():
+        interval(backup, intervals[-1], seconds / 10, cut=False)
+        seen = [
+            paced(backup, intervals[i % CHANGED], max(2, round(seconds / pace)), pace)
+            for i in range(cuts)
+        ]
+    backup.shipper.stop()
+    if backup.failed:
+        raise backup.failed[0]
+    table = Table("cut", "MB", "storing s", "epochs", "p50 ms", "p99 ms", "most ms",
+                  "else: p50 ms", "p99 ms", "most ms", "ratio of p99")  # fmt: skip
+    full = [e for i, e in enumerate(seen) if i % (CHAIN_MAX + 1) == 0]
+    deltas = [e for i, e in enumerate(seen) if i % (CHAIN_MAX + 1)]
+    otherwise = np.concatenate([e.late[~e.storing] for e in seen])
+    for name, some in (("full", full), ("delta", deltas), ("all", seen)):
+        if not some:
+            continue
+        during = np.concatenate([e.late[e.storing] for e in some])
+        shown = [np.percentile(v, q) * 1e3 for v in (during, otherwise) for q in (50, 99, 100)]
+        sizes = (
+            backup.nbytes
+            if some is seen
+            else [
+                n
+                for i, n in enumerate(backup.nbytes)
+                if (i % (CHAIN_MAX + 1) == 0) == (some is full)
+            ]
+        )
+        table.add_row(
+            name, f"{statistics.mean(sizes) / 1e6:.1f}", f"{len(during) * pace / len(some):.2f}",
+            f"{len(during)}", *(f"{v:.2f}" for v in shown), f"{shown[1] / shown[4]:.2f}",
+        )  # fmt: skip
     Console(width=WIDTH).print(table)
 
 

@@ -75,7 +75,7 @@ def epochs(records: int, keys: int, epoch: int) -> list[Input]:
 
 def run(operator: CompiledOperator, batches: list[Input], keys: int) -> tuple[float, int]:
     """Seconds that all epochs took, and rows emitted."""
-    table = operator.new_table(capacity=keys)
+    table = operator.new_table()
     everything = rs.KeyRange(0, GROUPS)
     emitted = 0
     began = time.thread_time()

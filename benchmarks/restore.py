@@ -124,7 +124,7 @@ def state(plan: Plan, form: str, rows: int) -> Image:
 class Shared:
     """Encoded images in shared memory, as other processes would have put them there."""
 
-    def __init__(self, images: list[bytes]) -> None:
+    def __init__(self, images: list[memoryview]) -> None:
         folder = SHARED if SHARED.is_dir() else None
         self._files = []
         for data in images:

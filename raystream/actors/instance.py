@@ -228,7 +228,7 @@ class InstanceActor:
         assert self._shell is not None, "this actor has no role yet"
         return self._shell
 
-    def _ship(self, header: ImageHeader, data: bytes) -> bool:
+    def _ship(self, header: ImageHeader, data: memoryview) -> bool:
         """Store an image with every keeper of this instance; True when all of them have it."""
         array = np.frombuffer(data, np.uint8)
         place = (self._mine().role.vertex, header.keys, header.base, header.cut)

@@ -22,12 +22,20 @@ from raystream.actors.reading import Claim, SourceReader
 from raystream.actors.server import Cursors, LogServer
 from raystream.actors.shipping import Ship, Shipper
 from raystream.actors.subscription import Subscription
+from raystream.actors.turns import Turns
 from raystream.controller.report import progress_of, sink_context
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.routing import catching_up, readers, reads
-from raystream.dataflow.snapshot import Captured, advance, capture, install, settled
+from raystream.dataflow.snapshot import (
+    Captured,
+    advance,
+    capture,
+    install,
+    settled,
+    view_with,
+)
 from raystream.errors import (
     InternalError,
     JobError,
@@ -111,6 +119,8 @@ class Shell:
             self.machine = Instance(plan, self.vertex, role.keys, self.vertex.sink)
         self._make_logs(folder, log_bytes)
         self._held_bytes = held_bytes
+        self._turns = Turns()  # of who computes and of who copies a checkpoint
+        view_with(self._turns, self.machine)
         standing = install(self.machine, role.images, role.floor) if role.images else None
         self._positions = standing.splits if standing else None
         self._claim = claim
@@ -347,7 +357,9 @@ class Shell:
         while not self.stopping and not machine.ended:
             self._receive(machine)
             while machine.ready() and self._may_publish():
-                self._published(machine.step())
+                with self._turns:
+                    header = machine.step()
+                self._published(header)
                 tidy()
                 if not self._inbox.empty():
                     self._receive(machine)

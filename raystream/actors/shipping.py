@@ -14,7 +14,7 @@ from raystream.state.image import ImageHeader
 RETRY_SECONDS = 0.1
 """How soon the checkpoint of an end is shipped again that could not be stored."""
 
-Ship = Callable[[ImageHeader, bytes], bool]
+Ship = Callable[[ImageHeader, memoryview], bool]
 """Stores an encoded image; False when the keepers do not hold the base of a delta."""
 
 
@@ -61,18 +61,25 @@ class Shipper:
     def _run(self) -> None:
         while (captured := self._queue.get()) is not None:
             try:
-                began = time.monotonic()
-                image = captured.image()
-                data = image.encode()
-                if not image.header.base and len(image):
-                    self.row_bytes = len(data) / len(image)
-                held = self._ship(captured.header, data)
-                if held:
-                    self.last = (len(data), time.monotonic() - began)
-                self.chain.answered(captured.header.cut, held=held)
+                held = self._store(captured)
                 last = captured.header.standing.ended
                 if last and not held and not self._stopping.wait(RETRY_SECONDS):
                     self.put(self._full())
             except BaseException as error:
                 self._fail(error)
                 return
+            del captured  # its memory is not kept until the next one comes
+
+    def _store(self, captured: Captured) -> bool:
+        """Encode and ship a checkpoint; whether the keepers hold it."""
+        began = time.monotonic()
+        image = captured.image()
+        data = image.encode()
+        if not image.header.base and len(image):
+            self.row_bytes = len(data) / len(image)
+        del image  # before the bytes are copied to the keepers
+        held = self._ship(captured.header, data)
+        if held:
+            self.last = (len(data), time.monotonic() - began)
+        self.chain.answered(captured.header.cut, held=held)
+        return held

@@ -230,7 +230,16 @@ class _Module:
         names |= {n: getattr(support, n) for n in ("maybe", "or_zero", "is_there")}
         names |= {
             n: getattr(kernels, n)
-            for n in ("find_or_insert", "home_of", "prefetch", "remove_noted", "NEXT", "GONE")
+            for n in (
+                "find_or_insert",
+                "home_of",
+                "is_viewed",
+                "prefetch",
+                "remove_noted",
+                "NEXT",
+                "GONE",
+                "KEPT",
+            )
         }
         names |= {OPERATE + n: function for n, function in arithmetic.OPERATORS.items()}
         names |= {

@@ -1,9 +1,10 @@
 """The text of an operator's driver: the loops that find rows and call the user's functions.
 
 `process` walks the records of an epoch, `fire` the rows that are due. Both stop, before anything of
-a call has been kept, when the table, the list of removals or an output buffer is full, say so, and
-go on from there when called again. For that, and for errors in user code, a copy of the row is made
-before each call; it costs nothing that can be measured beside the access to the row itself.
+a call has been kept, when the table, the list of removals, the room for rows put aside or an output
+buffer is full, say so, and go on from there when called again. For that, and for errors in user
+code, a copy of the row is made before each call; it costs nothing that can be measured beside the
+access to the row itself.
 
 Progress is kept in `run` (int64, see the names below), the state of the outputs in `control`, one
 structured row (see `control_dtype`). Nothing here is a Python object; the GIL is released.
@@ -36,7 +37,7 @@ HOMES = 2 * AHEAD
 FIRE_AHEAD = 12
 """Due rows, likewise."""
 
-DONE, FULL_TABLE, FULL_OUTPUT, FULL_REMOVALS, FAR_TIME = range(5)
+DONE, FULL_TABLE, FULL_OUTPUT, FULL_REMOVALS, FULL_ASIDE, FAR_TIME = range(6)
 """What a driver returns. The last: a record's time is so far off that a window's end overflows."""
 
 _FAR = 1 << 62
@@ -152,7 +153,7 @@ class _Driver:
         self.outputs = range(len(shape.spec.outputs))
 
     def _head(self, name: str, *arguments: str) -> str:
-        table = ["rows", "index", "meta", "defaults", "gone", "saved", "homes"]
+        table = ["rows", "index", "meta", "defaults", "gone", "aside", "saved", "homes"]
         names = ["run", "offsets", "ends", "control", *arguments]
         names += table if self.shape.stateful else []
         names += ["parameters"] if self.shape.parameters else []
@@ -194,7 +195,7 @@ class _Driver:
             self._begin()
             text(f"indirect = run[{INDIRECT}] == 1")
             if shape.stateful:
-                text("located = fetched = record", "mask = len(index) - 1")
+                text("located = fetched = record", "entries = index.entries")
             if spec.window is not None:
                 text(
                     f"watermark, resumed = run[{WATERMARK}], run[{RESUMED}] == 1",
@@ -244,13 +245,13 @@ class _Driver:
             with text.block(f"for ahead in range(located, min(record + {HOMES}, offsets[-1])):"):
                 self._locate("ahead")
                 text(
-                    "home = home_of(key, mask)",
+                    "home = home_of(key, index)",
                     f"homes[ahead & {HOMES - 1}] = home",
-                    "prefetch(index, home)",
+                    "prefetch(entries, home)",
                 )
             text(f"located = record + {HOMES}")
             with text.block("for ahead in range(record, fetched):"):
-                text(f"slot = np.int64(index[homes[ahead & {HOMES - 1}]])")
+                text(f"slot = np.int64(entries[homes[ahead & {HOMES - 1}]])")
                 text("if slot >= 0:", "    prefetch(rows, slot)")
 
     def _each_type(self, write: object) -> None:
@@ -283,7 +284,7 @@ class _Driver:
                     f"run[{START}] = start",
                     "key = user_key + (start,)",
                     f"home = homes[record & {HOMES - 1}]"
-                    " if start == newest else home_of(key, mask)",
+                    " if start == newest else home_of(key, index)",
                 )
                 self._row()
             text(f"start += {every}")
@@ -361,6 +362,11 @@ class _Driver:
                 self._stop(FULL_REMOVALS)
         text(*(f"before_{t} = out.n{t}" for t in self.outputs))
         if self.shape.stateful:
+            text("kept = meta[KEPT]")
+            with text.block("if is_viewed(rows, meta, slot):"):
+                with text.block("if kept == len(aside):"):
+                    self._stop(FULL_ASIDE)
+                text("aside[kept] = rows[slot]", "meta[KEPT] = kept + 1")
             text(
                 "saved[0] = rows[slot]",
                 f"run[{SLOT}] = slot",
@@ -376,7 +382,7 @@ class _Driver:
                 for t in self.outputs:
                     text(f"out.need{t} = out.n{t}", f"out.n{t} = before_{t}")
                 if self.shape.stateful:
-                    text("rows[slot] = saved[0]")
+                    text("rows[slot] = saved[0]", "meta[KEPT] = kept")
                 self._stop(FULL_OUTPUT)
         remove = "remove_noted(rows, index, meta, defaults, gone, slot, epoch)"
         timer = self.spec.state.timer if self.spec.state is not None else None

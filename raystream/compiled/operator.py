@@ -58,7 +58,7 @@ class CompiledOperator:
         self._of_records = [Layout(built.shape, t, s) for t, s in outputs]
         self._of_due = [Layout(built.shape, t, s) for t, s in outputs]
 
-    def new_table(self, capacity: int = 0) -> StructuredTable | None:
+    def new_table(self) -> StructuredTable | None:
         """A table for the operator's state; None for an operator without state."""
         if self.spec.state is None:
             return None
@@ -67,7 +67,6 @@ class CompiledOperator:
             keys=len(self.spec.key),
             groups=self.groups,
             window=self.shape.size or None,
-            capacity=capacity,
         )
 
     def process(
@@ -234,6 +233,7 @@ class _Call:
             table.meta,
             table.defaults,
             table.removals,
+            table.aside,
             saved,
             self.homes,
         )
@@ -253,6 +253,8 @@ class _Call:
         assert self.table is not None
         if code == driver.FULL_TABLE:
             self.table.grow()
+        elif code == driver.FULL_ASIDE:
+            self.table.reserve_aside()
         else:
             self.table.reserve_removals(len(self.table.removals))
 

@@ -1,7 +1,7 @@
 """Checkpoint and restore of an instance: all that its later output depends on, as an image.
 
     captured = capture(instance, since)      right after a step, on the thread that computes
-    data = captured.image().encode()         anywhere, later
+    data = captured.image().encode()         anywhere, later, though the instance goes on
 
     install(instance, chains)                before `open()`: per part of its range a full image
                                              and the deltas on it
@@ -13,6 +13,7 @@ has received and not applied is no part of it, nor is its log: both are made aga
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -41,6 +42,7 @@ from raystream.state.checkpoint import (
 from raystream.state.image import Ended, Image, ImageHeader, Standing
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import follows, together
+from raystream.state.rows import StructuredTable
 from raystream.state.upgrade import upgraded
 
 Machine = Instance | SourceInstance
@@ -48,7 +50,8 @@ Machine = Instance | SourceInstance
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A copy of what changed since the base; `image` makes the rest of it, on any thread."""
+    """What changed since the base, copied or in view; `image` makes the rest of it, on any thread
+    (with the table's guard)."""
 
     header: ImageHeader
     finish: Finish | None
@@ -106,6 +109,13 @@ def settled(machine: Machine, cut: int) -> None:
     table = getattr(getattr(machine, "logic", None), "table", None)
     if table is not None:
         table.settled(cut)
+
+
+def view_with(guard: AbstractContextManager[Any], machine: Machine) -> None:
+    """Let images be made on other threads, with this lock; it is then held in each step."""
+    table = getattr(getattr(machine, "logic", None), "table", None)
+    if isinstance(table, StructuredTable):
+        table.guard = guard
 
 
 def install(machine: Machine, chains: Sequence[Sequence[Image]], floor: int = 0) -> Standing:
@@ -267,7 +277,9 @@ def _take(machine: Machine, since: int) -> Finish | None:
         return None
     if isinstance(logic.table, ObjectTable):
         return take_objects(logic.table, shape, machine.plan.groups, since)
-    return take_rows(logic.table, shape, machine.plan.groups, since, _texts(logic))
+    return take_rows(
+        logic.table, shape, machine.plan.groups, since, machine.position, _texts(logic)
+    )
 
 
 def _texts(logic: Any) -> Texts:

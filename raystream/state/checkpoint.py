@@ -1,9 +1,10 @@
 """Checkpoint and restore of processing state: tables to the columns of an image, and back.
 
-Taking a checkpoint has two halves. The first copies what is dirty, on the thread that computes:
-structured rows as they are, Python rows field by field, and encoded what could still change. The
-second makes Arrow columns of the copy, anywhere. Rows that are put back count as touched at the cut
-of the image that brought them, so a later delta against an older base holds them still.
+Taking a checkpoint has two halves. The first is made by the thread that computes: it copies Python
+rows field by field, and encoded what could still change; of structured rows it opens a view. The
+second, made anywhere, copies what the view has, and makes Arrow columns of the copy. Rows that are
+put back count as touched at the cut of the image that brought them, so a later delta against an
+older base holds them still.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from raystream.state.objects import ObjectTable
 from raystream.state.partition import key_order
 from raystream.state.rows import Part, StructuredTable
 from raystream.state.texts import TextNumbers
+
+BLOCK = 1 << 12
+"""Structured rows that are made columns at a time."""
 
 Finish = Callable[[], tuple[Any, Any]]
 """The second half of a checkpoint: makes (rows, gone) of an image."""
@@ -270,21 +274,38 @@ Texts = Sequence[TextNumbers | None]
 
 
 def take_rows(
-    table: StructuredTable, shape: Shape, groups: int, since: int, texts: Texts = ()
+    table: StructuredTable, shape: Shape, groups: int, since: int, upto: int, texts: Texts = ()
 ) -> Finish:
-    """Copy what changed after the cut `since`; 0 copies all."""
-    dirty = table.dirty(since or -1)
+    """View what changed after the cut `since`; 0 is all. upto: the last epoch that was applied."""
+    view = table.view(since or -1, upto)
     gone = table.gone(since) if since else np.zeros((0, table.columns), np.int64)
 
     def finish() -> tuple[Any, Any]:
-        columns = _matrix_columns(shape, dirty["_key"], texts)
-        columns += [_structured(f, dirty[f.name]) for f in shape.state.fields]
         return (
-            _sorted(columns, shape.rows, groups),
+            _in_order(shape, view.rows(), groups, texts),
             _sorted(_matrix_columns(shape, gone, texts), shape.gone, groups),
         )
 
     return finish
+
+
+def _in_order(shape: Shape, rows: np.ndarray, groups: int, texts: Texts) -> Any:
+    """Structured rows as columns by key group and key. They are shuffled a block at a time: the
+    rows of a block stay in the cache until they are columns."""
+    keys = _matrix_columns(shape, rows["_key"], texts)
+    batch = pa.RecordBatch.from_arrays(keys, schema=shape.gone)
+    order = key_order(batch, groups)
+    fields = {
+        f.name: np.empty((len(rows), *rows.dtype[f.name].shape), rows.dtype[f.name].base)
+        for f in shape.state.fields
+    }
+    for first in range(0, len(rows), BLOCK):
+        block = rows.take(order[first : first + BLOCK])
+        for name, column in fields.items():
+            column[first : first + BLOCK] = block[name]
+    columns = [*batch.take(pa.array(order)).columns]
+    columns += [_structured(f, fields[f.name]) for f in shape.state.fields]
+    return pa.RecordBatch.from_arrays(columns, schema=shape.rows)
 
 
 def _matrix_columns(shape: Shape, keys: np.ndarray, texts: Texts) -> list[Any]:
@@ -301,9 +322,9 @@ def _matrix_columns(shape: Shape, keys: np.ndarray, texts: Texts) -> list[Any]:
 
 def _structured(f: Field, values: np.ndarray) -> Any:
     if f.kind == "array":
-        flat = np.ascontiguousarray(values).reshape(-1)
+        flat = values.reshape(-1)
         return pa.FixedSizeListArray.from_arrays(pa.array(flat, _number(f.dtype)), type=_type(f))
-    return pa.array(np.ascontiguousarray(values), _type(f))
+    return pa.array(values, _type(f))
 
 
 def fill_rows(

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgpack
+import numpy as np
 import pyarrow as pa
 
 from raystream.errors import StateError
@@ -26,7 +27,7 @@ from raystream.schema.types import BEFORE_ALL, KeyRange
 
 MAGIC = b"raystate"
 VERSION = 1
-_PREFIX = struct.Struct("<8sHII")
+_PREFIX, _SIZE = struct.Struct("<8sHII"), struct.Struct("<I")
 _ALIGN = 64
 _STREAM = pa.ipc.IpcWriteOptions()
 """Without options PyArrow looks for some in the environment, each time."""
@@ -99,19 +100,28 @@ class Image:
         """What its rows take, in memory and about as much stored."""
         return sum(int(part.nbytes) for part in (self.rows, self.gone) if part is not None)
 
-    def encode(self) -> bytes:
-        """The stored form; equal images have equal bytes."""
+    def encode(self) -> memoryview:
+        """The stored form; equal images have equal bytes.
+
+        Every byte is written once, without the interpreter's lock: others compute meanwhile.
+        """
         head = msgpack.packb(_packed(self.header))
         head += bytes(-(_PREFIX.size + len(head)) % _ALIGN)
-        sink = pa.BufferOutputStream()
+        body = _PREFIX.size + len(head)
+        measured = pa.MockOutputStream()
+        self._write(measured)
+        data = np.empty(body + measured.size(), np.uint8).data
+        data[_PREFIX.size : body] = head
+        self._write(pa.FixedSizeBufferWriter(pa.py_buffer(data[body:])))
+        checksum = zlib.crc32(data[body:], zlib.crc32(head, zlib.crc32(_SIZE.pack(len(head)))))
+        data[: _PREFIX.size] = _PREFIX.pack(MAGIC, VERSION, checksum, len(head))
+        return data.toreadonly()
+
+    def _write(self, sink: Any) -> None:
         for batch in (self.rows, self.gone):
             if batch is not None:
                 with pa.ipc.new_stream(sink, batch.schema, options=_STREAM) as writer:
                     writer.write_batch(batch)
-        body = sink.getvalue()
-        size = struct.pack("<I", len(head))
-        checksum = zlib.crc32(body, zlib.crc32(head, zlib.crc32(size)))
-        return b"".join([_PREFIX.pack(MAGIC, VERSION, checksum, len(head)), head, body])
 
 
 def decode(data: Any) -> Image:

@@ -1,16 +1,17 @@
-"""The index over structured rows: open addressing with linear probing, jitted.
+"""Structured rows and the index over them, jitted: open addressing with linear probing, by pages.
 
 Drivers inline these functions, batch access calls them over columns. A key is anything with `len`
 and integer items: a tuple of int64, or the `_key` of a row. The index holds int32 slots (-1 is
-empty) at positions that come from the *low* bits of the hash; its top bits say the key group. At
-least half of it is empty, and removal shifts entries back, so that a search never meets a grave.
+empty). The *low* bits of the hash say where on a page a search begins, those above them, through a
+directory, on which page; its top bits say the key group. A search does not leave its page. At least
+half of each page is empty, and removal shifts entries back, so that a search never meets a grave.
 
 Importing this module imports Numba.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -21,10 +22,31 @@ from numba.extending import intrinsic, overload
 from raystream.schema.types import NEVER
 from raystream.state.kernels import fold, hash_int
 
-LIVE, USED, CHAIN, NEXT, GONE, FIELDS = 0, 1, 2, 3, 4, 5
+LIVE, USED, CHAIN, NEXT, GONE, CROWDED, SINCE, UPTO, TAKEN, KEPT, FIELDS = range(11)
 """Entries of a table's `meta`: live rows; slots ever used; head of the chain of free slots among
 those (-1: none), linked through their first key column; lower bound of the next due time; removals
-remembered."""
+remembered; the page of the index that a key found full (-1: it was the rows). Of the view that is
+open: which rows it has, by their epoch (after SINCE, up to UPTO); the slots below TAKEN are copied;
+KEPT rows were put aside before they changed."""
+
+PAGE_BITS = 12
+PAGE = 1 << PAGE_BITS
+"""Entries of a page of the index."""
+PAGE_FULL = PAGE // 2
+"""A page with so many rows is split before it takes another one."""
+
+NO_VIEW = -3
+"""`UPTO` when no view is open: less than the epoch of any row."""
+
+
+class Index(NamedTuple):
+    """entries: int32, slots by page and place. pages: int32, the directory, a page for each value
+    of the bits that choose one. filled: int32, the entries of each page that are not empty."""
+
+    entries: np.ndarray
+    pages: np.ndarray
+    filled: np.ndarray
+
 
 AHEAD = 64
 """So many entries of the index are fetched ahead of their use."""
@@ -67,9 +89,17 @@ def hash_key(key: Any, columns: Any) -> Any:
 
 
 @njit(nogil=True)
-def home_of(key: Any, mask: Any) -> Any:
-    """Where a key's search begins in an index of `mask + 1` entries."""
-    return np.int64(hash_key(key, len(key)) & np.uint64(mask))
+def home_of(key: Any, index: Any) -> Any:
+    """Where a key's search begins in the entries of an index."""
+    h = hash_key(key, len(key))
+    chosen = np.int64(h >> np.uint64(PAGE_BITS)) & (len(index.pages) - 1)
+    return np.int64(index.pages[chosen]) << PAGE_BITS | np.int64(h & np.uint64(PAGE - 1))
+
+
+@njit(nogil=True)
+def after(at: Any) -> Any:
+    """The entry where a search goes on: the next one of the page, round and round."""
+    return (at & ~np.int64(PAGE - 1)) | ((at + 1) & (PAGE - 1))
 
 
 @njit(nogil=True)
@@ -84,27 +114,31 @@ def _is(rows: Any, slot: Any, key: Any) -> Any:
 @njit(nogil=True)
 def find(rows: Any, index: Any, key: Any) -> Any:
     """The slot of a key, or -1."""
-    mask = len(index) - 1
-    at = home_of(key, mask)
-    while index[at] >= 0:
-        if _is(rows, index[at], key):
-            return np.int64(index[at])
-        at = (at + 1) & mask
+    entries = index.entries
+    at = home_of(key, index)
+    while entries[at] >= 0:
+        if _is(rows, entries[at], key):
+            return np.int64(entries[at])
+        at = after(at)
     return np.int64(-1)
 
 
 @njit(nogil=True)
 def find_or_insert(rows: Any, index: Any, meta: Any, key: Any, epoch: Any, home: Any) -> Any:
-    """The slot of a key; a new key gets the defaults and `epoch`. -1: the table is full.
+    """The slot of a key; a new key gets the defaults and `epoch`. -1: the table has to grow.
 
     home: `home_of(key)`.
     """
-    mask = len(index) - 1
+    entries = index.entries
     at = home
-    while index[at] >= 0:
-        if _is(rows, index[at], key):
-            return np.int64(index[at])
-        at = (at + 1) & mask
+    while entries[at] >= 0:
+        if _is(rows, entries[at], key):
+            return np.int64(entries[at])
+        at = after(at)
+    page = home >> PAGE_BITS
+    if index.filled[page] >= PAGE_FULL:
+        meta[CROWDED] = page
+        return np.int64(-1)
     slot = meta[CHAIN]
     if slot >= 0:
         meta[CHAIN] = rows[slot]._key[0]
@@ -112,11 +146,13 @@ def find_or_insert(rows: Any, index: Any, meta: Any, key: Any, epoch: Any, home:
         slot = meta[USED]
         meta[USED] += 1
     else:
+        meta[CROWDED] = -1
         return np.int64(-1)
     for j in range(len(key)):
         rows[slot]._key[j] = key[j]
     rows[slot]._epoch = epoch
-    index[at] = slot
+    entries[at] = slot
+    index.filled[page] += 1
     meta[LIVE] += 1
     return slot
 
@@ -124,18 +160,19 @@ def find_or_insert(rows: Any, index: Any, meta: Any, key: Any, epoch: Any, home:
 @njit(nogil=True, cache=True)
 def remove(rows: Any, index: Any, meta: Any, defaults: Any, slot: Any) -> None:
     """Free a slot. `defaults`: one row."""
-    mask = len(index) - 1
-    hole = home_of(rows[slot]._key, mask)
-    while index[hole] != slot:
-        hole = (hole + 1) & mask
-    at = (hole + 1) & mask
-    while index[at] >= 0:
-        home = home_of(rows[index[at]]._key, mask)
-        if ((at - home) & mask) >= ((at - hole) & mask):
-            index[hole] = index[at]
+    entries = index.entries
+    hole = home_of(rows[slot]._key, index)
+    index.filled[hole >> PAGE_BITS] -= 1
+    while entries[hole] != slot:
+        hole = after(hole)
+    at = after(hole)
+    while entries[at] >= 0:
+        home = home_of(rows[entries[at]]._key, index)
+        if ((at - home) & (PAGE - 1)) >= ((at - hole) & (PAGE - 1)):
+            entries[hole] = entries[at]
             hole = at
-        at = (at + 1) & mask
-    index[hole] = -1
+        at = after(at)
+    entries[hole] = -1
     rows[slot] = defaults[0]
     rows[slot]._key[0] = meta[CHAIN]
     meta[CHAIN] = slot
@@ -155,22 +192,49 @@ def remove_noted(
     remove(rows, index, meta, defaults, slot)
 
 
+@njit(nogil=True)
+def _place(index: Any, home: Any, slot: Any) -> None:
+    """Put a slot into the index whose key is not there; its page has room."""
+    at = home
+    while index.entries[at] >= 0:
+        at = after(at)
+    index.entries[at] = slot
+    index.filled[home >> PAGE_BITS] += 1
+
+
 @njit(nogil=True, cache=True)
-def rebuild(rows: Any, index: Any, used: Any) -> None:
-    """Fill an empty index with the rows among the first `used` slots."""
-    mask = len(index) - 1
+def rebuild(heads: Any, index: Any, first: Any, used: Any) -> Any:
+    """Put the rows among the slots from `first` to `used` into an index that has none of them;
+    where it stopped because a page is full."""
     homes = np.empty(AHEAD, np.int64)
-    for first in range(0, used, AHEAD):
-        many = min(AHEAD, used - first)
+    for base in range(first, used, AHEAD):
+        many = min(AHEAD, used - base)
         for i in range(many):  # a miss of the cache each, so all of them at once
-            homes[i] = home_of(rows[first + i]._key, mask)
-            prefetch(index, homes[i])  # type: ignore[call-arg]
+            homes[i] = home_of(heads[base + i]._key, index)
+            prefetch(index.entries, homes[i])  # type: ignore[call-arg]
         for i in range(many):
-            if rows[first + i]._epoch != FREE:
-                at = homes[i]
-                while index[at] >= 0:
-                    at = (at + 1) & mask
-                index[at] = first + i
+            if heads[base + i]._epoch != FREE:
+                if index.filled[homes[i] >> PAGE_BITS] >= PAGE_FULL:
+                    return base + i
+                _place(index, homes[i], base + i)
+    return used
+
+
+@njit(nogil=True, cache=True)
+def place_again(heads: Any, index: Any, page: Any, scratch: Any) -> None:
+    """Place the rows of a page again, of which some are now another's. scratch: int64."""
+    n = 0
+    for at in range(page << PAGE_BITS, (page + 1) << PAGE_BITS):
+        slot = np.int64(index.entries[at])
+        if slot >= 0:
+            scratch[n] = slot
+            n += 1
+            index.entries[at] = -1
+    index.filled[page] = 0
+    for i in range(n):
+        if i + ROWS_AHEAD < n:
+            prefetch(heads, scratch[i + ROWS_AHEAD])  # type: ignore[call-arg]
+        _place(index, home_of(heads[scratch[i]]._key, index), scratch[i])
 
 
 def key_at(columns: Any, at: Any) -> Any:
@@ -199,15 +263,14 @@ def insert_all(
 
     heads: `_key` and `_epoch` of the rows. columns: a tuple of int64 columns. slots: what is found.
     """
-    mask = len(index) - 1
     homes = np.empty(AHEAD, np.int64)
     for base in range(first, len(slots), AHEAD):
         many = min(AHEAD, len(slots) - base)
         for i in range(many):
-            homes[i] = home_of(key_at(columns, base + i), mask)
-            prefetch(index, homes[i])  # type: ignore[call-arg]
+            homes[i] = home_of(key_at(columns, base + i), index)
+            prefetch(index.entries, homes[i])  # type: ignore[call-arg]
         for i in range(many):
-            slot = np.int64(index[homes[i]])
+            slot = np.int64(index.entries[homes[i]])
             if slot >= 0:
                 prefetch(heads, slot)  # type: ignore[call-arg]
         for i in range(many):
@@ -254,13 +317,44 @@ def scatter(rows: Any, slots: Any, given: Any, epoch_at: Any, epoch: Any) -> Non
             rows[slots[i], j] = given[i, j]
 
 
+@njit(nogil=True)
+def is_viewed(rows: Any, meta: Any, slot: Any) -> Any:
+    """Whether the view that is open has yet to copy this row."""
+    epoch = rows[slot]._epoch
+    return epoch <= meta[UPTO] and slot >= meta[TAKEN] and epoch > meta[SINCE]
+
+
 @njit(nogil=True, cache=True)
-def scan_newer(epochs: Any, used: Any, since: Any, out: Any) -> Any:
-    """The slots among the first `used` whose epoch is after `since`, into `out`; how many."""
-    n = 0
-    for slot in range(used):
-        out[n] = slot
-        n += epochs[slot] > since
+def put_aside(heads: Any, rows: Any, meta: Any, slots: Any, first: Any, aside: Any) -> Any:
+    """Copy the rows in these slots, from `first` on, that the open view has yet to copy; where it
+    stopped because there is no more room.
+
+    rows, aside: as words, int64 [n, words of a row].
+    """
+    for i in range(first, len(slots)):
+        if is_viewed(heads, meta, slots[i]):
+            at = meta[KEPT]
+            if at == len(aside):
+                return i
+            for j in range(rows.shape[1]):
+                aside[at, j] = rows[slots[i], j]
+            meta[KEPT] = at + 1
+    return len(slots)
+
+
+@njit(nogil=True, cache=True)
+def take_viewed(heads: Any, rows: Any, meta: Any, last: Any, out: Any, n: Any) -> Any:
+    """Copy the rows that the open view has yet to copy, up to a slot, to `out` from n on; how many
+    are there then.
+
+    rows, out: as words, int64 [n, words of a row].
+    """
+    for slot in range(meta[TAKEN], last):
+        if is_viewed(heads, meta, slot):
+            for j in range(rows.shape[1]):
+                out[n, j] = rows[slot, j]
+            n += 1
+    meta[TAKEN] = last
     return n
 
 

@@ -1,29 +1,39 @@
 """Processing state with fixed-width rows: one structured NumPy array and an index over its keys.
 
+Both grow in small steps: rows by a block, in memory that grows where it is (`state.room`), the
+index by a page (`state.row_index`).
+
 A row holds its key (`_key`, int64 per key column; for windows the window's start is one more, the
 last), the last epoch that touched it (`_epoch`) and the fields of the user's state class. Compiled
 functions index the array directly (see `state.row_kernels`), batch functions get copies of rows.
 
 A row stays dirty until a cut with it is stored: since every row keeps its epoch, a delta against
-any base is one scan. Removed rows are remembered, with their epoch, until told that a cut has seen
-them go.
+any base is one scan, made bit by bit by a view (`state.view`). Removed rows are remembered, with
+their epoch, until told that a cut has seen them go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 
 from raystream.errors import InternalError, StateError
 from raystream.schema.state import StateSchema
 from raystream.schema.types import BEFORE_ALL, NEVER
+from raystream.state.room import Room, as_words
+from raystream.state.row_index import RowIndex
+from raystream.state.view import View
 
-LEAST_CAPACITY = 16
+LEAST_ROWS = 16
 HIDDEN = ("_key", "_epoch")
 BLOCK = 1 << 14
 """Rows that are filled field by field at a time: they stay in the cache meanwhile."""
+GROWTH_BYTES = 1 << 18
+"""So much memory at most is made ready when there is no room for a row: half a millisecond."""
 
 
 def head_fields(columns: int) -> list[Any]:
@@ -40,18 +50,9 @@ def row_dtype(schema: StateSchema, columns: int) -> np.dtype[Any]:
     return np.dtype(fields, align=True)
 
 
-def _size_for(capacity: int) -> int:
-    return max(LEAST_CAPACITY, 1 << (int(capacity) - 1).bit_length())
-
-
 def key_columns(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Key columns as the one kind of array that kernels are compiled for."""
     return tuple(np.require(c, np.int64, ("C", "A", "W")) for c in columns)
-
-
-def as_words(rows: np.ndarray) -> np.ndarray:
-    """int64 [n, words of a row]: rows of any class, over the same memory."""
-    return rows.view(np.int64).reshape(len(rows), rows.itemsize // 8)
 
 
 def in_key_order(rows: np.ndarray) -> np.ndarray:
@@ -76,9 +77,10 @@ class StructuredTable:
         groups: the number of key groups of the job.
         window: for windowed operators the length of a window in time units; rows are then by key
             and window start.
-        capacity: for how many rows memory is touched ahead.
 
-    Slots are not stable: they say nothing beyond the call (`reserve`, a removal) that changes them.
+    rows: all slots that were made ready. Slots are not stable: a removal frees them for other keys.
+    guard: held while a view copies rows; a shell that lets another thread do that sets its lock,
+        and holds it whenever it changes the table.
     """
 
     def __init__(
@@ -88,7 +90,6 @@ class StructuredTable:
         keys: int,
         groups: int,
         window: int | None = None,
-        capacity: int = 0,
     ) -> None:
         from raystream.state import row_kernels as kernels
 
@@ -108,39 +109,54 @@ class StructuredTable:
         self.meta = np.zeros(kernels.FIELDS, np.int64)
         self.meta[kernels.CHAIN] = -1
         self.meta[kernels.NEXT] = NEVER
-        self.rows = np.zeros(0, self.dtype)
-        self.index = np.zeros(0, np.int32)
-        self.removals = np.zeros(LEAST_CAPACITY, self.head)
+        self.meta[kernels.UPTO] = kernels.NO_VIEW
+        self.guard: AbstractContextManager[Any] = nullcontext()
         self._kernels = kernels
-        self._seen = np.zeros(0, np.int64)
-        self._batches = 1
-        self.reserve(capacity)
+        self._room, self._index = Room(self.dtype), RowIndex()
+        self._none = np.zeros(0, self.dtype)
+        self.rows = self.aside = self._none
+        self.removals = np.zeros(LEAST_ROWS, self.head)
+        self._aside: Room | None = None
+        self._view: Callable[[], View | None] = lambda: None
+        self._seen, self._numbered = Room(np.dtype(np.int64)), 1
+        self._extend(LEAST_ROWS)
+        self._index.warm(self._heads())
 
     def __len__(self) -> int:
         return int(self.meta[self._kernels.LIVE])
 
+    @property
+    def used(self) -> int:
+        """The slots from here on were never used."""
+        return int(self.meta[self._kernels.USED])
+
+    @property
+    def index(self) -> Any:
+        """The arrays of the index, for kernels."""
+        return self._index.arrays
+
     # ------------------------------------------------------------ room
 
-    def reserve(self, capacity: int) -> None:
-        """Make room for so many rows, and touch the memory: a first touch costs far more later."""
-        size = _size_for(capacity)
-        used = int(self.meta[self._kernels.USED])
-        if size <= len(self.rows):
-            return
-        rows = np.empty(size, self.dtype)
-        rows[:used] = self.rows[:used]
-        self._move_to(rows, used)
+    def _extend(self, size: int) -> None:
+        """Make so many slots ready: a free one holds the defaults."""
+        ready = len(self.rows)
+        self._reach(size)
+        self.rows[ready:] = self.defaults[0]
 
-    def _move_to(self, rows: np.ndarray, used: int) -> None:
-        """Take other storage, of which so many slots are filled."""
-        rows[used:] = self.defaults[0]
-        self.rows = rows
-        self.index = np.full(2 * len(rows), -1, np.int32)
-        self._kernels.rebuild(self.rows, self.index, used)
+    def _reach(self, size: int) -> None:
+        self.rows = self._none  # with a view of it memory would be copied, not grow where it is
+        self._room.grow(size)
+        self.rows = self._room.view(size)
 
     def grow(self) -> None:
-        """Double the room for rows."""
-        self.reserve(2 * len(self.rows))
+        """Make room where a key found none: split a page of the index, or make a block of rows
+        ready."""
+        page = int(self.meta[self._kernels.CROWDED])
+        if page >= 0:
+            self._index.split(self._heads(), page)
+        else:
+            size = len(self.rows)
+            self._extend(size + min(size, max(1, GROWTH_BYTES // self.dtype.itemsize)))
 
     def reserve_removals(self, more: int) -> None:
         """Make room to remember so many more removals."""
@@ -149,6 +165,13 @@ class StructuredTable:
             room = np.empty(1 << (need - 1).bit_length(), self.removals.dtype)
             room[: len(self.removals)] = self.removals
             self.removals = room
+
+    def reserve_aside(self) -> None:
+        """Make room to put more rows aside for the view that is open."""
+        self._aside = self._aside or Room(self.dtype)
+        size, self.aside = max(LEAST_ROWS, 2 * len(self.aside)), self._none
+        self._aside.grow(size)
+        self.aside = self._aside.view(size)
 
     # ------------------------------------------------------------ batches
 
@@ -159,23 +182,25 @@ class StructuredTable:
         number of its key among these): int64 both.
         """
         slots = self._insert(columns, epoch)
-        if len(self._seen) < len(self.rows):
-            self._seen = np.zeros(len(self.rows), np.int64)
-        inverse = np.empty(len(slots), np.int64)
-        n = self._kernels.distinct(slots, self._seen, self._batches, inverse)
-        self._batches += n
+        self._seen.grow(len(self.rows))
+        seen, inverse = self._seen.view(len(self.rows)), np.empty(len(slots), np.int64)
+        n = self._kernels.distinct(slots, seen, self._numbered, inverse)
+        self._numbered += n
         return slots[:n], inverse
 
     def _insert(self, columns: Sequence[np.ndarray], epoch: int) -> np.ndarray:
         keys = key_columns(columns)
         slots = np.empty(len(keys[0]), np.int64)
         at = 0
-        while True:
-            heads = self._heads()
-            at = self._kernels.insert_all(heads, self.index, self.meta, keys, epoch, slots, at)
-            if at == len(slots):
-                return slots
+        while (at := self._insert_from(at, keys, epoch, slots)) < len(slots):
             self.grow()
+        return slots
+
+    def _insert_from(
+        self, at: int, keys: tuple[np.ndarray, ...], epoch: int, slots: np.ndarray
+    ) -> int:
+        heads = self._heads()
+        return int(self._kernels.insert_all(heads, self.index, self.meta, keys, epoch, slots, at))
 
     def find(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """int64: the slot of each key, -1 where there is none."""
@@ -194,13 +219,18 @@ class StructuredTable:
         return out
 
     def write(self, slots: np.ndarray, rows: np.ndarray, epoch: int) -> None:
-        """Put the user's fields of changed rows back; they are dirty from `epoch` on."""
+        """Put the user's fields of changed rows back; they are dirty from `epoch` on.
+
+        slots: each once.
+        """
+        self._put_aside(slots)
         self._kernels.scatter(as_words(self.rows), slots, as_words(rows), self.columns, epoch)
         self._arm(slots)
 
     def remove(self, slots: np.ndarray, epoch: int) -> None:
         """Remove rows; a later delta will say so."""
         self.reserve_removals(len(slots))
+        self._put_aside(slots)
         for slot in slots.tolist():
             self._kernels.remove_noted(
                 self.rows, self.index, self.meta, self.defaults, self.removals, slot, epoch
@@ -270,22 +300,51 @@ class StructuredTable:
 
     # ------------------------------------------------------------ checkpoints
 
+    def view(self, since: int, upto: int) -> View:
+        """The rows that an epoch after `since` touched last, as they are at the end of epoch
+        `upto`, which is now. What an earlier view has not copied yet is copied before."""
+        k = self._kernels
+        with self.guard:
+            if (earlier := self._view()) is not None:
+                earlier.finish()
+            self.meta[[k.SINCE, k.UPTO, k.TAKEN, k.KEPT]] = max(since, k.FREE), upto, 0, 0
+            view = View(self)
+            self._view = ref(view)
+            return view
+
+    def copy_viewed(self, last: int, out: np.ndarray, n: int) -> int:
+        """Copy rows of the open view up to a slot to `out`, from n on; how many are there then."""
+        words = as_words(self.rows), as_words(out)
+        return int(self._kernels.take_viewed(self._heads(), words[0], self.meta, last, words[1], n))
+
+    def close_view(self) -> np.ndarray:
+        """All is copied: the rows that were put aside."""
+        kept = self.aside[: int(self.meta[self._kernels.KEPT])]
+        self.meta[self._kernels.UPTO] = self._kernels.NO_VIEW
+        self.aside, self._aside = self._none, None
+        return kept
+
+    def _put_aside(self, slots: np.ndarray) -> None:
+        """Rows are about to change: copy those that a view has yet to copy."""
+        at = 0
+        if self.meta[self._kernels.UPTO] != self._kernels.NO_VIEW:
+            while (at := self._put_aside_from(at, slots)) < len(slots):
+                self.reserve_aside()
+
+    def _put_aside_from(self, at: int, slots: np.ndarray) -> int:
+        words = as_words(self.rows), as_words(self.aside)
+        heads = self._heads()
+        return int(self._kernels.put_aside(heads, words[0], self.meta, slots, at, words[1]))
+
     def dirty(self, since: int) -> np.ndarray:
         """A copy of the rows that an epoch after `since` touched, in no particular order."""
-        kernels, used = self._kernels, int(self.meta[self._kernels.USED])
-        if since <= kernels.FREE and len(self) == used:
-            return self.rows[:used].view(np.uint8).copy().view(self.dtype)  # by field is slower
-        slots = np.empty(used, np.int64)
-        n = kernels.scan_newer(self.rows["_epoch"], used, max(since, kernels.FREE), slots)
-        return self.rows.take(slots[:n])
+        return self.view(since, NEVER).rows()
 
     def gone(self, since: int) -> np.ndarray:
         """int64 [n, columns]: keys that were removed after `since` and are not back."""
         noted = self.removals[: int(self.meta[self._kernels.GONE])]
-        keys = np.unique(noted["_key"][noted["_epoch"] > since], axis=0)
-        if not len(keys):
-            return keys.reshape(0, self.columns)
-        return keys[self.find(list(keys.T)) < 0]
+        keys = noted["_key"][noted["_epoch"] > since]
+        return np.unique(keys[self.find(list(keys.T)) < 0], axis=0)
 
     def settled(self, epoch: int) -> None:
         """A cut at `epoch` is stored: removals up to it need not be remembered."""
@@ -296,11 +355,11 @@ class StructuredTable:
 
     def fill(self, parts: Sequence[Part]) -> None:
         """Put the rows of an empty table in. Their keys are distinct, so none is looked for."""
-        if self.meta[self._kernels.USED]:
+        if self.used:
             raise InternalError(f"a table of {self.schema.name} that is filled has rows already")
         total = sum(len(p.keys[0]) for p in parts)
-        rows = np.empty(max(_size_for(total), len(self.rows)), self.dtype)
-        at = 0
+        self._reach(max(total, len(self.rows)))
+        rows, at = self.rows, 0
         for part in parts:
             for first in range(0, len(part.keys[0]), BLOCK):
                 block = slice(first, first + BLOCK)
@@ -312,12 +371,13 @@ class StructuredTable:
                     here[name] = values[block]
                 at += len(here)
         self.meta[[self._kernels.USED, self._kernels.LIVE]] = total
-        self._move_to(rows, total)
+        self._index.fill(self._heads(), total)
         self._arm(slice(total))
 
     def put(self, part: Part) -> None:
         """Put rows in, in place of those of the same keys."""
         slots = self._insert(part.keys, part.epoch)
+        self._put_aside(slots)
         for name, values in part.fields.items():
             self.rows[name][slots] = values
         self.rows["_epoch"][slots] = part.epoch

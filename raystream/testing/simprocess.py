@@ -52,12 +52,12 @@ class Keeper(RegisterPlace):
         super().__init__(f"keeper {process} of {node}")
         self.process = process
         self.node = node
-        self.images: ImageStore[bytes] = ImageStore()
+        self.images: ImageStore[memoryview] = ImageStore()
         self.journal: Shelf[Entry] = Shelf()
         self.ever: set[tuple[int, KeyRange, int]] = set()
         self.ends: set[tuple[int, KeyRange, int]] = set()
 
-    def store(self, world: World, to: Instances, header: ImageHeader, data: bytes,
+    def store(self, world: World, to: Instances, header: ImageHeader, data: memoryview,
               ship: int) -> None:  # fmt: skip
         """Keep an image and say whether it is held."""
         vertex, keys, cut = to.place.vertex, header.keys, header.cut

@@ -56,7 +56,7 @@ class Tier:
         self.saved: Saved | None = None
 
     def put(
-        self, command: do.PutChains, number: int, held: dict[Place, list[Stored[bytes]] | None]
+        self, command: do.PutChains, number: int, held: dict[Place, list[Stored[memoryview]] | None]
     ) -> do.Put:
         """Store what a keeper held when it was asked."""
         chains: list[tuple[int, SavedChain]] = []

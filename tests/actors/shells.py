@@ -47,7 +47,7 @@ class Shells:
         self.plan = plan
         self.claims = Claims()
         self.shells: list[Shell] = []
-        self.images: ImageStore[bytes] = ImageStore()
+        self.images: ImageStore[memoryview] = ImageStore()
         self.committed = 0
         self.paced_from: float | None = None
         self._folder = folder
@@ -62,7 +62,7 @@ class Shells:
     def _made(self, role: Role) -> Shell:
         own = None if self._folder is None else self._folder / role.name.replace("/", "-")
 
-        def ship(header: ImageHeader, data: bytes) -> bool:
+        def ship(header: ImageHeader, data: memoryview) -> bool:
             ended = header.standing.ended
             stored = Stored(header.cut, header.base or None, data, len(data), ended)
             return self.images.store(role.vertex, header.keys, stored)

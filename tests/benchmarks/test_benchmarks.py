@@ -44,6 +44,7 @@ from tests.lrb.running import prepare
         "restore --megabytes 0.1 --repeat 1",
         "checkpoints sizes --largest 100 --repeat 1",
         "checkpoints throughput --keys 1000 --seconds 0.01 --cuts 1 --records 100",
+        "checkpoints latency --keys 1000 --seconds 0.05 --cuts 1 --records 100 --pace 0.01",
     ],
 )
 def test_commands_run(line: str) -> None:

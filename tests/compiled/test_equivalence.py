@@ -16,7 +16,7 @@ import raystream as rs
 from raystream.api.operators import spec_of
 from raystream.compiled import buffers
 from raystream.compiled.operator import compile_operator
-from raystream.state import rows
+from raystream.state import rows, view
 from tests.compiled import operators as ops
 from tests.compiled.reference import Reference, assert_same, given
 
@@ -104,7 +104,9 @@ def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     """Room for everything, or for so little that everything has to grow."""
     if request.param == "tiny":
         monkeypatch.setattr(buffers.Layout, "guess", lambda self, records: 1)
-        monkeypatch.setattr(rows, "LEAST_CAPACITY", 1)
+        monkeypatch.setattr(rows, "LEAST_ROWS", 1)
+        monkeypatch.setattr(rows, "GROWTH_BYTES", 1)
+        monkeypatch.setattr(view, "SLICE_BYTES", 1)
     return request.param  # type: ignore[no-any-return]
 
 
@@ -125,6 +127,7 @@ def test_compiled_is_interpreted(name: str, room: str) -> None:
         table = compiled.new_table()
         reference = Reference(spec, groups, shape.size, shape.every)
         watermark = -30
+        viewed, expected = None, np.zeros(0)
         for epoch, (given_records, step) in enumerate(epochs, start=1):
             mixed = shuffle if epoch % 2 else None
             batch = given(spec, given_records, groups, mixed)
@@ -135,6 +138,14 @@ def test_compiled_is_interpreted(name: str, room: str) -> None:
             ).tolist() == reference.late
             watermark += step
             fire(epoch, watermark, table, reference)
+            if viewed is not None:
+                assert np.array_equal(rows.in_key_order(viewed.rows()), expected)
+            if table is not None:  # and the next epoch changes rows that it has yet to copy
+                since = shuffle.randrange(-1, epoch)
+                expected = rows.in_key_order(changed(table, since))
+                viewed = table.view(since, epoch)
+                for _ in range(shuffle.randrange(3)):
+                    viewed.advance()
         fire(len(epochs) + 1, rs.NEVER, table, reference, last=True)
         if table is not None:
             assert_rows(table, reference, windowed=shape.size > 0)
@@ -148,6 +159,12 @@ def test_compiled_is_interpreted(name: str, room: str) -> None:
         assert_same(output, reference.fire(watermark, last=last), spec, groups)
 
     holds()
+
+
+def changed(table: rows.StructuredTable, since: int) -> np.ndarray:
+    """A copy of the rows that were touched after an epoch."""
+    used = table.rows[: table.used]
+    return used[used["_epoch"] > since]
 
 
 def assert_rows(table: rows.StructuredTable, reference: Reference, *, windowed: bool) -> None:

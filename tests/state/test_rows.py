@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Annotated, Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,8 +14,11 @@ from hypothesis import strategies as st
 import raystream as rs
 from raystream.errors import InternalError
 from raystream.schema.state import state_schema
+from raystream.state import row_index
+from raystream.state import view as views
 from raystream.state.keys import key_group
-from raystream.state.row_kernels import AHEAD
+from raystream.state.room import Room
+from raystream.state.row_kernels import AHEAD, PAGE, PAGE_BITS, PAGE_FULL
 from raystream.state.rows import BLOCK, Part, StructuredTable, in_key_order
 
 GROUPS = 16
@@ -203,16 +208,145 @@ def test_nothing_is_scanned_when_nothing_can_be_due() -> None:
     assert table.next_due == 100
 
 
-def test_reserve_keeps_the_rows() -> None:
+def test_keys_are_numbered_by_first_appearance() -> None:
     table = StructuredTable(state_schema(Tally), keys=1, groups=GROUPS)
     keys = np.arange(1000)
     slots, inverse = table.slots_of([np.concatenate([keys, keys[::-1]])], epoch=1)
     assert len(slots) == 1000 and inverse.tolist() == [*range(1000), *range(999, -1, -1)]
-    before = table.ordered()
-    table.reserve(100_000)
-    assert len(table.rows) == 131_072
-    assert np.array_equal(table.ordered(), before)
-    assert (table.find([keys]) >= 0).all()
+
+
+# ---------------------------------------------------------------- growing
+
+
+class Grown:
+    """A table of one key column that is large enough to have many pages, and its model."""
+
+    def __init__(self) -> None:
+        self.table = StructuredTable(state_schema(Tally), keys=1, groups=GROUPS)
+        self.rows: dict[int, tuple[int, int]] = {}  # n, epoch
+
+    def touch(self, keys: np.ndarray, epoch: int) -> None:
+        slots, inverse = self.table.slots_of([keys], epoch)
+        rows = self.table.read(slots)
+        rows["n"] += np.bincount(inverse, minlength=len(slots))
+        self.table.write(slots, rows, epoch)
+        for key in keys.tolist():
+            self.rows[key] = (self.rows.get(key, (0, 0))[0] + 1, epoch)
+
+    def remove(self, keys: np.ndarray, epoch: int) -> None:
+        there = [key for key in np.unique(keys).tolist() if key in self.rows]
+        self.table.remove(self.table.find([np.array(there, np.int64)]), epoch)
+        for key in there:
+            del self.rows[key]
+
+    def check(self) -> None:
+        index = self.table.index
+        assert (np.bincount(np.flatnonzero(index.entries >= 0) >> PAGE_BITS).tolist()) == (
+            index.filled[: np.flatnonzero(index.filled).max(initial=-1) + 1].tolist()
+        )
+        assert index.filled.max() <= PAGE_FULL and index.filled.sum() == len(self.rows)
+        assert tallies(self.table.ordered()) == self.rows
+        keys = np.array([*self.rows], np.int64)
+        found = self.table.find([keys])
+        assert np.array_equal(self.table.rows["_key"][found, 0], keys)
+
+
+def tallies(rows: np.ndarray) -> dict[int, tuple[int, int]]:
+    return dict(
+        zip(
+            rows["_key"][:, 0].tolist(),
+            zip(rows["n"].tolist(), rows["_epoch"].tolist(), strict=True),
+            strict=True,
+        )
+    )
+
+
+churn = st.lists(
+    st.tuples(st.booleans(), st.integers(1, 3 * PAGE), st.integers(0, 99)), min_size=1, max_size=8
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(churn)
+def test_a_table_of_many_pages_holds_what_a_dict_holds(plan: list[tuple[bool, int, int]]) -> None:
+    """Whatever was inserted and removed in between; and it is what a restored one holds."""
+    grown = Grown()
+    for epoch, (touch, n, seed) in enumerate(plan, 1):
+        keys = np.random.default_rng(seed).integers(-5 * PAGE, 5 * PAGE, n)
+        (grown.touch if touch else grown.remove)(keys, epoch)
+    grown.check()
+    rows = grown.table.ordered()
+    restored = StructuredTable(grown.table.schema, keys=1, groups=GROUPS)
+    restored.fill([Part([rows["_key"][:, 0]], 7, {"n": rows["n"]})])
+    rows["_epoch"] = 7
+    assert np.array_equal(restored.ordered(), rows)
+    more = np.random.default_rng(1).integers(-6 * PAGE, 6 * PAGE, PAGE)
+    for table in (grown.table, restored):
+        slots, inverse = table.slots_of([more], 9)
+        assert np.array_equal(table.rows["_key"][slots[inverse], 0], more)
+
+
+def test_growing_copies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(room: Room, size: int) -> None:
+        raise AssertionError(f"a room was copied to have {size} bytes")
+
+    monkeypatch.setattr(Room, "_copy", refuse)
+    grown = Grown()
+    view = None
+    for epoch in range(1, 9):
+        grown.touch(np.arange(epoch * PAGE), epoch)
+        view = grown.table.view(-1, epoch)
+    grown.touch(np.arange(9 * PAGE), 9)
+    assert view is not None and len(view.rows()) == 8 * PAGE
+
+
+def test_hashes_that_are_too_much_alike_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_index, "DEPTH_MAX", 1)
+    with pytest.raises(InternalError, match="hashes of the same 1 bits"):
+        Grown().table.slots_of([np.arange(3 * PAGE)], 1)
+
+
+# ---------------------------------------------------------------- views
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps, st.integers(0, 12), st.integers(-1, 12), st.lists(st.integers(0, 3), max_size=12))
+def test_a_view_has_the_rows_of_its_epoch(
+    plan: list[Any], at: int, since: int, slices: list[int]
+) -> None:
+    """Whatever is copied when, before, between and after changes."""
+    at = min(at, len(plan))
+    model = grown(plan[:at])
+    expected = {k: r for k, r in model.rows.items() if r[2] > since}
+    with patch.object(views, "SLICE_BYTES", 100):
+        view = model.table.view(since, model.epoch)
+    for (touch, keys, due), many in zip_longest(plan[at:], slices, fillvalue=(True, [(0, 0)], 0)):
+        for _ in range(many if isinstance(many, int) else 1):
+            view.advance()
+        model.touch(keys, due) if touch else model.remove(keys)
+    assert content(view.rows()) == expected
+    assert content(view.rows()) == expected
+    assert content(model.table.ordered()) == model.rows
+
+
+def test_a_view_is_finished_when_the_next_is_opened() -> None:
+    grown = Grown()
+    grown.touch(np.arange(9), 1)
+    first = grown.table.view(-1, 1)
+    grown.touch(np.arange(3), 2)
+    second = grown.table.view(1, 2)
+    grown.touch(np.arange(9), 3)
+    assert tallies(first.rows()) == dict.fromkeys(range(9), (1, 1))
+    assert tallies(second.rows()) == dict.fromkeys(range(3), (2, 2))
+
+
+def test_rows_are_not_put_aside_for_a_view_that_nobody_has() -> None:
+    grown = Grown()
+    grown.touch(np.arange(9), 1)
+    grown.table.view(-1, 1)
+    grown.table.view(0, 1).rows()
+    grown.touch(np.arange(9), 2)
+    assert not len(grown.table.aside)
 
 
 @settings(max_examples=60, deadline=None)

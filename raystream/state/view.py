@@ -1,0 +1,76 @@
+"""What a table held at the end of an epoch, copied bit by bit while the table goes on changing.
+
+Whoever computes waits for none of it but a slice. A row that changes before it was copied is put
+aside first, by whoever changes it: the epoch in the row says whether it is of the view. So a view
+has exactly the rows of its epoch, whenever it is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from raystream.state.room import as_words
+
+if TYPE_CHECKING:
+    from raystream.state.rows import StructuredTable
+
+SLICE_BYTES = 1 << 20
+"""Memory of a table that is looked through at a time."""
+
+
+class View:
+    """Made by `StructuredTable.view`; one of a table at a time is open. `rows` and `advance` are for
+    one thread, which may be any."""
+
+    def __init__(self, table: StructuredTable) -> None:
+        self._table = table
+        self._used = table.used
+        self._step = max(1, SLICE_BYTES // table.dtype.itemsize)
+        self._slice = np.empty(min(self._step, self._used), table.dtype)
+        self._rows = np.empty(self._used, table.dtype)  # no more of it is touched than is found
+        self._found = 0
+        self._aside = self._rows[:0]
+        self._at = 0
+        self._whole = False
+
+    def rows(self) -> np.ndarray:
+        """The rows, in no particular order."""
+        while not self.advance():
+            pass
+        aside, self._aside = self._aside, self._aside[:0]
+        as_words(self._rows)[self._found : self._found + len(aside)] = as_words(aside)
+        self._found += len(aside)
+        return self._rows[: self._found]
+
+    def advance(self) -> bool:
+        """Copy a slice, with the table's guard; whether that was the last.
+
+        It is copied once more, without the guard: new memory is first touched there, and nobody
+        waits for that.
+        """
+        with self._table.guard:
+            if self._whole:
+                return True
+            first, n = self._found, self._copy(self._slice, 0)
+            self._found += n
+            self._end()
+        as_words(self._rows)[first : first + n] = as_words(self._slice[:n])
+        return self._whole
+
+    def finish(self) -> None:
+        """Copy what is left; whoever calls has the guard."""
+        while not self._whole:
+            self._found = self._copy(self._rows, self._found)
+            self._end()
+
+    def _copy(self, to: np.ndarray, n: int) -> int:
+        self._at = min(self._at + self._step, self._used)
+        return self._table.copy_viewed(self._at, to, n)
+
+    def _end(self) -> None:
+        """With the last slice no more rows are put aside."""
+        if self._at == self._used:
+            self._aside = self._table.close_view()
+            self._whole = True
