@@ -136,23 +136,28 @@ class Left(NamedTuple):
     vid: rs.Int32
 
 
-Visits = Annotated[list[int], rs.Array("i4", VISITS_MAX)]
+Visited = Annotated[list[int], rs.Array("i4", VISITS_MAX)]
+Speeds = Annotated[list[int], rs.Array("i2", VISITS_MAX)]
+Counts = Annotated[list[int], rs.Array("i1", VISITS_MAX)]
 
 
 class Vehicle(rs.State):
     """The last report of a car, how often in a row it came from that place, and the segments
-    that the car has visited in that minute, with the sum and the number of its speeds there."""
+    that the car has visited in that minute, with the sum and the number of its speeds there.
 
+    Wide fields come first, so that a row has no gaps: it takes 104 bytes, its key included.
+    """
+
+    place: rs.Int64 = -1
+    due: rs.Timer = rs.NEVER
     time: rs.Int32 = -1
     segment: rs.Int32 = -1
-    place: rs.Int64 = -1
-    lane: rs.Int8 = EXIT
     run: rs.Int32 = 0
+    visited: Visited = rs.zeros(VISITS_MAX)
+    speeds: Speeds = rs.zeros(VISITS_MAX)
+    reports: Counts = rs.zeros(VISITS_MAX)
+    lane: rs.Int8 = EXIT
     visits: rs.Int8 = 0
-    visited: Visits = rs.zeros(VISITS_MAX)
-    speeds: Visits = rs.zeros(VISITS_MAX)
-    reports: Visits = rs.zeros(VISITS_MAX)
-    due: rs.Timer = rs.NEVER
 
 
 @rs.operator(key="vid", order_by="time", compiled=True)

@@ -57,7 +57,7 @@ class Captured:
     finish: Finish | None
 
     def image(self) -> Image:
-        """The image.
+        """The image. Once: the memory of what was copied is given away.
 
         Raises:
             StateError: a value in a Python row does not fit its field.

@@ -118,6 +118,7 @@ class StructuredTable:
         self.removals = np.zeros(LEAST_ROWS, self.head)
         self._aside: Room | None = None
         self._view: Callable[[], View | None] = lambda: None
+        self._due_room = 1024
         self._seen, self._numbered = Room(np.dtype(np.int64)), 1
         self._extend(LEAST_ROWS)
         self._index.warm(self._heads())
@@ -243,56 +244,51 @@ class StructuredTable:
         """Nothing is due before this time."""
         return int(self.meta[self._kernels.NEXT])
 
-    def times(self, rows: np.ndarray) -> np.ndarray:
-        """int64: when each row is due; NEVER for a timer that is not set."""
+    def _times(self, where: np.ndarray | slice) -> np.ndarray:
+        """int64: when the rows in these slots are due; NEVER for a timer that is not set."""
         if self.window is not None:
-            return rows["_key"][:, -1] + self.window
-        if self.schema.timer is not None:
-            return rows[self.schema.timer]
-        return np.full(len(rows), NEVER)
+            return self.rows["_key"][where, -1] + self.window
+        return self.rows[self.schema.timer or ""][where]
 
     def _arm(self, where: np.ndarray | slice) -> None:
         """Rows in these slots may be due earlier than all others."""
         if self.window is not None or self.schema.timer is not None:
-            times = self.times(self.rows[where])
-            self.meta[self._kernels.NEXT] = min(self.next_due, int(times.min(initial=NEVER)))
+            least = int(self._times(where).min(initial=NEVER))
+            self.meta[self._kernels.NEXT] = min(self.next_due, least)
 
-    def due(self, watermark: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows due at `watermark`, which are the caller's to fire: `next_due` forgets them.
-
-        Returns (their slots by key group, time and key; where each key group begins among these,
-        [groups + 1]): int64 both.
-        """
+    def due(self, watermark: int) -> np.ndarray:
+        """int64: the slots of the rows due at `watermark`, in no particular order. They are the
+        caller's to fire: `next_due` forgets them."""
         if self.next_due > watermark or self.next_due == NEVER:
-            return np.zeros(0, np.int64), np.zeros(self.groups + 1, np.int64)
+            return np.zeros(0, np.int64)
         rows = self.rows  # not a slice: one row alone would be another layout, compiled anew
         times = rows["_key"][:, -1] if self.window is not None else rows[self.schema.timer or ""]
-        out = np.empty(1024, np.int64)
         while True:
+            out = np.empty(self._due_room, np.int64)
             n = self._kernels.scan_due(
                 times, rows["_epoch"], self.window or 0, watermark, self.meta, out
             )
             if n <= len(out):
-                return self._firing_order(out[:n])
-            out = np.empty(n, np.int64)
+                return out[:n]
+            self._due_room = 2 * n
 
-    def due_again(self, slots: np.ndarray, watermark: int) -> tuple[np.ndarray, np.ndarray]:
+    def due_again(self, slots: np.ndarray, watermark: int) -> np.ndarray:
         """As `due`, among the rows in these slots that are still there."""
-        rows = self.rows[slots]
-        times = self.times(rows)
-        again = (rows["_epoch"] != self._kernels.FREE) & (times <= watermark) & (times != NEVER)
-        return self._firing_order(slots[again])
+        times = self._times(slots)
+        there = self.rows["_epoch"][slots] != self._kernels.FREE
+        return slots[there & (times <= watermark) & (times != NEVER)]
 
-    def _firing_order(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Slots by (key group, time, key), the canonical order of a round; the groups' offsets."""
+    def in_firing_order(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Due rows in the canonical order of a round.
+
+        Returns (their slots by key group, time and key; where each key group begins among these,
+        [groups + 1]): int64 both.
+        """
         from raystream.state.kernels import key_groups, sort_by_group
 
         keys = self.rows["_key"][slots, : self.keys].T.copy()
         order = np.argsort(keys[0]) if self.keys == 1 else np.lexsort(keys[::-1])
-        if self.window is not None:
-            times = self.rows["_key"][slots, -1]
-        else:
-            times = self.rows[self.schema.timer or ""][slots]
+        times = self._times(slots)
         if len(times) and times.min() != times.max():
             order = order[np.argsort(times[order], kind="stable")]
         by_group, offsets = sort_by_group(key_groups(list(keys), self.groups)[order], self.groups)

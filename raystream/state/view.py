@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from raystream.errors import InternalError
 from raystream.state.room import as_words
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ SLICE_BYTES = 1 << 20
 
 
 class View:
-    """Made by `StructuredTable.view`; one of a table at a time is open. `rows` and `advance` are for
-    one thread, which may be any."""
+    """Made by `StructuredTable.view`; one of a table at a time is open. `rows` and `advance` are
+    for one thread, which may be any."""
 
     def __init__(self, table: StructuredTable) -> None:
         self._table = table
@@ -33,16 +34,24 @@ class View:
         self._found = 0
         self._aside = self._rows[:0]
         self._at = 0
-        self._whole = False
+        self._whole = self._given = False
 
     def rows(self) -> np.ndarray:
-        """The rows, in no particular order."""
+        """The rows, in no particular order. Once: their memory is the caller's then.
+
+        Raises:
+            InternalError: they were given away.
+        """
         while not self.advance():
             pass
-        aside, self._aside = self._aside, self._aside[:0]
-        as_words(self._rows)[self._found : self._found + len(aside)] = as_words(aside)
-        self._found += len(aside)
-        return self._rows[: self._found]
+        if self._given:
+            raise InternalError("the rows of a view were asked for twice")
+        n = self._found + len(self._aside)
+        rows, aside = self._rows, self._aside
+        self._rows = self._slice = self._aside = np.empty(0, rows.dtype)
+        self._given = True
+        as_words(rows)[self._found : n] = as_words(aside)
+        return rows[:n]
 
     def advance(self) -> bool:
         """Copy a slice, with the table's guard; whether that was the last.
