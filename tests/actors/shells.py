@@ -157,7 +157,7 @@ def shells_of(
     try:
         yield made
     finally:
-        for shell in made.shells:
+        for shell in reversed(made.shells):  # a server waits for those who read from it
             shell.stop()
         gc.enable()
 
