@@ -28,4 +28,5 @@ def test_a_job_grows_under_load_and_shrinks_after_it(tmp_path: Path) -> None:
     assert any("above 30%" in b for b in done["because"]), done
     most = max(done["nodes"])
     assert most >= 2, done  # one was spare, the pool was filled up behind it
-    assert done["nodes"][-1] < most, done  # given back
+    peak = done["nodes"].index(most)
+    assert min(done["nodes"][peak:]) < most, str(done)  # given back
