@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from importlib import metadata
@@ -25,6 +25,7 @@ import ray
 from ray.exceptions import RayError
 
 from raystream.actors.claiming import Claimer
+from raystream.actors.loading import Loading
 from raystream.actors.shell import Role, Shell, ours
 from raystream.controller.recovery import Place
 from raystream.dataflow.plan import Plan
@@ -127,6 +128,7 @@ class InstanceActor:
         self._shell: Shell | None = None
         self._has_role = threading.Event()
         self._watchers = 0
+        self._loading = Loading()
 
     def hello(self, plan: Plan) -> Hello:
         """Take the plan, and say who is there.
@@ -139,14 +141,12 @@ class InstanceActor:
 
     def warm(self) -> None:
         """Begin to load what any role may need, while nobody else needs the processor."""
-        threading.Thread(target=self._warm, name="warm", daemon=True).start()
+        self._loading.begin(self._warm)
 
     def _warm(self) -> None:
         """Load compiled functions and kernels, and what Arrow needs."""
         import pyarrow
 
-        with suppress(OSError, AttributeError):  # of this thread alone, where the system has it
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         from raystream.dataflow.warming import warm
 
         pyarrow.array([""])  # with the first one it imports pandas, if there is one: for seconds
@@ -165,6 +165,7 @@ class InstanceActor:
         Raises:
             RayError: an image cannot be had: its keeper died. Another may have it.
         """
+        self._loading.hurry()
         with _told():
             if self._shell is not None:
                 return Refusal.PLACED

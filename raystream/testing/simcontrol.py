@@ -504,9 +504,10 @@ class Controller(Box):
         images = [] if not floor else self._images(place, floor, command.holders)
         if images is None:
             engagement = self.machine.engaged(process)
-            if self.job.controller is self and engagement is not None:
-                asked = command.holders if engagement.operator else None
-                self.job.check_lost(place, floor, asked)
+            # A move that misses something is tried again, from a later floor.
+            recovers = engagement is not None and not engagement.operator
+            if self.job.controller is self and recovers:
+                self.job.check_lost(place, floor)
             self.hear(do.Missing(process))
             return
         if self._trouble(place):

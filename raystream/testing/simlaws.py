@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from raystream.controller.journal import Entry, Seat
@@ -139,13 +138,9 @@ class Laws:
             and (c == cut or (c < cut and (v, keys, c) in keeper.ends))
         ]
 
-    def check_lost(self, place: Place, floor: int, asked: Iterable[str] | None = None) -> None:
-        """A checkpoint may be called lost when those who held it are dead.
-
-        Args:
-            asked: of a move, who was: an owner that has ended may have stored it with others since.
-        """
-        posts = {p.process for p in self.entry.posts} if asked is None else {*asked}
+    def check_lost(self, place: Place, floor: int) -> None:
+        """A checkpoint may be called lost when those who held it are dead."""
+        posts = {p.process for p in self.entry.posts}
         held = [k for k in self.held(place, floor) if k.process in posts]
         parts = [keys for k in held if k.alive for keys in self._of(k, place, floor)]
         whole = cover(parts, place.keys)

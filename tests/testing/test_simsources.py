@@ -17,12 +17,12 @@ from raystream.testing.simulator import Scenario, simulate
 from raystream.testing.simworld import Wrong
 
 KEEPERS_DIE = Scenario("arriving", instances=(2, 1, 2), faults=10, moves=0)
-TRIES = 60
+TRIES = 120
 """Schedules in which something broken has to be caught."""
 
 
 def test_views_change_when_places_and_sources_die() -> None:
-    outcomes = [simulate(KEEPERS_DIE, seed, story=True) for seed in range(12)]
+    outcomes = [simulate(KEEPERS_DIE, seed, story=True) for seed in range(24)]
     assert not [o.why for o in outcomes if o.kind == "wrong"]
     story = "\n".join(line for o in outcomes for line in o.story)
     assert max(int(n) for n in re.findall(r" Tell\(view=View\(number=(\d+)", story)) > 3
