@@ -250,6 +250,21 @@ def interval(backup: Backup, pieces: list[Piece], seconds: float, *, cut: bool) 
     )
 
 
+@contextmanager
+def begun(keys: int, records: int, seconds: float) -> Iterator[tuple[Backup, list[list[Piece]]]]:
+    """A compiled count with so many keys that has counted for so long, and the pieces of intervals.
+    What could not be stored is raised at the end."""
+    plan = planned(compiled=True)
+    backup = Backup(restored(plan, keys))
+    intervals = pieces_of(plan, keys, records)
+    with as_in_a_shell():
+        interval(backup, intervals[-1], seconds, cut=False)
+        yield backup, intervals
+    backup.shipper.stop()
+    if backup.failed:
+        raise backup.failed[0]
+
+
 def ratio_of(having: list[Speed], without: list[Speed], clock: str) -> float:
     """Throughput with cuts as a part of that without, by this clock, over all intervals."""
     speeds = [
@@ -267,19 +282,11 @@ def throughput(
     records: Annotated[int, typer.Option(help="In an epoch.")] = 50_000,
 ) -> None:
     """Records a second with a cut at the beginning of an interval and without, in turns."""
-    plan = planned(compiled=True)
-    instance = restored(plan, keys)
-    intervals = pieces_of(plan, keys, records)
-    backup = Backup(instance)
-    with as_in_a_shell():
-        interval(backup, intervals[-1], seconds / 10, cut=False)
+    with begun(keys, records, seconds / 10) as (backup, intervals):
         pairs = []
         for i in range(cuts):
             pieces = intervals[i % CHANGED]
             pairs.append([interval(backup, pieces, seconds, cut=cut) for cut in (True, False)])
-    backup.shipper.stop()
-    if backup.failed:
-        raise backup.failed[0]
     table = Table("cut", "MB", "stood still ms", "without M/s", "with M/s", "ratio",
                   "by the thread's CPU", "in the background")  # fmt: skip
     for i, ((having, without), nbytes) in enumerate(zip(pairs, backup.nbytes, strict=True), 1):
@@ -337,19 +344,11 @@ def latency(
     pace: Annotated[float, typer.Option(help="Seconds of an epoch.")] = 0.02,
 ) -> None:
     """How late epochs are while a cut is stored, and otherwise."""
-    plan = planned(compiled=True)
-    instance = restored(plan, keys)
-    intervals = pieces_of(plan, keys, records)
-    backup = Backup(instance)
-    with as_in_a_shell():
-        interval(backup, intervals[-1], seconds / 10, cut=False)
+    with begun(keys, records, seconds / 10) as (backup, intervals):
         seen = [
             paced(backup, intervals[i % CHANGED], max(2, round(seconds / pace)), pace)
             for i in range(cuts)
         ]
-    backup.shipper.stop()
-    if backup.failed:
-        raise backup.failed[0]
     table = Table("cut", "MB", "storing s", "epochs", "p50 ms", "p99 ms", "most ms",
                   "else: p50 ms", "p99 ms", "most ms", "ratio of p99")  # fmt: skip
     full = [e for i, e in enumerate(seen) if i % (CHAIN_MAX + 1) == 0]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 IDLE_NICE = 19
+"""The nice value of the thread where it could not come back from idle priority."""
 
 
 class Loading:
