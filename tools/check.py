@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +25,9 @@ CHECKS = {
 
 NONE_FOUND = 5
 """Pytest's exit code when no test was chosen."""
+YIELDING = ["nice", "-n", "19"]
+LINES_SHOWN = 60
+SHOWN_SECONDS = 0.2
 
 
 def main(arguments: list[str]) -> int:
@@ -38,23 +42,61 @@ def main(arguments: list[str]) -> int:
 
 
 def tests(arguments: list[str]) -> bool:
-    """Tests that start Ray mostly wait, so the others run beside them, and are shown afterwards."""
-    with tempfile.TemporaryFile("w+") as said:
-        others = subprocess.Popen(
-            command_of(["pytest", "-m", "not ray", *arguments]),
-            cwd=ROOT,
-            env=environment(),
-            stdout=said,
-            stderr=subprocess.STDOUT,
-        )
+    """Tests that start Ray mostly wait, so the others run beside them, and are shown afterwards.
+
+    The others are the ones that yield: what waits for Ray's processes has limits.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        quick = [*YIELDING, *command_of(["pytest", "-m", "not ray", *arguments])]
+        others = Running(quick, Path(folder, "others"))
         try:
-            codes = [run(["pytest", "-m", "ray", *arguments]).returncode, others.wait()]
+            ray = Running(command_of(["pytest", "-m", "ray", *arguments]), Path(folder, "ray"))
+            ray.show()
+            print(flush=True)
+            others.show()
         finally:
-            others.kill()
-            others.wait()
-            said.seek(0)
-            print("\n" + said.read(), end="", flush=True)
-    return set(codes) <= {0, NONE_FOUND} and 0 in codes
+            others.end()
+        if ray.failed:  # far above by now
+            print(f"\nof the tests that start Ray, exit code {ray.code}:\n{ray.summary()}")
+    return not (ray.failed or others.failed) and 0 in (ray.code, others.code)
+
+
+class Running:
+    """A command that writes to a file: what it leaves behind cannot keep us waiting."""
+
+    def __init__(self, command: Sequence[str | Path], file: Path) -> None:
+        self._file = file
+        with file.open("wb") as said:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=environment(), stdout=said, stderr=subprocess.STDOUT
+            )
+
+    def show(self) -> None:
+        """Print what it writes until it ends."""
+        with self._file.open(errors="replace") as said:
+            ended = False
+            while not ended:
+                ended = self._process.poll() is not None
+                print(said.read(), end="", flush=True)
+                time.sleep(0 if ended else SHOWN_SECONDS)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    @property
+    def code(self) -> int:
+        return self._process.wait()
+
+    @property
+    def failed(self) -> bool:
+        return self.code not in {0, NONE_FOUND}
+
+    def summary(self) -> str:
+        """Pytest's own; the last lines where it came to none."""
+        lines = self._file.read_text(errors="replace").splitlines()
+        begins = [i for i, line in enumerate(lines) if "short test summary" in line]
+        return "\n".join(lines[begins[-1] if begins else -LINES_SHOWN :])
 
 
 def check(name: str, command: list[str]) -> bool:

@@ -27,6 +27,7 @@ FOLLOW_SECONDS = 0.5
 ON_HEAD = {"node:__internal_head__": 0.001}
 """The controller lives on the head node: Ray itself does not survive that one either."""
 CONNECT_SECONDS = 5.0
+STARTS = 2
 END_SECONDS = 10.0
 """How long a job may take to end when it is interrupted, before it is killed."""
 
@@ -201,7 +202,30 @@ def _start(common: dict[str, Any], *, start: bool) -> None:
         raise ConnectionError("`ray start` has started none on this machine")
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **common)
+    start_ray(**common)
+
+
+def start_ray(**options: Any) -> None:
+    """Start a Ray of this process's own, which ends with it.
+
+    Ray gives its processes half a minute to load, which is not enough on a machine that is busy
+    or reads its packages for the first time. The second time they are in memory.
+
+    Raises:
+        ConfigError: it did not start a second time either.
+    """
+    for attempt in range(1, STARTS + 1):
+        try:
+            ray.init("local", include_dashboard=False, _node_ip_address="127.0.0.1", **options)
+        except Exception as error:  # Ray raises just that
+            if attempt == STARTS:
+                raise ConfigError(
+                    f"Ray did not start on this machine: {str(error).partition(chr(10))[0]}",
+                    hint=f"It was tried {STARTS} times. Is the machine very busy, or its memory or"
+                    " disk full? Ray says more in /tmp/ray/session_latest/logs/raylet.err.",
+                ) from None
+        else:
+            return
 
 
 MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}

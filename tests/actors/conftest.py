@@ -22,6 +22,8 @@ def ray_runtime() -> Iterator[Path]:
     """A local Ray; the folder where its processes put temporary files."""
     import ray
 
+    from raystream.actors.deploy import start_ray
+
     folder = Path(tempfile.mkdtemp(prefix="rs-"))  # short: Ray makes sockets in it
     spills = folder / "tmp"
     spills.mkdir()
@@ -30,14 +32,11 @@ def ray_runtime() -> Iterator[Path]:
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.delenv("RAY_ADDRESS", raising=False)
-        ray.init(
-            address="local",
+        start_ray(
             num_cpus=4,
-            include_dashboard=False,
             object_store_memory=OBJECT_STORE_BYTES,
             log_to_driver=False,
             logging_level="ERROR",
-            _node_ip_address="127.0.0.1",
             _temp_dir=str(folder / "ray"),
         )
         yield spills

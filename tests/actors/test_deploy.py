@@ -29,6 +29,29 @@ def test_an_address_where_nobody_answers_is_refused(
         pass
 
 
+def test_a_ray_that_was_too_slow_to_start_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[dict[str, Any]] = []
+
+    def init(address: str, **options: Any) -> None:
+        tried.append(options)
+        if len(tried) < 2:
+            raise Exception("The current node timed out during startup.\nAnd more.")
+
+    monkeypatch.setattr(deploy.ray, "init", init)
+    deploy.start_ray(num_cpus=3)
+    assert [options["num_cpus"] for options in tried] == [3, 3]
+
+
+def test_a_ray_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(address: str, **options: Any) -> None:
+        raise Exception("The current node timed out during startup.\nAnd more.")
+
+    monkeypatch.setattr(deploy.ray, "init", init)
+    with pytest.raises(ConfigError, match=r"did not start .* timed out during startup\.") as caught:
+        deploy.start_ray()
+    assert "tried 2 times" in caught.value.hint
+
+
 def test_auto_is_the_cluster_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deploy.ray, "is_initialized", lambda: False)
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
