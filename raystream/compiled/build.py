@@ -17,6 +17,7 @@ import platform
 import re
 import sys
 import tempfile
+import threading
 import types
 import warnings
 from collections import namedtuple
@@ -43,6 +44,9 @@ _EPOCH_OF_FILES = 1_700_000_000
 must not matter."""
 
 
+_BUILDING = threading.RLock()
+"""A process that loads operators ahead may be given a place meanwhile: it must not find the module
+of one that is half made, whose functions are not compiled yet."""
 _UNASSIGNED = "Detected uninitialized variable"
 
 
@@ -64,7 +68,6 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "raystream"
 
 
-@lru_cache(maxsize=256)
 def build(spec: OperatorSpec, ticks: int) -> Built:
     """Rewrite and compile an operator; `ticks` are the flow's time units per second.
 
@@ -72,6 +75,12 @@ def build(spec: OperatorSpec, ticks: int) -> Built:
         GraphError: the operator cannot be compiled; it names the line and the reason.
         ConfigError: the cache folder cannot be written.
     """
+    with _BUILDING:
+        return _built(spec, ticks)
+
+
+@lru_cache(maxsize=256)
+def _built(spec: OperatorSpec, ticks: int) -> Built:
     unit = Unit(spec)
     for t, record in enumerate(spec.inputs):
         unit.method(spec.process, f"process_{t}", record)

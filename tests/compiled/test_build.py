@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 import raystream as rs
 from raystream.api.operators import spec_of
+from raystream.compiled import build
 from raystream.compiled.operator import CompiledOperator, compile_operator
 from raystream.errors import InternalError
 from raystream.schema.blocks import Input
@@ -125,6 +127,36 @@ def test_a_changed_constant_or_helper_is_compiled_anew() -> None:
 
     assert emitted(counting(1), [In(0, 3), In(0, 3)]) == [Out(3, 1), Out(3, 2)]
     assert emitted(counting(5), [In(0, 3), In(0, 3)]) == [Out(3, 5), Out(3, 10)]
+
+
+def test_threads_that_build_the_same_operator_both_get_machine_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A spare process builds operators ahead, and builds one for its place at the same time."""
+
+    @rs.operator(key="key", compiled=True)
+    def twice(r: In, row: Row) -> Iterator[Out]:
+        row.n += 2
+        yield Out(r.key, row.n)
+
+    made: list[CompiledOperator] = []
+
+    def make() -> None:
+        made.append(compile_operator(spec_of(twice), groups=1))
+
+    second = threading.Thread(target=make)
+
+    def kept(*arguments: Any) -> Path:
+        if not second.is_alive():
+            second.start()
+            second.join(0.5)  # all that it can do while the first has half done it
+        return whole(*arguments)
+
+    whole = build.kept_file
+    monkeypatch.setattr(build, "kept_file", kept)
+    make()
+    second.join(60)
+    assert [emitted(one, [In(0, 3)]) for one in made] == [[Out(3, 2)]] * 2
 
 
 def test_a_parameter_is_an_argument() -> None:
