@@ -17,7 +17,6 @@ import platform
 import re
 import sys
 import tempfile
-import threading
 import types
 import warnings
 from collections import namedtuple
@@ -44,9 +43,6 @@ _EPOCH_OF_FILES = 1_700_000_000
 must not matter."""
 
 
-_BUILDING = threading.RLock()
-"""A process that loads operators ahead may be given a place meanwhile: it must not find the module
-of one that is half made, whose functions are not compiled yet."""
 _UNASSIGNED = "Detected uninitialized variable"
 
 
@@ -75,7 +71,11 @@ def build(spec: OperatorSpec, ticks: int) -> Built:
         GraphError: the operator cannot be compiled; it names the line and the reason.
         ConfigError: the cache folder cannot be written.
     """
-    with _BUILDING:
+    from numba.core.compiler_lock import global_compiler_lock
+
+    # A process that loads operators ahead may be given a place meanwhile: it must not find the
+    # module of one that is half made, whose functions are not compiled yet.
+    with global_compiler_lock:
         return _built(spec, ticks)
 
 
