@@ -141,16 +141,18 @@ class InstanceActor:
 
     def warm(self) -> None:
         """Begin to load what any role may need, while nobody else needs the processor."""
-        self._loading.begin(self._warm)
+        self._loading.begin(self._warm())
 
-    def _warm(self) -> None:
-        """Load compiled functions and kernels, and what Arrow needs."""
+    def _warm(self) -> Iterator[None]:
+        """Load what Arrow needs, and compiled functions and kernels."""
         import pyarrow
 
+        pyarrow.array([""])  # with the first one it imports pandas, if there is one: for seconds
+        yield
         from raystream.dataflow.warming import warm
 
-        pyarrow.array([""])  # with the first one it imports pandas, if there is one: for seconds
-        warm(self._plan)
+        yield
+        yield from warm(self._plan)
 
     def become(
         self, place: Place, floor: int, holders: list[Any], ships: bool, held: bool

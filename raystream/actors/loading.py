@@ -1,54 +1,62 @@
-"""Loading in the background what a process will need, without being in anybody's way."""
+"""Loading in the background what a process will need, without being in anybody's way.
+
+Step by step, and before each step it waits until a processor has nothing to do. Least priority from
+the operating system would be simpler, and is wrong: on a busy machine a thread that only gets what
+is left over stays for minutes where it holds the interpreter's lock or that of an import, and then
+whoever needs the process waits for it.
+"""
 
 from __future__ import annotations
 
 import os
-import resource
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Iterable
+from pathlib import Path
 
-IDLE_NICE = 19
-"""The nice value of the thread where it could not come back from idle priority."""
+LOOK_SECONDS = 0.2
+"""Over which the processors are looked at."""
+FREE = 0.5
+"""So much of one processor has nothing to do: a step is in nobody's way."""
+PATIENCE_SECONDS = 3.0
+"""A step waits no longer than this: a machine that is always busy has to load it too."""
+_STAT = Path("/proc/stat")
 
 
 class Loading:
-    """Work in a thread of its own, at the least priority until somebody needs what it does.
-
-    Whoever needs it may wait for a lock that it holds, that of an import for example; on a busy
-    machine a thread that only gets what is left over would hold that for minutes.
-    """
+    """Work in a thread of its own, in steps, while nobody else needs the processors."""
 
     def __init__(self) -> None:
-        self._thread: threading.Thread | None = None
         self._hurried = threading.Event()
 
-    def begin(self, work: Callable[[], None]) -> None:
-        """Have it done; returns at once."""
-        self._thread = threading.Thread(target=self._run, args=(work,), name="warm", daemon=True)
-        self._thread.start()
+    def begin(self, steps: Iterable[None]) -> None:
+        """Have all steps done; returns at once."""
+        threading.Thread(target=self._run, args=(steps,), name="warm", daemon=True).start()
 
     def hurry(self) -> None:
-        """From now on it is as urgent as all else that this process does."""
+        """From now on no step waits."""
         self._hurried.set()
-        thread = self._thread
-        if thread is not None and thread.is_alive() and thread.native_id is not None:
-            with suppress(OSError, AttributeError):
-                os.sched_setscheduler(thread.native_id, os.SCHED_OTHER, os.sched_param(0))
 
-    def _run(self, work: Callable[[], None]) -> None:
-        with suppress(OSError, AttributeError):  # of this thread alone, where the system has it
-            if may_return():
-                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            else:
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), IDLE_NICE)
-        if self._hurried.is_set():
-            self.hurry()
-        work()
+    def _run(self, steps: Iterable[None]) -> None:
+        self._wait()
+        for _ in steps:
+            self._wait()
+
+    def _wait(self) -> None:
+        before, waited = idle_seconds(), 0.0
+        while before is not None and waited < PATIENCE_SECONDS and not self._hurried.is_set():
+            self._hurried.wait(LOOK_SECONDS)
+            waited += LOOK_SECONDS
+            after = idle_seconds()
+            if after is None or after - before >= FREE * LOOK_SECONDS:
+                return
+            before = after
 
 
-def may_return() -> bool:
-    """Whether a thread of this process that went to idle priority may leave it again."""
-    most, _ = resource.getrlimit(resource.RLIMIT_NICE)
-    nice = os.getpriority(os.PRIO_PROCESS, 0)
-    return os.geteuid() == 0 or most == resource.RLIM_INFINITY or 20 - nice <= most
+def idle_seconds() -> float | None:
+    """How long the processors of this machine have had nothing to do, in sum; None where the
+    system does not say."""
+    try:
+        first = _STAT.read_text().partition("\n")[0].split()
+        return (int(first[4]) + int(first[5])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None

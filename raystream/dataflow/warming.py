@@ -6,6 +6,8 @@ away. No code of the user is called.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from raystream.dataflow.batches import RowsLogic
 from raystream.dataflow.emission import warm as warm_edge
 from raystream.dataflow.instance import Instance, Outlets
@@ -15,14 +17,17 @@ from raystream.schema.types import KeyRange
 from raystream.state.image import decode
 
 
-def warm(plan: Plan) -> None:
-    """Load what an instance of any vertex of a plan needs to be restored and to work."""
+def warm(plan: Plan) -> Iterator[None]:
+    """Load what an instance of any vertex of a plan needs to be restored and to work, in steps."""
     for vertex in plan.vertices:
         Outlets(plan, vertex, KeyRange(0, plan.groups))  # builds compiled operators inside it
+        yield
         for edge in vertex.outputs:
             warm_edge(edge)
+            yield
         if vertex.spec is not None:
             _restore(plan, vertex)
+            yield
 
 
 def _restore(plan: Plan, vertex: Vertex) -> None:

@@ -2,53 +2,83 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from raystream.actors import loading
-from raystream.actors.loading import IDLE_NICE, Loading
+from raystream.actors.loading import Loading, idle_seconds
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="Linux schedules like this")
+STEPS = 3
 
 
-class Work:
-    """Notes the priority at which it is done, before and after it is let go on."""
+class Steps:
+    """Notes which steps were done."""
 
     def __init__(self) -> None:
-        self.begun, self.goes_on, self.over = (threading.Event() for _ in range(3))
-        self.seen: list[int] = []
-        self.nice = 0
+        self.done = 0
+        self.over = threading.Event()
 
-    def __call__(self) -> None:
-        self.seen.append(os.sched_getscheduler(0))
-        self.nice = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-        self.begun.set()
-        assert self.goes_on.wait(60)
-        self.seen.append(os.sched_getscheduler(0))
+    def __iter__(self) -> Iterator[None]:
+        for _ in range(STEPS):
+            self.done += 1
+            yield
         self.over.set()
 
 
-def test_what_is_needed_does_not_wait_until_nobody_needs_the_processor() -> None:
-    if not loading.may_return():
-        pytest.skip("this user may not")
-    work, of_tests = Work(), os.sched_getscheduler(0)
-    background = Loading()
-    background.begin(work)
-    assert work.begun.wait(60)
+def busy() -> float:
+    return 7.0
+
+
+def saying(times: Callable[[], float | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "idle_seconds", times)
+    monkeypatch.setattr(loading, "LOOK_SECONDS", 0.01)
+
+
+def test_steps_wait_while_the_processors_are_needed_until_they_are_needed_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    saying(busy, monkeypatch)
+    monkeypatch.setattr(loading, "PATIENCE_SECONDS", 1e9)
+    steps, background = Steps(), Loading()
+    background.begin(steps)
+    assert not steps.over.wait(0.1)
+    assert steps.done == 0
     background.hurry()
-    work.goes_on.set()
-    assert work.over.wait(60)
-    assert work.seen == [os.SCHED_IDLE, os.SCHED_OTHER]
-    assert os.sched_getscheduler(0) == of_tests
+    assert steps.over.wait(60)
+    assert steps.done == STEPS
 
 
-def test_who_could_not_return_does_not_go_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "may_return", lambda: False)
-    work, before = Work(), os.sched_getscheduler(0)
-    background = Loading()
-    background.begin(work)
-    work.goes_on.set()
-    assert work.over.wait(60)
-    assert (work.seen[0], work.nice) == (before, IDLE_NICE)
+def test_a_machine_that_is_always_busy_loads_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    saying(busy, monkeypatch)
+    monkeypatch.setattr(loading, "PATIENCE_SECONDS", 0.05)
+    steps = Steps()
+    Loading().begin(steps)
+    assert steps.over.wait(60)
+
+
+def test_free_processors_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count()
+    saying(lambda: float(next(seconds)), monkeypatch)
+    monkeypatch.setattr(loading, "PATIENCE_SECONDS", 1e9)
+    steps = Steps()
+    Loading().begin(steps)
+    assert steps.over.wait(60)
+
+
+def test_where_the_system_does_not_say_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    saying(lambda: None, monkeypatch)
+    monkeypatch.setattr(loading, "PATIENCE_SECONDS", 1e9)
+    steps = Steps()
+    Loading().begin(steps)
+    assert steps.over.wait(60)
+
+
+def test_idle_processors_are_seen() -> None:
+    first = idle_seconds()
+    if first is None:
+        pytest.skip("this system does not say")
+    again = idle_seconds()
+    assert again is not None and again >= first >= 0
