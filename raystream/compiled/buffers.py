@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from raystream.compiled.driver import Shape, stored
-from raystream.schema.blocks import Emitted, Output
+from raystream.compiled.driver import Shape, control_dtype, stored
+from raystream.schema.blocks import Emitted, Output, sizes
 from raystream.schema.columns import Columns, concat, physical
 from raystream.schema.records import RecordSchema
 
@@ -25,7 +25,10 @@ class Layout:
     def __init__(self, shape: Shape, t: int, schema: RecordSchema) -> None:
         self.t = t
         self.schema = schema
-        self.names, dtypes = zip(*stored(shape, schema), strict=True)
+        names, dtypes = zip(*stored(shape, schema), strict=True)
+        first = (control_dtype(shape).names or ()).index(names[0])
+        self.addresses = slice(first, first + len(names))  # of `control`, all of whose are int64
+        self.cap = f"cap{t}"
         self.dtypes = [np.dtype(d) for d in dtypes]
         self.width = sum(d.itemsize for d in self.dtypes)
         self.plain = len(physical(schema))
@@ -64,9 +67,9 @@ class Block:
         self.begins, size = self.layout.places(room)
         self.memory = np.empty(size, np.uint8)
         address = self.memory.ctypes.data
-        for name, begin in zip(self.layout.names, self.begins, strict=True):
-            self.control[name] = address + begin
-        self.control[f"cap{self.layout.t}"] = room
+        at = self.layout.addresses
+        self.control.view(np.int64)[at] = [address + begin for begin in self.begins]
+        self.control[self.layout.cap] = room
 
     def __len__(self) -> int:
         return int(self.control[f"n{self.layout.t}"][0])
@@ -116,7 +119,7 @@ def grouped(parts: list[Output]) -> Output:
     full = [p for p in parts if any(len(e.rows) for e in p.emitted)]
     if len(full) < 2:
         return (full or parts)[0]
-    totals = np.stack([np.sum([np.diff(e.offsets) for e in p.emitted], axis=0) for p in full])
+    totals = np.stack([np.sum([sizes(e.offsets) for e in p.emitted], axis=0) for p in full])
     return Output(
         tuple(_grouped([p.emitted[t] for p in full], totals) for t in range(len(full[0].emitted)))
     )
@@ -124,7 +127,7 @@ def grouped(parts: list[Output]) -> Output:
 
 def _grouped(parts: list[Emitted], totals: np.ndarray) -> Emitted:
     """`totals`: int64 [parts, groups], rows of all types."""
-    counts = np.stack([np.diff(e.offsets) for e in parts])
+    counts = np.stack([sizes(e.offsets) for e in parts])
     group = np.concatenate([np.repeat(np.arange(counts.shape[1]), c) for c in counts])
     order = np.argsort(group, kind="stable")
     rank = None

@@ -299,7 +299,7 @@ def progress_of(
         seconds=spent.seconds,
         busy=spent.busy,
         blocked=spent.blocked,
-        waiting=sum(inlet.rows for inlet in getattr(machine, "inlets", {}).values()),
+        waiting=sum([inlet.rows for inlet in getattr(machine, "inlets", {}).values()]),
         state_bytes=0 if table is None else round(len(table) * row_bytes),
         load=machine.load.tobytes(),
         shown=shown,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 
 from raystream.dataflow.order import RANK_BITS
 from raystream.dataflow.plan import Edge
-from raystream.schema.blocks import Emitted, Input, Output
+from raystream.schema.blocks import Emitted, Input, Output, sizes
 from raystream.schema.columns import Columns, concat, empty
 from raystream.schema.records import RecordSchema
 from raystream.schema.types import KeyRange
@@ -34,7 +34,7 @@ class Emission:
     def ranks(self) -> np.ndarray:
         if self.rank is not None:
             return self.rank
-        return np.arange(len(self.rows)) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
+        return np.arange(len(self.rows)) - self.offsets[:-1].repeat(sizes(self.offsets))
 
 
 def nothing(schema: RecordSchema, groups: int) -> Emission:
@@ -52,13 +52,12 @@ def emissions(output: Output) -> list[Emission]:
 
 
 def _sum(arrays: list[np.ndarray]) -> np.ndarray:
-    total: np.ndarray = np.sum(arrays, axis=0)
-    return total
+    return reduce(np.add, arrays)
 
 
 def _within(e: Emitted, before: np.ndarray) -> np.ndarray:
     assert e.rank is not None
-    return e.rank - np.repeat(before[:-1], np.diff(e.offsets))
+    return e.rank - before[:-1].repeat(sizes(e.offsets))
 
 
 def two_phases(first: list[Emission], second: list[Emission]) -> list[Emission]:
@@ -67,15 +66,15 @@ def two_phases(first: list[Emission], second: list[Emission]) -> list[Emission]:
         return first
     if not any(len(e.rows) for e in first):
         return second
-    counts = _sum([np.diff(e.offsets) for e in first])
+    counts = _sum([sizes(e.offsets) for e in first])
     return [_interleave(a, b, counts) for a, b in zip(first, second, strict=True)]
 
 
 def _interleave(a: Emission, b: Emission, counts: np.ndarray) -> Emission:
     """`counts`: how many rows of any type each key group emitted in the first phase."""
-    rank_b = b.ranks() + np.repeat(counts, np.diff(b.offsets))
-    group_a = np.repeat(np.arange(len(a.offsets) - 1), np.diff(a.offsets))
-    group_b = np.repeat(np.arange(len(b.offsets) - 1), np.diff(b.offsets))
+    rank_b = b.ranks() + counts.repeat(sizes(b.offsets))
+    group_a = np.arange(len(a.offsets) - 1).repeat(sizes(a.offsets))
+    group_b = np.arange(len(b.offsets) - 1).repeat(sizes(b.offsets))
     order = np.argsort(np.concatenate([group_a, group_b]), kind="stable")
     rows = (
         concat([a.rows, b.rows])
@@ -127,7 +126,7 @@ def fuse_input(
         which.append(np.full(n, t, np.uint8))
         where.append(np.arange(at[t], at[t] + n))
         at[t] += n
-        group.append(np.repeat(np.arange(groups), np.diff(e.offsets)))
+        group.append(np.arange(groups).repeat(sizes(e.offsets)))
         rank.append(e.ranks())
     ranks = np.concatenate(rank)
     order = np.lexsort((ranks, np.concatenate(group)))
@@ -151,7 +150,7 @@ def inherit(output: Output, source: Emission) -> list[Emission]:
         if origin is None:
             out.append(Emission(e.rows, source.offsets, source.rank))
             continue
-        offsets = np.searchsorted(origin, source.offsets).astype(np.int64)
+        offsets = origin.searchsorted(source.offsets).astype(np.int64)
         out.append(Emission(e.rows, offsets, source.ranks()[origin]))
     return out
 
@@ -170,7 +169,7 @@ def cut_for(edge: Edge, e: Emission, keys: KeyRange, groups: int) -> tuple[Colum
     """The rows sorted by the consumer's key group, and all offsets (int64 [groups + 1])."""
     rows = e.rows
     if edge.ranked:
-        base = np.repeat(np.arange(keys.lo, keys.hi), np.diff(e.offsets)).astype(np.int64)
+        base = np.arange(keys.lo, keys.hi).repeat(sizes(e.offsets)).astype(np.int64)
         rows = rows.ranked((base << RANK_BITS) | e.ranks())
     if edge.key is None:
         offsets = np.empty(groups + 1, np.int64)

@@ -23,7 +23,7 @@ def tile(ranges: list[KeyRange], groups: int) -> list[int] | None:
     Ranges are arcs from `lo` to `hi`; a tiling is a path from 0 to `groups`. The path through the
     widest ranges is found first. Ranges that were given earlier win over equal later ones.
     """
-    if sum(map(len, ranges)) < groups:
+    if sum([hi - lo for lo, hi in ranges]) < groups:
         return None
     order = sorted(range(len(ranges)), key=ranges.__getitem__)
     if ranges[order[-1]].hi == groups and all(
@@ -69,10 +69,11 @@ class Inlet:
         if epoch <= self.position or epoch in self.tiled:
             return False
         have = self.pieces.setdefault(epoch, [])
-        if any(p.header.keys == piece.header.keys for p in have):
+        keys = piece.header.keys
+        if have and keys in [p.header.keys for p in have]:
             return False
         have.append(piece)
-        self.rows += len(piece.rows)
+        self.rows += piece.rows.length
         return True
 
     def _end(self, silent: Piece) -> None:
@@ -85,10 +86,9 @@ class Inlet:
         """Whether the pieces of `epoch` tile."""
         if epoch in self.tiled:
             return True
-        have = self.pieces.get(epoch, ())
-        if not have and not self.ended:
-            return False
-        candidates = [*have, *(p for p in self.ended if p.header.epoch < epoch)]
+        candidates = self.pieces.get(epoch, [])
+        if self.ended:
+            candidates = [*candidates, *(p for p in self.ended if p.header.epoch < epoch)]
         if not candidates:
             return False
         if len(candidates) == 1 and len(candidates[0].header.keys) == self.groups:

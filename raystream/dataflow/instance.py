@@ -165,7 +165,7 @@ class SourceInstance:
     @property
     def load(self) -> np.ndarray:
         """int64 [R]: the records it has taken so far, by key group of its range."""
-        return np.diff(self._taken)
+        return self._taken[1:] - self._taken[:-1]
 
     def open(self) -> None:
         """Make ready for the first epoch."""
@@ -220,7 +220,7 @@ class Instance:
     @property
     def load(self) -> np.ndarray:
         """int64 [R]: the records it has taken so far, by key group of its range."""
-        return np.diff(self._taken)
+        return self._taken[1:] - self._taken[:-1]
 
     def open(self) -> None:
         """Make ready for the first epoch: load references, set the alarms of restored rows."""
@@ -243,7 +243,10 @@ class Instance:
         if self.ended:
             return False
         epoch = self.position + 1
-        return all(inlet.ready(epoch) for inlet in self.inlets.values())
+        for inlet in self.inlets.values():  # noqa: SIM110  asked for at each piece that comes
+            if not inlet.ready(epoch):
+                return False
+        return True
 
     def step(self) -> Header:
         """Apply the next epoch, which is ready."""

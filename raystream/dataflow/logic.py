@@ -16,7 +16,7 @@ import numpy as np
 
 from raystream.api.operators import OperatorSpec
 from raystream.errors import OperatorError, StateError, operator_error
-from raystream.schema.blocks import Emitted, Input, Output
+from raystream.schema.blocks import Emitted, Input, Output, sizes
 from raystream.schema.columns import empty, from_records
 from raystream.schema.objects import encode
 from raystream.schema.records import RecordSchema
@@ -186,8 +186,8 @@ class Stateless:
                 self.spec.name, error, epoch=epoch, doing=f"record {len(bounds) - 1}"
             ) from error
         collector.close_group()
-        counts: np.ndarray = np.diff(np.array(bounds, np.int64))
-        return collector.output(origin=np.repeat(np.arange(len(counts)), counts))
+        counts = sizes(np.array(bounds, np.int64))
+        return collector.output(origin=np.arange(len(counts)).repeat(counts))
 
     def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
         return None

@@ -16,7 +16,7 @@ import numpy as np
 
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge, Vertex
-from raystream.schema.blocks import Input
+from raystream.schema.blocks import Input, sizes
 from raystream.schema.columns import Columns, concat, empty
 from raystream.schema.records import RecordSchema
 from raystream.schema.types import KeyRange
@@ -85,8 +85,8 @@ def assemble(
 
 def _ascends(column: np.ndarray, offsets: np.ndarray) -> bool:
     """Whether a column never falls inside a key group."""
-    falls = np.flatnonzero(column[1:] < column[:-1]) + 1
-    return not len(falls) or bool((offsets[np.searchsorted(offsets, falls)] == falls).all())
+    falls = (column[1:] < column[:-1]).nonzero()[0] + 1
+    return not len(falls) or bool((offsets[offsets.searchsorted(falls)] == falls).all())
 
 
 def _merge(
@@ -125,14 +125,14 @@ def _merge(
     else:
         order = np.argsort(sort_key, kind="stable")
     offsets = np.zeros(len(keys) + 1, np.int64)
-    np.cumsum(np.bincount(run.group, minlength=len(keys)), out=offsets[1:])
+    np.bincount(run.group, minlength=len(keys)).cumsum(out=offsets[1:])
     which = None if len(schemas) == 1 else _types(run)[order]
     return Input(columns, which, run.where[order], offsets, keys.lo)
 
 
 def _groups(piece: Piece) -> np.ndarray:
     """int64: the key group of each record, from the start of the consumer's range."""
-    return np.repeat(np.arange(len(piece.offsets) - 1), np.diff(piece.offsets))
+    return np.arange(len(piece.offsets) - 1).repeat(sizes(piece.offsets))
 
 
 def _types(run: _Run) -> np.ndarray:

@@ -63,5 +63,7 @@ class Served:
 
     def slowest(self) -> int:
         """The least epoch that some owner was not yet served."""
+        if not self._candidates:  # asked for at each piece and step
+            return min(self.next.values(), default=1 << 62)
         counting = (e for who, e in self.next.items() if who not in self._candidates)
         return min(counting, default=1 << 62)

@@ -12,6 +12,12 @@ import numpy as np
 from raystream.schema.columns import Columns
 
 
+def sizes(offsets: np.ndarray) -> np.ndarray:
+    """int64 [R]: how many records each key group has, of offsets int64 [R + 1]. What `np.diff`
+    gives, without what that does beside; epochs are often small."""
+    return offsets[1:] - offsets[:-1]
+
+
 @dataclass(slots=True)
 class Input:
     """The records of one epoch for one instance.

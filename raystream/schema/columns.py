@@ -67,10 +67,12 @@ class Columns:
 
     def take(self, order: np.ndarray) -> Columns:
         """The rows at the positions `order`."""
-        arrays = [
-            a.take(order) if isinstance(a, np.ndarray) else a.take(pa.array(order))
-            for a in self.arrays
-        ]
+        at = None
+        arrays = []
+        for a in self.arrays:
+            if not isinstance(a, np.ndarray):
+                at = pa.array(order) if at is None else at
+            arrays.append(a.take(order if isinstance(a, np.ndarray) else at))
         return Columns(
             self.schema, arrays, len(order), None if self.rank is None else self.rank.take(order)
         )

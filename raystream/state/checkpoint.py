@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import compress
 from operator import attrgetter
 from typing import Any
@@ -73,6 +73,16 @@ class Shape:
         return pa.schema(fields)
 
     @cached_property
+    def nothing_gone(self) -> Any:
+        """No removed rows, as most often."""
+        return _empty(self.gone)
+
+    @cached_property
+    def no_rows(self) -> Any:
+        """No rows: of few keys often none has changed."""
+        return _empty(self.rows)
+
+    @cached_property
     def rows(self) -> Any:
         """The Arrow schema of rows."""
         fields = list(self.gone)
@@ -104,6 +114,7 @@ def _type(f: Field) -> Any:
     return pa.string() if f.kind == "text" else pa.binary()
 
 
+@lru_cache(maxsize=64)
 def _number(dtype: str) -> Any:
     return pa.float64() if dtype == "f4" else pa.from_numpy_dtype(np.dtype(dtype))
 
@@ -125,15 +136,18 @@ def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> F
     taken = [_values(f, rows, shape) for f in shape.state.fields]
 
     def finish() -> tuple[Any, Any]:
+        return (
+            changed() if keys else shape.no_rows,
+            _sorted(_key_columns(shape, gone), shape.gone, groups) if gone else shape.nothing_gone,
+        )
+
+    def changed() -> Any:
         columns = _key_columns(shape, keys)
         if ends is not None:
             columns.append(pa.array(ends, pa.int64()))
         for f, values in zip(shape.state.fields, taken, strict=True):
             columns.append(_column(shape, f, values, keys))
-        return (
-            _sorted(columns, shape.rows, groups),
-            _sorted(_key_columns(shape, gone), shape.gone, groups),
-        )
+        return _sorted(columns, shape.rows, groups)
 
     return finish
 
@@ -223,6 +237,10 @@ def _item(f: Field) -> Field:
     return Field(f.name, "fixed", f.dtype)
 
 
+def _empty(schema: Any) -> Any:
+    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+
+
 def _sorted(columns: list[Any], schema: Any, groups: int) -> Any:
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     if batch.num_rows < 2:
@@ -281,10 +299,10 @@ def take_rows(
     gone = table.gone(since) if since else np.zeros((0, table.columns), np.int64)
 
     def finish() -> tuple[Any, Any]:
-        return (
-            _in_order(shape, view.rows(), groups, texts),
-            _sorted(_matrix_columns(shape, gone, texts), shape.gone, groups),
-        )
+        rows, left = view.rows(), shape.nothing_gone
+        if len(gone):
+            left = _sorted(_matrix_columns(shape, gone, texts), shape.gone, groups)
+        return _in_order(shape, rows, groups, texts) if len(rows) else shape.no_rows, left
 
     return finish
 
@@ -295,14 +313,19 @@ def _in_order(shape: Shape, rows: np.ndarray, groups: int, texts: Texts) -> Any:
     keys = _matrix_columns(shape, rows["_key"], texts)
     batch = pa.RecordBatch.from_arrays(keys, schema=shape.gone)
     order = key_order(batch, groups)
-    fields = {
-        f.name: np.empty((len(rows), *rows.dtype[f.name].shape), rows.dtype[f.name].base)
-        for f in shape.state.fields
-    }
-    for first in range(0, len(rows), BLOCK):
-        block = rows.take(order[first : first + BLOCK])
-        for name, column in fields.items():
-            column[first : first + BLOCK] = block[name]
+    names = [f.name for f in shape.state.fields]
+    if len(rows) <= BLOCK:
+        block = rows.take(order)
+        fields = {name: block[name].copy() for name in names}
+    else:
+        fields = {
+            name: np.empty((len(rows), *rows.dtype[name].shape), rows.dtype[name].base)
+            for name in names
+        }
+        for first in range(0, len(rows), BLOCK):
+            block = rows.take(order[first : first + BLOCK])
+            for name, column in fields.items():
+                column[first : first + BLOCK] = block[name]
     columns = [*batch.take(pa.array(order)).columns]
     columns += [_structured(f, fields[f.name]) for f in shape.state.fields]
     return pa.RecordBatch.from_arrays(columns, schema=shape.rows)

@@ -29,6 +29,8 @@ MAGIC = b"raystate"
 VERSION = 1
 _PREFIX, _SIZE = struct.Struct("<8sHII"), struct.Struct("<I")
 _ALIGN = 64
+SMALL = 1 << 16
+"""Bytes of rows, with those around them in the same memory."""
 _STREAM = pa.ipc.IpcWriteOptions()
 """Without options PyArrow looks for some in the environment, each time."""
 
@@ -103,19 +105,31 @@ class Image:
     def encode(self) -> memoryview:
         """The stored form; equal images have equal bytes.
 
-        Every byte is written once, without the interpreter's lock: others compute meanwhile.
+        Every byte is written once, without the interpreter's lock: others compute meanwhile. Only
+        what is small is written and then copied, which takes less than to measure it first.
         """
         head = msgpack.packb(_packed(self.header))
         head += bytes(-(_PREFIX.size + len(head)) % _ALIGN)
         body = _PREFIX.size + len(head)
-        measured = pa.MockOutputStream()
-        self._write(measured)
-        data = np.empty(body + measured.size(), np.uint8).data
+        if self._small():
+            copied = pa.BufferOutputStream()
+            self._write(copied)
+            streams = copied.getvalue()
+            data = np.empty(body + streams.size, np.uint8).data
+            data[body:] = memoryview(streams).cast("B")
+        else:
+            measured = pa.MockOutputStream()
+            self._write(measured)
+            data = np.empty(body + measured.size(), np.uint8).data
+            self._write(pa.FixedSizeBufferWriter(pa.py_buffer(data[body:])))
         data[_PREFIX.size : body] = head
-        self._write(pa.FixedSizeBufferWriter(pa.py_buffer(data[body:])))
         checksum = zlib.crc32(data[body:], zlib.crc32(head, zlib.crc32(_SIZE.pack(len(head)))))
         data[: _PREFIX.size] = _PREFIX.pack(MAGIC, VERSION, checksum, len(head))
         return data.toreadonly()
+
+    def _small(self) -> bool:
+        parts = [part for part in (self.rows, self.gone) if part is not None]
+        return sum([part.get_total_buffer_size() for part in parts]) <= SMALL
 
     def _write(self, sink: Any) -> None:
         for batch in (self.rows, self.gone):

@@ -32,10 +32,11 @@ class Entry(NamedTuple, Generic[H]):
 
     def part(self, keys: KeyRange) -> tuple[Columns, np.ndarray]:
         """The rows of a consumer range and their offsets, without a copy."""
-        if len(keys) == len(self.offsets) - 1:
+        first, end = keys
+        if end - first == len(self.offsets) - 1:
             return self.rows, self.offsets
-        lo, hi = int(self.offsets[keys.lo]), int(self.offsets[keys.hi])
-        offsets = self.offsets[keys.lo : keys.hi + 1]
+        lo, hi = int(self.offsets[first]), int(self.offsets[end])
+        offsets = self.offsets[first : end + 1]
         return self.rows.slice(lo, hi), offsets - lo if lo else offsets
 
 
@@ -102,11 +103,12 @@ class EpochLog(Generic[H]):
         Raises:
             LookupError: the epoch was trimmed, or is not there yet.
         """
-        if not self.first <= epoch < self.next:
+        first = self.first
+        if not first <= epoch < self.next:
             raise LookupError(
-                f"epoch {epoch} is not in the log, which holds {self.first} to {self.next - 1}"
+                f"epoch {epoch} is not in the log, which holds {first} to {self.next - 1}"
             )
-        entry = self.entries[epoch - self.first]
+        entry = self.entries[epoch - first]
         if self.spill is not None and epoch in self.spilled:
             return Entry(epoch, entry.header, self.spill.read(epoch), entry.offsets)
         return entry

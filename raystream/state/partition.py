@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from raystream.errors import StateError
+from raystream.schema.blocks import sizes
 from raystream.schema.types import KeyRange
 from raystream.state.image import KEY, START, Ended, Image, Standing, decode
 from raystream.state.keys import common
@@ -41,7 +42,7 @@ def key_order(batch: Any, groups: int) -> np.ndarray:
         columns.append(batch.column(START).to_numpy())
     order, offsets = sort_by_group(groups_of(batch, groups), groups)
     columns = [column[order] for column in columns]
-    for g in np.flatnonzero(np.diff(offsets) > 1).tolist():  # small sorts: each stays in the cache
+    for g in (sizes(offsets) > 1).nonzero()[0].tolist():  # small sorts: each stays in the cache
         at = slice(int(offsets[g]), int(offsets[g + 1]))
         order[at] = order[at][np.lexsort([c[at] for c in columns[::-1]])]
     return order

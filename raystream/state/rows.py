@@ -340,6 +340,8 @@ class StructuredTable:
         """int64 [n, columns]: keys that were removed after `since` and are not back."""
         noted = self.removals[: int(self.meta[self._kernels.GONE])]
         keys = noted["_key"][noted["_epoch"] > since]
+        if not len(keys):
+            return np.zeros((0, self.columns), np.int64)
         return np.unique(keys[self.find(list(keys.T)) < 0], axis=0)
 
     def settled(self, epoch: int) -> None:

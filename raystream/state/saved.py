@@ -19,6 +19,7 @@ import re
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -99,6 +100,7 @@ class Saved:
 # ---------------------------------------------------------------- names
 
 
+@lru_cache(maxsize=256)
 def folder_of(job: str) -> str:
     """The folder of a job: one name, whatever the job is called."""
     return re.sub(r"^\.", "%2E", quote(job, safe=" ")) or "%"

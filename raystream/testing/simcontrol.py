@@ -248,9 +248,9 @@ class Controller(Box):
     # ------------------------------------------------------------ doing
 
     def _add(self, commands: list[Command]) -> None:
-        self._check_places(commands)
-        self._todo.extend(commands)
-        if commands:
+        if commands:  # most often nothing follows
+            self._check_places(commands)
+            self._todo.extend(commands)
             self._go_on()
 
     def _check_places(self, commands: list[Command]) -> None:

@@ -134,8 +134,8 @@ class Laws:
             keys
             for v, keys, c in keeper.ever
             if v == place.vertex
-            and common(keys, place.keys)
             and (c == cut or (c < cut and (v, keys, c) in keeper.ends))
+            and common(keys, place.keys)
         ]
 
     def check_lost(self, place: Place, floor: int) -> None:

@@ -401,7 +401,11 @@ class Instances(Box):
         if feeding is None:
             return
         outlets, edge = self.machine.outlets, who[0]
-        log, keys = outlets.logs[edge], feeding.consumer.place.keys
+        log = outlets.logs[edge]
+        full = feeding.under_way >= WINDOW or feeding.next >= log.next
+        if full and feeding.next <= outlets.last:
+            return  # as most often
+        keys = feeding.consumer.place.keys
         began = feeding.next
         while feeding.under_way < WINDOW and max(feeding.next, log.first) < log.next:
             piece = outlets.piece(edge, max(feeding.next, log.first), keys)
@@ -469,7 +473,8 @@ class Instances(Box):
 
     def _after_epoch(self) -> None:
         for reading in self._readings.values():
-            self._drain(reading)
+            if reading.waiting:
+                self._drain(reading)
         for who in list(self._feedings):
             self.feed(who)
         check_bounded(self.name, self.machine, self.floor, self.job.ahead, WINDOW)

@@ -37,6 +37,7 @@ class World:
 
     def __init__(self, seed: int, *, story: bool = False) -> None:
         self.rng = random.Random(seed)
+        self._chance = self.rng.random
         self.now = 0.0
         self.events = 0
         self.loss = self.doubling = self.slow = 0.0
@@ -51,8 +52,8 @@ class World:
 
     def delay(self, mean: float) -> float:
         """A random time; now and then a long one."""
-        long = self.slow and self.rng.random() < self.slow
-        return mean * (0.2 + 1.6 * self.rng.random()) * (20.0 if long else 1.0)
+        long = self.slow and self._chance() < self.slow
+        return mean * (0.2 + 1.6 * self._chance()) * (20.0 if long else 1.0)
 
     def at(self, time: float, to: Box | None, action: Action, *args: Any) -> None:
         """Do something at a time, in `to` if it is alive then."""
@@ -61,13 +62,12 @@ class World:
 
     def after(self, mean: float, to: Box | None, action: Action, *args: Any) -> None:
         """Do something after a random time."""
-        self._number += 1
-        time = self.now + self.delay(mean)
-        heappush(self._heap, (time, self._number, to, action, args))
+        self._number = number = self._number + 1
+        heappush(self._heap, (self.now + self.delay(mean), number, to, action, args))
 
     def send(self, mean: float, to: Box, action: Action, *args: Any) -> None:
         """A control message: it may be lost, come twice, and overtake others."""
-        chance = self.rng.random()
+        chance = self._chance()
         if chance < self.loss:
             self.tell("lost:", action.__name__, "to", to.name)
             return
