@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -352,6 +353,8 @@ def test_structured_and_python_rows_have_the_same_images(kind: str, data: st.Dat
     table = structured(shape, *images)
     full = history.image()
     assert image_of(table, shape, 0, full.header).encode() == full.encode()
+    with patch("raystream.state.checkpoint.BLOCK", 2):
+        assert image_of(table, shape, 0, full.header).encode() == full.encode()
     since = len(images) // 2
     if since:
         delta = image_of(table, shape, since, header(shape, since, history.epoch))
@@ -387,6 +390,15 @@ def whole(kind: str = "numbers", epochs: int = 4) -> Image:
     for changes in some(kind)[:epochs]:
         history.apply(changes)
     return history.image()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_images_are_written_as_large_ones_are(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = [whole(kind, epochs).encode() for epochs in range(5)]
+    monkeypatch.setattr("raystream.state.image.SMALL", -1)
+    assert [whole(kind, epochs).encode() for epochs in range(5)] == stored
 
 
 @pytest.mark.parametrize("kind", KINDS)
