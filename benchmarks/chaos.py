@@ -4,7 +4,8 @@ Paced jobs run on Ray, on raylets of this machine, while their processes are kil
 sleep: instances, keepers, the controller, neighbours together, whole nodes. What a job answers must
 be what an undisturbed run in one process answers. --work says which job: `words`, a windowed word
 count; `arrival`, a source whose epochs are cut by the clock; --data, Linear Road. With --each jobs
-run one after the other until every kind of fault was made so often.
+run one after the other until every kind of fault was made so often. With --moves ranges are split,
+merged and moved at random meanwhile (`benchmarks.storm`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import sys
 import tempfile
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
@@ -23,7 +24,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import words
+from benchmarks import storm, words
 from benchmarks.faults import (
     FAMILIES,
     WARM_SECONDS,
@@ -54,6 +55,11 @@ class Answers(NamedTuple):
     found: int
     wrong: int
     recoveries: list[tuple[float, float, tuple[str, ...]]]
+    moved: list[storm.Done]
+
+
+Tell = Callable[[Any], None]
+"""Is told of a job's progress, sample by sample."""
 
 
 class Work(Protocol):
@@ -62,7 +68,7 @@ class Work(Protocol):
     @property
     def chains(self) -> Chains: ...
 
-    def run(self, monkey: Monkey, seconds: int, **options: Any) -> Answers:
+    def run(self, tell: Tell, seconds: int, **options: Any) -> Answers:
         """Run it for so long, about, and check what it answers."""
         ...
 
@@ -75,7 +81,7 @@ class Words:
     arrival: bool
     chains: Chains = (("lines", "count", "counts"),)
 
-    def run(self, monkey: Monkey, seconds: int, **options: Any) -> Answers:
+    def run(self, tell: Tell, seconds: int, **options: Any) -> Answers:
         rate = max(2, self.rate // SPEED)
         lines = words.Lines(rate, seconds * SPEED)
         with tempfile.TemporaryDirectory() as folder:
@@ -89,11 +95,12 @@ class Words:
                 expected = words.answers(undisturbed)
                 flow = words.flow(disturbed, speed=SPEED, **spec)
             report = flow.run(
-                checkpoint_seconds=1.0, instances={"count": 2}, on_progress=monkey, **options
+                checkpoint_seconds=1.0, instances={"count": 2}, on_progress=tell, **options
             )
             got = words.answers(disturbed)
         recoveries = [(report.started + r.t, r.seconds, r.gone) for r in report.recoveries]
-        return Answers(len(got), differences(expected, got), recoveries)
+        moved = [storm.Done(m.because, m.failed, m.ended - m.t) for m in report.moved]
+        return Answers(len(got), differences(expected, got), recoveries, moved)
 
 
 @dataclass
@@ -108,7 +115,7 @@ class LinearRoad:
     )
     _expected: str = ""
 
-    def run(self, monkey: Monkey, seconds: int, **options: Any) -> Answers:
+    def run(self, tell: Tell, seconds: int, **options: Any) -> Answers:
         from lrb.run import run
         from lrb.source import look_through
 
@@ -120,14 +127,18 @@ class LinearRoad:
                 Path(folder, "disturbed"),
                 speed=prepared.meta.seconds / seconds,
                 instances={"vehicles": 2, "segments": 2},
-                on_progress=lambda sample, _: monkey(sample),
+                on_progress=lambda sample, _: tell(sample),
                 **options,
             )
         recoveries = [
             (got["started"] + r["t"], r["seconds"], tuple(r["gone"])) for r in got["recoveries"]
         ]
+        moved = [
+            storm.Done(m["because"], m["failed"], m["place"] + m["restore"] + m["replay"])
+            for m in got["moved"]
+        ]
         wrong = int(got["checksum"] != self._expected)
-        return Answers(sum(got["rows_out"].values()), wrong, recoveries)
+        return Answers(sum(got["rows_out"].values()), wrong, recoveries, moved)
 
 
 def differences(expected: Iterable[Any], got: Iterable[Any]) -> int:
@@ -148,21 +159,35 @@ class Job:
     answers: int = 0
     detail: str = ""
     recoveries: list[tuple[float, float, tuple[str, ...]]] = field(default_factory=list)
+    asked: list[tuple[storm.Ask, storm.Taken]] = field(default_factory=list)
+    moved: list[storm.Done] = field(default_factory=list)
 
 
-def run_job(work: Work, monkey: Monkey, seconds: int, copies: int) -> Job:
+def run_job(
+    work: Work, monkey: Monkey, moving: storm.Storm | None, seconds: int, copies: int
+) -> Job:
     """One disturbed job, and whether it was right."""
+
+    def tell(sample: Any) -> None:
+        monkey(sample)
+        if moving is not None:
+            moving(sample)
+
+    job = Job(monkey.strikes, "right", asked=[] if moving is None else moving.asked)
     try:
-        said = work.run(monkey, seconds, cluster=monkey.nodes.address, copies=copies)
+        said = work.run(tell, seconds, cluster=monkey.nodes.address, copies=copies)
     except RaystreamError as error:
         lost = copies == 1 and isinstance(error, JobError) and error.message.startswith(LOST)
-        return Job(monkey.strikes, "stopped" if lost else "failed", detail=str(error))
+        job.verdict, job.detail = "stopped" if lost else "failed", str(error)
+        return job
     finally:
         monkey.close()
+        if moving is not None:
+            moving.close()
+    job.answers, job.recoveries, job.moved = said.found, said.recoveries, said.moved
     if said.wrong:
-        detail = f"{said.wrong:,} of {said.found:,} answers are wrong"
-        return Job(monkey.strikes, "wrong", said.found, detail, said.recoveries)
-    return Job(monkey.strikes, "right", said.found, "", said.recoveries)
+        job.verdict, job.detail = "wrong", f"{said.wrong:,} of {said.found:,} answers are wrong"
+    return job
 
 
 class Row(NamedTuple):
@@ -223,6 +248,9 @@ def main(
         int | None, typer.Option(min=1, help="So many faults of each kind, in several jobs.")
     ] = None,
     every: Annotated[float, typer.Option(help="Seconds between faults, on average.")] = 3.0,
+    moves: Annotated[
+        float, typer.Option(min=0, help="Ranges split, merged and moved, a minute on average.")
+    ] = 0.0,
     nodes: Annotated[int, typer.Option(min=1, help="Raylets; all but the first may die.")] = 1,
     copies: Annotated[int, typer.Option(min=1, help="Keepers that hold a checkpoint.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the choice of faults and victims.")] = 1,
@@ -241,16 +269,21 @@ def main(
     rng = random.Random(seed)
     raylets = Nodes(nodes)
     try:
-        jobs = _run_all(chosen, raylets, made, rng, seconds, each, every, copies)
+        jobs = _run_all(chosen, raylets, made, rng, seconds, each, every, moves, copies)
         logs = raylets.logs
     finally:
         raylets.close()
     rows = tally(made, jobs)
     Console(width=WIDTH).print(_table(rows))
+    if moves:
+        Console(width=WIDTH).print(storm.table(storm.tally(
+            (a for j in jobs for a in j.asked), (m for j in jobs for m in j.moved)
+        )))  # fmt: skip
     bad = [j for j in jobs if j.verdict in ("wrong", "failed")]
     counts = Counter(j.verdict for j in jobs)
     Console().print(
-        f"{sum(r.strikes for r in rows)} faults in {len(jobs)} jobs:"
+        f"{sum(r.strikes for r in rows)} faults"
+        f"{f' and {sum(len(j.moved) for j in jobs)} moves' if moves else ''} in {len(jobs)} jobs:"
         f" {', '.join(f'{n} {verdict}' for verdict, n in counts.items())};"
         f" {sum(j.answers for j in jobs):,} answers checked; seed {seed}"
     )
@@ -270,11 +303,17 @@ def _run_all(
     seconds: int,
     each: int | None,
     every: float,
+    moves: float,
     copies: int,
 ) -> list[Job]:
     """One job with faults at random; or with `each`, jobs until all faults were made, as long as
     any of them can be."""
     console = Console(stderr=True)
+    sinks = sorted({chain[-1] for chain in work.chains})
+
+    def say(text: str) -> None:
+        console.print(f"[dim]  {text}[/dim]", highlight=False)
+
     asked = list(kinds) * (each or 0)
     due = deque(rng.sample(asked, len(asked)))
     jobs: list[Job] = []
@@ -282,13 +321,11 @@ def _run_all(
         took = seconds if each is None else min(seconds, length(len(due), every))
         limit = 3.0 * took + 120
         refill = kinds if each is None else ()
-        monkey = Monkey(
-            rng, nodes, work.chains, every, copies, due, refill, limit,
-            say=lambda text: console.print(f"[dim]  {text}[/dim]", highlight=False),
-        )  # fmt: skip
+        monkey = Monkey(rng, nodes, work.chains, every, copies, due, refill, limit, say=say)
+        moving = storm.Storm(random.Random(rng.random()), sinks, 60 / moves, say) if moves else None
         todo = "faults at random" if each is None else f"{len(due)} faults to make"
         console.print(f"[dim]job {len(jobs) + 1}: {took} s, {todo}[/dim]")
-        jobs.append(run_job(work, monkey, took, copies))
+        jobs.append(run_job(work, monkey, moving, took, copies))
         job = jobs[-1]
         console.print(f"{job.verdict}: {job.answers:,} answers {job.detail}", markup=False)
         if each is None or not due or not job.strikes:
