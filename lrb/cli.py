@@ -221,6 +221,8 @@ def elastic(
     minutes, at 18 times real time, and epochs are cut by the time of the traffic. Nobody says how
     many instances there are to be. Deadlines are held in real seconds.
 
+    Traffic that an earlier run left in OUT/data is used again.
+
     Where instances are many and cores few, their CPU shares are emulated: with --cores 0.15 an
     instance that uses more than 10.5 % of a core counts as one that uses 70 % of what it has.
     Nothing holds it back there. Operators run as plain Python: compiled, one instance of each would
@@ -233,7 +235,7 @@ def elastic(
 
         policy, (seconds, pace) = policy_of(cores, interval), speed_of(hours, minutes)
         home = options.absolute(out, "--out")
-        _generate(home / DATA, xways, seconds, seed)
+        _generate_once(home / DATA, xways, seconds, seed)
         _say(f"An instance is split above {policy.threshold:.1%} of a core, merged below half")
         record = _run(
             home / DATA,
@@ -330,6 +332,18 @@ def _generate(data: Path, xways: int, seconds: int, seed: int) -> None:
     _say(f"Generating {seconds:,} s of traffic on {xways} expressway{'s' * (xways > 1)}")
     with shown(_errors) as progress:
         generate(data, xways=xways, seconds=seconds, seed=seed, progress=progress)
+
+
+def _generate_once(data: Path, xways: int, seconds: int, seed: int) -> None:
+    """As `_generate`, unless the folder holds that very traffic."""
+    from lrb.rate import Traffic
+    from spark_ingest import layout
+
+    asked = Traffic(xways, seconds, seconds, seed)
+    if (data / "meta.json").exists() and asked.is_that_of(layout.read_meta(data)):
+        _say(f"The traffic in {data} was generated before")
+    else:
+        _generate(data, xways, seconds, seed)
 
 
 def _prepared(given: Path, out: Path, history: Path | None, on_bad_row: Any) -> Path:

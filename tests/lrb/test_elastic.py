@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import lrb.run
-from lrb import elastic_plot, plots
+from lrb import cli, elastic_plot, plots
 from lrb.elastic import bounds_of, decisions_of, decisions_table, policy_of, speed_of
 from lrb.elastic_plot import MARK_APART, counts_of, rows_of
 from lrb.flow import OPERATORS
@@ -21,6 +21,7 @@ from lrb.plots import LIGHT, series_of
 from lrb.report import write_report
 from lrb.source import look_through
 from raystream.errors import ConfigError
+from spark_ingest.layout import Meta, write_meta
 from tests.lrb import plain_rules
 from tests.lrb.random_traffic import random_traffic
 from tests.lrb.running import prepare, read_answers
@@ -60,6 +61,17 @@ def test_a_share_of_a_core_becomes_a_threshold() -> None:
         with pytest.raises(ConfigError, match="no part of a core"):
             policy_of(cores, interval=5)
     assert {*bounds_of(4)} == {*OPERATORS} - {"answers"}
+
+
+def test_traffic_is_generated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And anew when another is asked for."""
+    made: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(cli, "_generate", lambda *asked: made.append(asked))
+    meta = Meta("generated", 1, 600, 0, 599, 7, {"0": 1}, 1, 0, [1])
+    write_meta(tmp_path, meta)
+    for folder, seed in ((tmp_path, 7), (tmp_path / "none", 7), (tmp_path, 8)):
+        cli._generate_once(folder, 1, 600, seed)
+    assert made == [(tmp_path / "none", 1, 600, 7), (tmp_path, 1, 600, 8)]
 
 
 def test_decisions_are_told_in_the_order_of_time() -> None:
