@@ -45,7 +45,7 @@ FILL_KEYS = 1000
 """So many keys are seen for the first time in each of the first epochs."""
 CUT_SECONDS = 2.0
 WARM_SECONDS = 6.0
-"""From the last new key to the first move: cuts are stored; its second half is what is usual."""
+"""From the last new key to the first move: cuts are stored; its second half counts as usual."""
 BETWEEN_SECONDS = 4.0
 """Between moves, and after the last one."""
 AFTER_SECONDS = 1.0
@@ -291,7 +291,9 @@ def longest_gap(at: np.ndarray, begin: float, end: float) -> float:
 
 
 def measures(started: float, mover: Mover, made: np.ndarray, came: np.ndarray) -> dict[str, Any]:
-    """Times in milliseconds; of several moves, a list each.
+    """Times in milliseconds; of several moves, a list each, but for the percentile of latency,
+    which is one over the epochs of all of them. Usual is what was before the first and between
+    them.
 
     Args:
         started: the Unix time at which the first epoch began. made, came: what the operator and the
@@ -302,25 +304,27 @@ def measures(started: float, mover: Mover, made: np.ndarray, came: np.ndarray) -
         for mine in (made[made["side"] == side] for side in ("moves", "stays"))
     )
     moments, at = first(came["t"], came["at"])
-    calm = (mover.at[0] - WARM_SECONDS / 2, mover.at[0])
     steady = mover.way != "restart"  # a resumed job has another clock
+    calm = [(mover.at[0] - WARM_SECONDS / 2, mover.at[0])]
     if not steady:
         late = at[at > mover.at[0]]
         spans = [(mover.at[0], float(late[np.diff(late, prepend=mover.at[0]).argmax()]))]
     else:
         spans = [(a, b + AFTER_SECONDS) for a, b in zip(mover.at, mover.ended, strict=True)]
+        calm += [(end, begin) for (_, end), begin in zip(spans, mover.at[1:], strict=False)]
     latency = at - (started + (moments + 1) / TICKS)
 
-    def p99(begin: float, end: float) -> float:
-        return float(np.percentile(latency[(at > begin) & (at <= end)], 99)) * 1e3
+    def p99(within: Sequence[tuple[float, float]]) -> float:
+        inside = np.logical_or.reduce([(at > begin) & (at <= end) for begin, end in within])
+        return float(np.percentile(latency[inside], 99)) * 1e3
 
     return {
-        "usual_gap_ms": longest_gap(at, *calm) * 1e3,
+        "usual_gap_ms": max(longest_gap(at, *span) for span in calm) * 1e3,
         "moving_gap_ms": [longest_gap(moving, *s) * 1e3 for s in spans],
         "staying_gap_ms": [longest_gap(staying, *s) * 1e3 for s in spans],
         "sink_gap_ms": [longest_gap(at, *s) * 1e3 for s in spans],
-        "usual_p99_ms": p99(*calm) if steady else None,
-        "moving_p99_ms": [p99(*s) for s in spans] if steady else None,
+        "usual_p99_ms": p99(calm) if steady else None,
+        "moving_p99_ms": p99(spans) if steady else None,
         "level_ms": [s * 1e3 for s in mover.level] if steady else [(b - a) * 1e3 for a, b in spans],
         "megabytes_moved": mover.megabytes,
     }
