@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -79,6 +83,8 @@ def main(
     restore_rate: Annotated[float, typer.Option(help="Bytes of state a second.")] = _W.restore_rate,
     row_bytes: Annotated[float, typer.Option(help="Of a row of state.")] = _W.row_bytes,
     cut: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = _W.cut,
+    processes: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = os.cpu_count()
+    or 1,
     plot: Annotated[Path | None, typer.Option(help="Write a picture, as PNG.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Instead of a table.")] = False,
     times: Annotated[Path, typer.Option(help="What operators cost.")] = TIMES,
@@ -98,13 +104,13 @@ def main(
             cores=cores, epoch=epoch, message=message, cut=cut, pool=pool, start=start,
             restore=restore, restore_rate=restore_rate, row_bytes=row_bytes, jitter=jitter,
         )  # fmt: skip
+        percents = threshold or range(10, 100, 10)
+        runs = [(x, p) for x in xways or [350.0, 1000.0] for p in (None, *percents)]
         results = []
-        for load in xways or [350.0, 1000.0]:
-            results.append(best_fixed(operators, world, load))
-            for percent in threshold or range(10, 100, 10):
-                results.append(dynamic(operators, world, load, percent / 100))
-                if not as_json:
-                    console.print(f"L = {load:g}: {results[-1]['form']} done", style="dim")
+        for result in _all(runs, operators, world, processes):
+            results.append(result)
+            if not as_json:
+                console.print(f"L = {result['xways']:g}: {result['form']} done", style="dim")
         if plot is not None:
             from benchmarks.simulate_plot import draw
 
@@ -119,6 +125,29 @@ def main(
 
 
 # ---------------------------------------------------------------- runs
+
+
+def _all(
+    runs: Sequence[tuple[float, int | None]],
+    operators: Sequence[Operator],
+    world: World,
+    processes: int,
+) -> Iterator[Result]:
+    """Results of runs, in their order: expressways, and the threshold in percent, or None for the
+    best fixed."""
+    one = partial(_one, operators, world)
+    if processes == 1:
+        yield from map(one, runs)
+        return
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        yield from pool.map(one, runs)
+
+
+def _one(operators: Sequence[Operator], world: World, run: tuple[float, int | None]) -> Result:
+    xways, percent = run
+    if percent is None:
+        return best_fixed(operators, world, xways)
+    return dynamic(operators, world, xways, percent / 100)
 
 
 def dynamic(operators: Sequence[Operator], world: World, xways: float, threshold: float) -> Result:
@@ -198,9 +227,12 @@ def read(times: Path, form: str = FORMS[1]) -> list[Operator]:
 
 
 def measured(data: Path) -> dict[str, Any]:
-    """What the operators of Linear Road cost on this machine, compiled and interpreted: runs in one
-    process over the same rows with long and with short epochs; the CPU of an operator is a sum of
-    records and epochs. What it takes to send and receive is not in it, see `World.message`."""
+    """What the operators of Linear Road cost on this machine, compiled and interpreted.
+
+    Runs in one process over the same rows with long and with short epochs. The CPU of an operator
+    is a sum of records and epochs; what it takes to send and receive is not in it, see
+    `World.message`.
+    """
     from lrb.source import look_through
 
     prepared = look_through(data)
@@ -216,8 +248,8 @@ def measured(data: Path) -> dict[str, Any]:
             "unit": "seconds of a core",
         },
         "operators": {
-            form: {name: _fitted([run[name] for run in runs], rows) for name in PRODUCERS}
-            for form, runs in forms.items()
+            form: {name: _fitted([run[name] for run in of], rows) for name in PRODUCERS}
+            for form, of in forms.items()
         },
     }
 

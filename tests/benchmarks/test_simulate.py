@@ -118,7 +118,8 @@ def test_the_command_prints_what_programs_can_read(
 ) -> None:
     run = Model.run
     monkeypatch.setattr(Model, "run", lambda self: run(self, 60))
-    done = CliRunner().invoke(app, ["--xways", "2", "--threshold", "50", "--json"])
+    line = "--xways 2 --threshold 50 --processes 1 --json"
+    done = CliRunner().invoke(app, line.split())
     assert done.exit_code == 0
     found = json.loads(done.stdout)
     assert [r["threshold"] for r in found["results"]] == [None, 0.5]
