@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.drawing import panels_beside
-from lrb.plots import LIGHT, png_of
+from lrb.plots import LIGHT, png_of, seconds_text
 
 DEADLINE_S = 5.0
 PANELS = (("instances_mean", "instances, mean"), ("instances_most", "instances, most"),
-          ("latency_s", "99th percentile, s"))  # fmt: skip
+          ("latency_s", "99th percentile of latency"))  # fmt: skip
 Results = Sequence[Mapping[str, Any]]
 
 
@@ -26,13 +26,26 @@ def draw(results: Results) -> bytes:
             _lines(axes, [r for r in results if r["xways"] == xways], what, LIGHT.hues[i], xways)
         axes.set_xlabel("threshold, % of CPU")
         axes.set_ylabel(label)
-        axes.set_ylim(bottom=0)
-    high = max(value(r, "latency_s") for r in results)
-    if high > DEADLINE_S / 2:
-        panels[-1].axhline(DEADLINE_S, color=LIGHT.quiet, linewidth=1, linestyle=(0, (1, 2)))
+        axes.set_xticks(range(10, 100, 20))
+        if what != "latency_s":
+            axes.set_ylim(bottom=0)
+    _late(panels[-1], [value(r, "latency_s") for r in results])
     lines, names = panels[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside upper center", ncols=4, frameon=False, fontsize=8)
     return png_of(figure)
+
+
+def _late(axes: Any, latencies: Sequence[float]) -> None:
+    """Latency by powers of ten, and the deadline."""
+    axes.set_yscale("log")
+    axes.set_ylim(min(latencies) / 2, 2 * max(DEADLINE_S, *latencies))
+    axes.yaxis.set_major_formatter(lambda seconds, _: seconds_text(seconds))
+    axes.axhline(DEADLINE_S, color=LIGHT.hues[5], linewidth=1, linestyle=(0, (1, 2)))
+    axes.annotate(
+        f"deadline {DEADLINE_S:g} s", (0, DEADLINE_S), xycoords=("axes fraction", "data"),
+        xytext=(3, 2), textcoords="offset points", ha="left", va="bottom", fontsize=7,
+        color=LIGHT.hues[5],
+    )  # fmt: skip
 
 
 def value(result: Mapping[str, Any], what: str) -> float:
