@@ -100,7 +100,7 @@ def _input(axes: Axes, series: Series, theme: Theme) -> None:
 
 def _instances(axes: Axes, series: Series, decisions: Sequence[Decision], theme: Theme) -> None:
     """Instances of each operator, one upon the other, and above them a numbered mark for each
-    decision."""
+    decision: hollow for fewer instances, grey when it was given up."""
     from matplotlib.ticker import MaxNLocator
 
     counts = counts_of(series)
@@ -121,16 +121,20 @@ def _instances(axes: Axes, series: Series, decisions: Sequence[Decision], theme:
     top = float(total.max()) / max(free, 0.3)
     axes.set_ylim(0, top)
     for d, row in zip(decisions, rows, strict=True):
+        hue = theme.quiet if d.failed else colours[d.operator]
+        ink, inside = (hue, theme.paper) if d.after < d.before else (theme.paper, hue)
         axes.annotate(
             str(d.number), (d.t, 1 - (row + 0.8) * ROW), xycoords=("data", "axes fraction"),
-            ha="center", va="center", fontsize=6.5, color=theme.paper, weight="bold",
+            ha="center", va="center", fontsize=6.5, color=ink, weight="bold",
             bbox={
-                "boxstyle": "circle,pad=0.25", "facecolor": colours[d.operator], "linewidth": 0,
+                "boxstyle": "circle,pad=0.25", "facecolor": inside, "edgecolor": hue,
+                "linewidth": 0.9,
             },
         )  # fmt: skip
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     axes.set_yticks([tick for tick in axes.get_yticks() if tick <= total.max() + 0.5])
-    title(axes, "Instances", "decisions numbered")
+    given_up = ", grey: given up" if any(d.failed for d in decisions) else ""
+    title(axes, "Instances", f"decisions, hollow: fewer{given_up}")
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(
         handles, labels, loc="lower right", ncols=len(labels), bbox_to_anchor=(1, 1), borderpad=0,
