@@ -1,8 +1,11 @@
 """The index over structured rows, which grows page by page.
 
 Extendible hashing (Fagin, Nievergelt, Pippenger and Strong, ACM TODS 1979): a directory says by
-some bits of a key's hash on which page of the index its search begins. A page that is half full is
-split by one more bit, which places the few thousand rows of this page anew, and no others.
+the first bits of a key's hash on which page of the index its search begins. A page that is half
+full is split by one more bit, which places the few thousand rows of this page anew, and no others.
+
+The first bits also say the key group, and records come in the order of key groups: so a batch goes
+through the pages one after the other, and the next record finds its page in the cache.
 """
 
 from __future__ import annotations
@@ -14,6 +17,10 @@ from raystream.state.room import Room
 
 DEPTH_MAX = 24
 """So many bits of hashes choose a page, at most."""
+NARROW = 8
+"""So many first bits the hashes of all rows may have in common for `fill` to see where they are."""
+SAMPLE = 1 << 20
+"""About so many rows `fill` looks at before it lays pages."""
 
 
 class RowIndex:
@@ -28,14 +35,21 @@ class RowIndex:
         self._kernels = kernels
         self._room = Room(np.dtype(np.int32))
         self._scratch = np.empty(kernels.PAGE_FULL, np.int64)
-        self._begin(0)
+        self._begin(np.zeros(1, np.int64))
 
-    def _begin(self, depth: int) -> None:
-        """Empty pages, one for each value of so many bits."""
-        self.pages = np.arange(1 << depth, dtype=np.int32)
-        self._depths = np.full(1 << depth, depth)
-        self.filled = np.zeros(1 << depth, np.int32)
-        self._reach(1 << depth, 0)
+    def _begin(self, depths: np.ndarray) -> None:
+        """Empty pages. depths: by how many bits the page is chosen, for each value of the bits that
+        choose; alike where the page is the same."""
+        bits = len(depths).bit_length() - 1
+        values = np.arange(len(depths))
+        first = values & ((1 << (bits - depths)) - 1) == 0  # value of its page
+        self.pages = (first.cumsum() - 1).astype(np.int32)
+        shift = bits - depths[first]
+        self._blocks = list(
+            zip(depths[first].tolist(), (values[first] >> shift).tolist(), strict=True)
+        )
+        self.filled = np.zeros(len(self._blocks), np.int32)
+        self._reach(len(self._blocks), 0)
 
     def _reach(self, pages: int, known: int) -> None:
         """Have so many pages, of which the first are there already."""
@@ -47,8 +61,12 @@ class RowIndex:
 
     def fill(self, heads: np.ndarray, used: int) -> None:
         """Begin anew with the rows in the first `used` slots, whose keys are distinct."""
-        pages = -(-used // (self._kernels.PAGE_FULL * 3 // 4))
-        self._begin(max(0, pages - 1).bit_length())
+        room = self._kernels.PAGE_FULL * 3 // 4
+        bits = min(DEPTH_MAX, (used // room).bit_length() + NARROW)
+        every = max(1, used // SAMPLE)
+        counts = np.zeros(1 << bits, np.int32)
+        self._kernels.count_first_bits(heads, used, every, counts)
+        self._begin(page_depths(counts, room // every))
         at = 0
         while (at := self._kernels.rebuild(heads, self.arrays, at, used)) < used:
             self.split(heads, int(self.filled.argmax()))
@@ -62,15 +80,33 @@ class RowIndex:
 
         heads: `_key` and `_epoch` of all rows.
         """
-        depth, new = int(self._depths[page]), len(self.filled)
+        depth, bits = self._blocks[page]
         if depth >= DEPTH_MAX:
             raise InternalError(f"{self.filled[page]} keys have hashes of the same {depth} bits")
         if 1 << depth == len(self.pages):
-            self.pages = np.concatenate([self.pages, self.pages])
-        mine = np.flatnonzero(self.pages == page)
-        self.pages[mine[(mine >> depth & 1) == 1]] = new
-        self._depths[page] = depth + 1
-        self._depths = np.append(self._depths, depth + 1)
+            self.pages = self.pages.repeat(2)
+        new, half = len(self._blocks), len(self.pages) >> (depth + 1)
+        upper = 2 * bits + 1
+        self.pages[upper * half : (upper + 1) * half] = new
+        self._blocks[page] = depth + 1, 2 * bits
+        self._blocks.append((depth + 1, upper))
         self.filled = np.append(self.filled, np.int32(0))
         self._reach(new + 1, new)
         self._kernels.place_again(heads, self.arrays, page, self._scratch)
+
+
+def page_depths(counts: np.ndarray, room: int) -> np.ndarray:
+    """As few pages as hold rows without a page that has more than its room, as far as so many bits
+    can tell them apart.
+
+    counts: how many rows have each value of their first bits, [2 ** bits]. Returns for each value
+    by how many bits its page is chosen, int64.
+    """
+    bits = len(counts).bit_length() - 1
+    depths = np.full(len(counts), bits)
+    whole = np.ones(len(counts), bool)  # whether the values up to here are one page
+    for depth in reversed(range(bits)):
+        counts = counts.reshape(-1, 2).sum(axis=1)
+        whole = whole.reshape(-1, 2).all(axis=1) & (counts <= room)
+        depths.reshape(len(whole), -1)[whole] = depth
+    return depths

@@ -2,9 +2,9 @@
 
 Drivers inline these functions, batch access calls them over columns. A key is anything with `len`
 and integer items: a tuple of int64, or the `_key` of a row. The index holds int32 slots (-1 is
-empty). The *low* bits of the hash say where on a page a search begins, those above them, through a
-directory, on which page; its top bits say the key group. A search does not leave its page. At least
-half of each page is empty, and removal shifts entries back, so that a search never meets a grave.
+empty). The *first* bits of the hash, which also say the key group, say through a directory on which
+page a search begins, its last bits where on it. A search does not leave its page. At least half of
+each page is empty, and removal shifts entries back, so that a search never meets a grave.
 
 Importing this module imports Numba.
 """
@@ -41,7 +41,8 @@ NO_VIEW = -3
 
 class Index(NamedTuple):
     """entries: int32, slots by page and place. pages: int32, the directory, a page for each value
-    of the bits that choose one. filled: int32, the entries of each page that are not empty."""
+    of the first bits, [a power of two]. filled: int32, the entries of each page that are not empty.
+    """
 
     entries: np.ndarray
     pages: np.ndarray
@@ -89,10 +90,16 @@ def hash_key(key: Any, columns: Any) -> Any:
 
 
 @njit(nogil=True)
+def first_bits(h: Any, values: Any) -> Any:
+    """The first bits of a hash; they have so many values, a power of two up to 2 ** 32."""
+    return np.int64(((h >> np.uint64(32)) * np.uint64(values)) >> np.uint64(32))
+
+
+@njit(nogil=True)
 def home_of(key: Any, index: Any) -> Any:
     """Where a key's search begins in the entries of an index."""
     h = hash_key(key, len(key))
-    chosen = np.int64(h >> np.uint64(PAGE_BITS)) & (len(index.pages) - 1)
+    chosen = first_bits(h, len(index.pages))
     return np.int64(index.pages[chosen]) << PAGE_BITS | np.int64(h & np.uint64(PAGE - 1))
 
 
@@ -200,6 +207,15 @@ def _place(index: Any, home: Any, slot: Any) -> None:
         at = after(at)
     index.entries[at] = slot
     index.filled[home >> PAGE_BITS] += 1
+
+
+@njit(nogil=True, cache=True)
+def count_first_bits(heads: Any, used: Any, every: Any, counts: Any) -> None:
+    """Count, of every so many slots, the rows by the first bits of their keys' hashes."""
+    for slot in range(0, used, every):
+        if heads[slot]._epoch != FREE:
+            key = heads[slot]._key
+            counts[first_bits(hash_key(key, len(key)), len(counts))] += 1
 
 
 @njit(nogil=True, cache=True)
