@@ -382,12 +382,13 @@ def distinct(slots: Any, seen: Any, base: Any, inverse: Any) -> Any:
     """
     n = 0
     for i in range(len(slots)):
-        slot = slots[i]
-        if seen[slot] < base:
-            seen[slot] = base + n
-            slots[n] = slot
-            n += 1
-        inverse[i] = seen[slot] - base
+        slot, number = slots[i], seen[slots[i]]
+        new = number < base
+        number = base + n if new else number
+        seen[slot] = number
+        slots[n] = slot
+        n += new  # not `if new`, which nobody can foresee
+        inverse[i] = number - base
     return n
 
 
