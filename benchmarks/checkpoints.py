@@ -83,7 +83,7 @@ def change(instance: Instance, epoch: int) -> None:
                 row._mark = epoch
     else:
         slots = np.random.default_rng(1).permutation(len(logic.table))[::CHANGED]
-        logic.table.write(slots, logic.table.read(slots), epoch)
+        logic.table.write(slots, {}, epoch)
     instance.position = epoch
 
 

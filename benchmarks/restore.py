@@ -178,9 +178,9 @@ def check(instance: Instance, form: str, rows: int) -> None:
     some = np.linspace(0, rows - 1, 1000).astype(np.int64)
     keys = keys_of(form, some)
     numbered = keys.to_numpy() if form == "numbers" else logic.keyed.texts[0].number(keys)
-    found = table.read(table.find([numbered]))
-    assert np.array_equal(found["last"], some)
-    assert np.array_equal(found["amount"], some * 0.5)
+    found = table.find([numbered])
+    assert np.array_equal(table.read(found, "last"), some)
+    assert np.array_equal(table.read(found, "amount"), some * 0.5)
 
 
 def measure(form: str, megabytes: float, parts: int, repeat: int) -> dict[str, Any]:

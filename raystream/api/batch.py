@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -89,10 +89,12 @@ class Rows(Generic[S]):
     `rows.counts` says for each entry how many records it has. All three are int64 and read-only.
     """
 
-    __slots__ = ("_columns", "_index", "_ordinals")
+    __slots__ = ("_columns", "_index", "_length", "_ordinals", "_read")
 
-    def __init__(self, columns: np.ndarray, index: np.ndarray) -> None:
-        self._columns = columns
+    def __init__(self, read: Callable[[str], np.ndarray], length: int, index: np.ndarray) -> None:
+        self._read = read
+        self._length = length
+        self._columns: dict[str, np.ndarray] = {}
         self._index = index
         self._index.flags.writeable = False
         self._ordinals: tuple[np.ndarray, np.ndarray] | None = None
@@ -122,10 +124,14 @@ class Rows(Generic[S]):
         return self._ordinals
 
     def __getitem__(self, column: str) -> Any:
+        if column not in self._columns:
+            self._columns[column] = self._read(column)
         return self._columns[column]
 
     def __setitem__(self, column: str, values: Any) -> None:
-        self._columns[column] = values
+        mine = self[column]
+        if values is not mine:
+            mine[...] = values
 
     def __len__(self) -> int:
-        return len(self._columns)
+        return self._length

@@ -122,7 +122,8 @@ class RowsLogic(_Batches):
 
     def _call(self, rows: Columns, epoch: int) -> Any:
         slots, index = self.keyed.slots([rows.column(k) for k in self.spec.key], epoch)
-        state = self.keyed.table.read(slots)
-        result = self.spec.process(Batch._of(rows), Rows(state, index))
-        self.keyed.table.write(slots, state, epoch)
+        table = self.keyed.table
+        state = Rows[Any](lambda name: table.read(slots, name), len(slots), index)
+        result = self.spec.process(Batch._of(rows), state)
+        table.write(slots, state._columns, epoch)
         return result

@@ -28,7 +28,7 @@ class KeyedRows:
         """Load what looks keys up, by a row of no key; not of a table that is used."""
         keys = [np.zeros(1, np.int64) if t is None else pa.array(["-"]) for t in self.texts]
         slots, _ = self.slots(keys, 0)
-        self.table.write(slots, self.table.read(slots), 0)
+        self.table.write(slots, {}, 0)
 
     def slots(self, columns: list[Any], epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """(the slot of each distinct key, for each record the number of its key): int64 both."""

@@ -305,34 +305,6 @@ def find_all(heads: Any, index: Any, columns: Any, slots: Any) -> None:
         slots[i] = find(heads, index, key_at(columns, i))
 
 
-@njit(nogil=True, cache=True)
-def gather(rows: Any, slots: Any, out: Any) -> None:
-    """Copy the rows in these slots. rows, out: as words, int64 [n, words of a row]."""
-    words = rows.shape[1]
-    flat = rows.reshape(rows.size)
-    for i in range(len(slots)):
-        if i + ROWS_AHEAD < len(slots):
-            prefetch(flat, slots[i + ROWS_AHEAD] * words)  # type: ignore[call-arg]
-        for j in range(words):
-            out[i, j] = rows[slots[i], j]
-
-
-@njit(nogil=True, cache=True)
-def scatter(rows: Any, slots: Any, given: Any, epoch_at: Any, epoch: Any) -> None:
-    """Put rows into these slots, from behind their epoch on, which is `epoch`; their keys stay.
-
-    rows, given: as words, int64 [n, words of a row]. epoch_at: which word the epoch is.
-    """
-    words = rows.shape[1]
-    flat = rows.reshape(rows.size)
-    for i in range(len(slots)):
-        if i + ROWS_AHEAD < len(slots):
-            prefetch(flat, slots[i + ROWS_AHEAD] * words)  # type: ignore[call-arg]
-        rows[slots[i], epoch_at] = epoch
-        for j in range(epoch_at + 1, words):
-            rows[slots[i], j] = given[i, j]
-
-
 @njit(nogil=True)
 def is_viewed(rows: Any, meta: Any, slot: Any) -> Any:
     """Whether the view that is open has yet to copy this row."""

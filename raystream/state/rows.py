@@ -213,19 +213,30 @@ class StructuredTable:
         """Key and epoch of the rows, over the same memory: alike for all state classes."""
         return np.ndarray(len(self.rows), self.head, self.rows, 0, self.rows.strides)
 
-    def read(self, slots: np.ndarray) -> np.ndarray:
-        """A copy of rows."""
-        out = np.empty(len(slots), self.dtype)
-        self._kernels.gather(as_words(self.rows), slots, as_words(out))
-        return out
+    def read(self, slots: np.ndarray, name: str) -> np.ndarray:
+        """A copy of one of the user's fields of rows.
 
-    def write(self, slots: np.ndarray, rows: np.ndarray, epoch: int) -> None:
-        """Put the user's fields of changed rows back; they are dirty from `epoch` on.
+        Raises:
+            StateError: there is no such field.
+        """
+        names = self.schema.dtype.names or ()
+        if name not in names:
+            raise StateError(
+                f"{self.schema.name} has no field {name!r}", hint=f"It has {', '.join(names)}."
+            )
+        found: np.ndarray = self.rows[name][slots]
+        return found
+
+    def write(self, slots: np.ndarray, fields: Mapping[str, np.ndarray], epoch: int) -> None:
+        """Put some of the user's fields of rows back; the rows, whatever has changed, are dirty
+        from `epoch` on.
 
         slots: each once.
         """
         self._put_aside(slots)
-        self._kernels.scatter(as_words(self.rows), slots, as_words(rows), self.columns, epoch)
+        self.rows["_epoch"][slots] = epoch
+        for name, values in fields.items():
+            self.rows[name][slots] = values
         self._arm(slots)
 
     def remove(self, slots: np.ndarray, epoch: int) -> None:
