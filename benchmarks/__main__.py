@@ -44,7 +44,9 @@ def w1(
     rows: Annotated[int, typer.Option(min=1, help="Records.")] = 20_000_000,
     distinct: Annotated[int, typer.Option(min=1, help="Distinct keys.")] = 100_000,
     form: Annotated[str, typer.Option(help="compiled, interpreted, batch or all.")] = "all",
-    instances: Annotated[int, typer.Option(min=1, help="Instances of the operator.")] = 1,
+    instances: Annotated[
+        str, typer.Option(help="Instances of the operator; as in 1,4 in turns.")
+    ] = "1",
     repeat: Repeat = 3,
     local: Local = False,
     as_json: Json = False,
@@ -55,8 +57,15 @@ def w1(
     forms = list(work.FORMS) if form == "all" else [form]
     if unknown := [f for f in forms if f not in work.FORMS]:
         raise typer.BadParameter(f"{unknown[0]!r}: one of {', '.join(work.FORMS)}, all")
-    run = partial(work.run, rows=rows, distinct=distinct, instances=instances, local=local)
-    runs: Runs = {f: partial(run, f) for f in forms}
+    counts = [int(n) for n in instances.split(",") if n.isdecimal() and int(n)]
+    if len(counts) != instances.count(",") + 1:
+        raise typer.BadParameter(f"--instances {instances}: numbers from 1 on, as in 1,4")
+    run = partial(work.run, rows=rows, distinct=distinct, local=local)
+    runs: Runs = {
+        f if len(counts) == 1 else f"{f}, {n} instances": partial(run, f, instances=n)
+        for f in forms
+        for n in counts
+    }
     _measure(runs, repeat, as_json, "records_per_second", "records/s")
 
 

@@ -72,15 +72,28 @@ def assemble(
         return Input(
             tuple(map(empty, schemas)), None, None, np.zeros(len(keys) + 1, np.int64), keys.lo
         )
-    if len(full) == 1:
-        edge, piece = full[0]
-        if order_by is None or _ascends(piece.rows.column(order_by), piece.offsets):
-            columns = tuple(
-                piece.rows if t == edge.type else empty(s) for t, s in enumerate(schemas)
-            )
-            which = None if len(schemas) == 1 else np.full(len(piece.rows), edge.type, np.uint8)
-            return Input(columns, which, None, piece.offsets, keys.lo)
+    edge, found = full[0][0], [p for _, p in full]
+    if all(e is edge for e, _ in full) and _follow(found):
+        rows, offsets = concat([p.rows for p in found]), found[0].offsets
+        for piece in found[1:]:
+            offsets = offsets + piece.offsets
+        if order_by is None or _ascends(rows.column(order_by), offsets):
+            columns = tuple(rows if t == edge.type else empty(s) for t, s in enumerate(schemas))
+            which = None if len(schemas) == 1 else np.full(len(rows), edge.type, np.uint8)
+            return Input(columns, which, None, offsets, keys.lo)
     return _merge(feeds, pieces, schemas, keys, order_by)
+
+
+def _follow(pieces: Sequence[Piece]) -> bool:
+    """Whether no piece has a key group before one of the piece before it; so it is where consumers
+    keep the key groups of their producers."""
+    last = 0
+    for piece in pieces if len(pieces) > 1 else ():
+        first = int(piece.offsets.searchsorted(0, "right")) - 1
+        if first < last:
+            return False
+        last = int(piece.offsets.searchsorted(len(piece.rows))) - 1
+    return True
 
 
 def _ascends(column: np.ndarray, offsets: np.ndarray) -> bool:

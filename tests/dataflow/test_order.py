@@ -158,3 +158,34 @@ def test_times_far_apart_are_ordered_too() -> None:
     )
     found = assemble([Feed((edge,))], {0: [piece]}, SCHEMAS, KeyRange(0, GROUPS), "time")
     assert [r.id for r in in_order(found)] == [3, 1, 2, 5, 0, 4]
+
+
+@examples(100)
+@given(st.integers(0, 2**32), st.booleans())
+def test_pieces_of_ranges_that_follow_each_other_are_put_end_to_end(
+    seed: int, ordered: bool
+) -> None:
+    """An edge without a key keeps the key groups of its producers; no row is put anywhere else."""
+    rng = random.Random(seed)
+    edge = Edge(0, 0, 0, 9, 0, SCHEMAS[0], None, False)
+    pieces, records, counts = [], [], [0]
+    for source in cut(GROUPS, rng):
+        mine: list[A] = []
+        offsets = [0] * (source.lo + 1)
+        for _ in range(*source):
+            for _ in range(rng.choice([0, 1, 3])):
+                mine.append(A(rng.randrange(6), len(records) + len(mine), rng.getrandbits(30)))
+            offsets.append(len(mine))
+            counts.append(len(records) + len(mine))
+        offsets += [len(mine)] * (GROUPS - source.hi)
+        rows = from_records(SCHEMAS[0], mine)
+        pieces.append(Piece(Header(1, source, 0), rows, np.array(offsets)))
+        records += mine
+
+    keys = KeyRange(0, GROUPS)
+    found = assemble(
+        [Feed((edge,))], {0: pieces}, SCHEMAS[:1], keys, "time" if ordered else None
+    )
+
+    assert in_order(found) == records and found.offsets.tolist() == counts
+    assert found.where is None and found.which is None
