@@ -1,13 +1,15 @@
 """python -m benchmarks recovery: what a recovery takes, along one axis at a time.
 
 Each option is a list. Its first value belongs to the middle case; each other value is measured with
-all other options at their first. The defaults take about 22 minutes.
+all other options at their first. The defaults take about 22 minutes. They need not be taken at
+once: runs are kept in a file, and what is there is not run again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -67,6 +69,33 @@ def jobs_of(case: Case, kills: int) -> list[int]:
 
 
 Results = Mapping[Case, Sequence[Mapping[str, Any]]]
+Runs = dict[Case, list[dict[str, Any]]]
+
+
+def kept_in(file: Path) -> list[dict[str, Any]]:
+    """The runs in a file, one JSON object a line; none where there is no file."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def sorted_by_case(cases: Iterable[Case], runs: Iterable[dict[str, Any]]) -> Runs:
+    """The runs of each of these cases; others are left out."""
+    found: Runs = {case: [] for case in cases}
+    for each in runs:
+        found.get(Case(**{f: each[f] for f in Case._fields}), []).append(each)
+    return found
+
+
+def missing(runs: Runs, kills: int, repeat: int) -> list[tuple[Case, int]]:
+    """The jobs to be run, each with its kills: of all that are asked for those not run yet, case by
+    case, and again."""
+    wanted = {case: jobs_of(case, kills) for case in runs}
+    rounds = [
+        (case, number, i * len(jobs) + at)
+        for i in range(repeat)
+        for case, jobs in wanted.items()
+        for at, number in enumerate(jobs)
+    ]
+    return [(case, number) for case, number, place in rounds if place >= len(runs[case])]
 
 
 def table(middle: Case, axes: Sequence[Axis], results: Results) -> Table:
@@ -81,11 +110,11 @@ def table(middle: Case, axes: Sequence[Axis], results: Results) -> Table:
         shown.add_column(column, justify="right")
     for title, cases in axes:
         for i, (label, case) in enumerate(cases.items()):
-            figures = medians(results[case])
+            figures = medians(results[case]) if results[case] else {}
             shown.add_row(
                 "" if i else title,
                 f"[bold]{label}[/bold]" if case == middle else label,
-                *(f"{figures[c]:,.0f}" for c in COLUMNS),
+                *(f"{figures[c]:,.0f}" if figures else "not run" for c in COLUMNS),
             )
         shown.add_section()
     return shown
@@ -102,6 +131,13 @@ def main(
     together: Annotated[str, typer.Option(help="Instances that die at once.")] = "1,2",
     kills: Annotated[int, typer.Option(min=1, help="Kills in each case.")] = 5,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each case.")] = 1,
+    kept: Annotated[
+        Path | None,
+        typer.Option(help="Runs are added to this file; those in it are not run again."),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Run so many jobs at most; 0 shows KEPT.")
+    ] = None,
     plot: Annotated[Path, typer.Option(help="The PNG to draw.")] = Path("data/recovery.png"),
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per run; no table, no plot.")
@@ -119,17 +155,23 @@ def main(
         modes.split(","), [int(n) for n in into.split(",")], [int(n) for n in together.split(",")],
     )  # fmt: skip
     cases = dict.fromkeys(case for axis in axes for case in axis.cases.values())
-    results: dict[Case, list[dict[str, Any]]] = {case: [] for case in cases}
+    results = sorted_by_case(cases, kept_in(kept) if kept is not None else [])
     console = Console(stderr=True)
-    for i in range(repeat):
-        for case in cases:
-            console.print(f"[dim]{case}: run {i + 1} of {repeat}[/dim]")
-            for n in jobs_of(case, kills):
-                results[case].append(run(case, kills=n))
-                if as_json:
-                    print(json.dumps(results[case][-1]), flush=True)
+    to_run = missing(results, kills, repeat)
+    for i, (case, number) in enumerate(islice(to_run, jobs), 1):
+        console.print(f"[dim]{case}: job {i} of {len(to_run)}[/dim]")
+        measured = run(case, kills=number)
+        results[case].append(measured)
+        if kept is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with kept.open("a") as file:
+                file.write(json.dumps(measured) + "\n")
+        if as_json:
+            print(json.dumps(measured), flush=True)
     if not as_json:
         Console().print(table(middle, axes, results))
-        plot.parent.mkdir(parents=True, exist_ok=True)
-        plot.write_bytes(draw({a.title: {n: results[c] for n, c in a.cases.items()} for a in axes}))
-        console.print(f"{plot}")
+        panels = {a.title: {n: results[c] for n, c in a.cases.items() if results[c]} for a in axes}
+        if there := {title: runs for title, runs in panels.items() if runs}:
+            plot.parent.mkdir(parents=True, exist_ok=True)
+            plot.write_bytes(draw(there))
+            console.print(f"{plot}")

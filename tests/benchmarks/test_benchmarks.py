@@ -30,7 +30,7 @@ from benchmarks.recovery import (
     times_back,
 )
 from benchmarks.recovery_plot import draw
-from benchmarks.recovery_table import Axis, axes_of, jobs_of, table
+from benchmarks.recovery_table import Axis, axes_of, jobs_of, missing, sorted_by_case, table
 from raystream.testing import Collect, run_local
 from tests.lrb.rows import balance, report
 from tests.lrb.running import prepare
@@ -188,6 +188,23 @@ def test_one_thing_differs_at_a_time() -> None:
         (alone := Case(10, "batch", together=2, instances=2)),
         [Axis("", {"": alone})],
     )
+
+
+def test_runs_that_are_kept_are_not_run_again() -> None:
+    one, two, other = Case(10), Case(10, into=2), Case(20)
+    assert missing(sorted_by_case([one, two], []), 2, 1) == [(one, 2), (two, 1), (two, 1)]
+    kept = [{**case._asdict(), "at": i} for i, case in enumerate([one, two, other])]
+    runs = sorted_by_case([one, two], json.loads(json.dumps(kept)))
+    assert {case: [r["at"] for r in rs] for case, rs in runs.items()} == {one: [0], two: [1]}
+    assert missing(runs, 2, 1) == [(two, 1)]
+    assert missing(runs, 2, 2) == [(two, 1), (one, 2), (two, 1), (two, 1)]
+
+
+def test_what_is_not_run_yet_is_said(tmp_path: Path) -> None:
+    plot = tmp_path / "recovery.png"
+    line = f"recovery --rates 10,20 --jobs 0 --kept {tmp_path / 'runs'} --plot {plot}"
+    result = CliRunner().invoke(app, line.split())
+    assert result.exit_code == 0 and "not run" in result.output and not plot.exists()
 
 
 @pytest.mark.parametrize("modes", [["state"], ["state", "source"]])
