@@ -1,8 +1,8 @@
-"""python -m benchmarks.checkpoints sizes | throughput | latency: what checkpoints cost an operator.
+"""python -m benchmarks.checkpoints sizes | throughput | latency | job: what checkpoints cost.
 
 `sizes`: for 100 to 10 million keys, in compiled and in Python rows, full and with a tenth of the
-rows changed: rows, bytes, the milliseconds of CPU that a cut takes of the thread that computes, and
-those that copying and encoding take in the background.
+rows changed: rows, bytes, and the milliseconds of CPU that a cut takes of the thread that computes,
+that copying and encoding take in the background, and that a restore takes (see `benchmarks.sizes`).
 
 `throughput`: compiled sums over a million keys, of which a tenth changes between two cuts;
 intervals that begin with a cut and such that do not, in turns. Cuts are shipped by the thread that
@@ -15,136 +15,38 @@ that came due between a cut and the end of its storing, and for all others.
 
 from __future__ import annotations
 
-import gc
 import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
-import raystream as rs
-from benchmarks.restore import CUT, WIDTH, Nothing, Trade, accounts, state
+from benchmarks import cut_latency, sizes
+from benchmarks.restore import WIDTH
+from benchmarks.sizes import CHANGED, as_in_a_shell, planned, restored
 from raystream.actors.shipping import Shipper
 from raystream.actors.turns import Turns
-from raystream.api.flow import OperatorNode
-from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.snapshot import capture, install, settled, view_with
+from raystream.dataflow.snapshot import capture, settled, view_with
 from raystream.dataflow.source import Taken
 from raystream.schema.columns import Columns
 from raystream.schema.types import KeyRange
-from raystream.state.chain import CHAIN_MAX
 from raystream.state.image import ImageHeader
 from raystream.state.images import ImageStore, Stored
 
-CHANGED = 10
-"""One row in so many changes between two cuts."""
 BATCHES = 8
 """Different epochs of input between two cuts; they come again and again."""
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
-
-
-def planned(*, compiled: bool) -> Plan:
-    flow = rs.Flow("checkpoints")
-    source = rs.io.iterable([], Trade)
-    flow.source(source).through(accounts, name="work").to(Nothing())
-    for node in flow.nodes:
-        if isinstance(node, OperatorNode):
-            node.spec = replace(node.spec, compiled=compiled)
-    return make_plan(flow)
-
-
-def restored(plan: Plan, keys: int) -> Instance:
-    """An instance with state of so many keys, as it was at the cut."""
-    instance = Instance(plan, plan.vertex("work"), KeyRange(0, plan.groups))
-    install(instance, [[state(plan, "numbers", keys)]])
-    instance.open()
-    return instance
-
-
-# ---------------------------------------------------------------- sizes
-
-
-def change(instance: Instance, epoch: int) -> None:
-    """Touch one row in ten, here and there, as an epoch would."""
-    logic: Any = instance.logic
-    if isinstance(getattr(logic.table, "rows", None), dict):
-        for i, row in enumerate(logic.table.rows.values()):
-            if i % CHANGED == 0:
-                row._mark = epoch
-    else:
-        slots = np.random.default_rng(1).permutation(len(logic.table))[::CHANGED]
-        logic.table.write(slots, {}, epoch)
-    instance.position = epoch
-
-
-@contextmanager
-def as_in_a_shell() -> Iterator[None]:
-    """The cyclic garbage collector leaves the thread that computes alone."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-def sizes_of(keys: int, *, compiled: bool, repeat: int) -> list[dict[str, Any]]:
-    """What a full checkpoint and a delta take."""
-    instance = restored(planned(compiled=compiled), keys)
-    change(instance, CUT + 1)
-    out = []
-    for since in (0, CUT):
-        taking, encoding, nbytes, rows = [], [], 0, 0
-        for _ in range(repeat):
-            began = time.thread_time()
-            captured = capture(instance, since)
-            taken = time.thread_time()
-            image = captured.image()
-            nbytes, rows = len(image.encode()), len(image)
-            taking.append(taken - began)
-            encoding.append(time.thread_time() - taken)
-        out.append(
-            {
-                "keys": keys,
-                "rows": "compiled" if compiled else "Python",
-                "kind": "delta" if since else "full",
-                "stored": rows,
-                "bytes": nbytes,
-                "copy": statistics.median(taking),
-                "encode": statistics.median(encoding),
-            }
-        )
-    return out
-
-
-@app.command()
-def sizes(
-    largest: Annotated[int, typer.Option(help="Keys of the largest state.")] = 10_000_000,
-    repeat: Annotated[int, typer.Option(min=1, help="Checkpoints; the median is shown.")] = 3,
-) -> None:
-    """What a checkpoint takes, by the size of the state."""
-    table = Table("keys", "state", "kind", "rows", "MB", "copy ms", "background ms")
-    keys = 100
-    while keys <= largest:
-        for compiled in (True, False):
-            with as_in_a_shell():
-                measured = sizes_of(keys, compiled=compiled, repeat=repeat)
-            for r in measured:
-                table.add_row(
-                    f"{keys:,}", r["rows"], r["kind"], f"{r['stored']:,}",
-                    f"{r['bytes'] / 1e6:,.2f}", f"{r['copy'] * 1e3:,.2f}",
-                    f"{r['encode'] * 1e3:,.2f}",
-                )  # fmt: skip
-        keys *= 10
-    Console(width=WIDTH).print(table)
+app.command("sizes")(sizes.main)
+app.command("job")(cut_latency.main)
 
 
 # ---------------------------------------------------------------- throughput
@@ -210,8 +112,11 @@ class Backup:
         """Whether the newest cut is not stored yet."""
         return self.stored < self.cuts
 
-    def cut(self) -> float:
-        """Take a checkpoint; the seconds that the computing thread stood still."""
+    def cut(self, *, full: bool = False) -> float:
+        """Take a checkpoint, a full one in any case if that is asked for; the seconds that the
+        computing thread stood still."""
+        if full:
+            self.shipper.chain.restart()
         began = time.perf_counter()
         self.cuts += 1
         self.shipper.put(capture(self.instance, self.shipper.chain.base))
@@ -313,14 +218,15 @@ def throughput(
 
 
 class Epochs(NamedTuple):
-    """Of epochs: seconds from when they were due until they were done, and whether a cut was being
-    stored then."""
+    """Of epochs from one cut to the next: seconds from when they were due until they were done, and
+    whether the cut was being stored then; whether a full image was made at it."""
 
     late: np.ndarray
     storing: np.ndarray
+    full: bool
 
 
-def paced(backup: Backup, pieces: list[Piece], epochs: int, pace: float) -> Epochs:
+def paced(backup: Backup, pieces: list[Piece], epochs: int, pace: float, *, full: bool) -> Epochs:
     """Apply so many epochs, one every `pace` seconds; after the first one comes a cut."""
     late, storing = np.zeros(epochs), np.zeros(epochs, bool)
     began = time.perf_counter()
@@ -331,47 +237,46 @@ def paced(backup: Backup, pieces: list[Piece], epochs: int, pace: float) -> Epoc
         backup.step(pieces[i % len(pieces)])
         late[i] = time.perf_counter() - due
         if i == 0:
-            backup.cut()
-    return Epochs(late, storing)
+            full = full or not backup.shipper.chain.base
+            backup.cut(full=full)
+    return Epochs(late, storing, full)
 
 
 @app.command()
 def latency(
     keys: Annotated[int, typer.Option(help="Keys of the state.")] = 1_000_000,
-    seconds: Annotated[float, typer.Option(help="Between two cuts.")] = 5,
-    cuts: Annotated[int, typer.Option(min=1, help="Every ninth is full, the others deltas.")] = 10,
+    seconds: Annotated[float, typer.Option(help="Between two cuts.")] = 2,
+    cuts: Annotated[int, typer.Option(min=1, help="Checkpoints.")] = 40,
+    fulls: Annotated[int, typer.Option(min=1, help="Every so many-th is full; in jobs 9.")] = 2,
     records: Annotated[int, typer.Option(help="In an epoch.")] = 5_000,
     pace: Annotated[float, typer.Option(help="Seconds of an epoch.")] = 0.02,
 ) -> None:
     """How late epochs are while a cut is stored, and otherwise."""
+    epochs = max(2, round(seconds / pace))
     with begun(keys, records, seconds / 10) as (backup, intervals):
         seen = [
-            paced(backup, intervals[i % CHANGED], max(2, round(seconds / pace)), pace)
+            paced(backup, intervals[i % CHANGED], epochs, pace, full=i % fulls == 0)
             for i in range(cuts)
         ]
-    table = Table("cut", "MB", "storing s", "epochs", "p50 ms", "p99 ms", "most ms",
-                  "else: p50 ms", "p99 ms", "most ms", "ratio of p99")  # fmt: skip
-    full = [e for i, e in enumerate(seen) if i % (CHAIN_MAX + 1) == 0]
-    deltas = [e for i, e in enumerate(seen) if i % (CHAIN_MAX + 1)]
-    otherwise = np.concatenate([e.late[~e.storing] for e in seen])
-    for name, some in (("full", full), ("delta", deltas), ("all", seen)):
-        if not some:
-            continue
-        during = np.concatenate([e.late[e.storing] for e in some])
-        shown = [np.percentile(v, q) * 1e3 for v in (during, otherwise) for q in (50, 99, 100)]
-        sizes = (
-            backup.nbytes
-            if some is seen
-            else [
-                n
-                for i, n in enumerate(backup.nbytes)
-                if (i % (CHAIN_MAX + 1) == 0) == (some is full)
-            ]
-        )
-        table.add_row(
-            name, f"{statistics.mean(sizes) / 1e6:.1f}", f"{len(during) * pace / len(some):.2f}",
-            f"{len(during)}", *(f"{v:.2f}" for v in shown), f"{shown[1] / shown[4]:.2f}",
-        )  # fmt: skip
+    sides = {
+        "full image": [e.late[e.storing] for e in seen if e.full],
+        "delta": [e.late[e.storing] for e in seen if not e.full],
+        "otherwise": [e.late[~e.storing] for e in seen],
+    }
+    usual = np.percentile(np.concatenate(sides["otherwise"]), 99)
+    table = Table("while stored", "cuts", "MB", "epochs", "p50 ms", "p99 ms", "most ms",
+                  "ratio of p99")  # fmt: skip
+    for name, some in sides.items():
+        if some:
+            full = name == "full image"
+            stored = [n for n, e in zip(backup.nbytes, seen, strict=True) if e.full == full]
+            shown = np.percentile(np.concatenate(some), (50, 99, 100))
+            table.add_row(
+                name, f"{len(some)}",
+                "" if name == "otherwise" else f"{statistics.mean(stored) / 1e6:.1f}",
+                f"{sum(map(len, some))}", *(f"{v * 1e3:.2f}" for v in shown),
+                f"{shown[1] / usual:.2f}",
+            )  # fmt: skip
     Console(width=WIDTH).print(table)
 
 

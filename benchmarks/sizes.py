@@ -1,0 +1,154 @@
+"""What a checkpoint and a restore take, by the size of the state: rows, bytes, and milliseconds of
+CPU.
+
+A full checkpoint, and a delta with a tenth of the rows. `cut` is what the computing thread does;
+`background` is what copying and encoding take on the thread that ships. `restore` is from the bytes
+to the rows in a new instance; for a delta that of the full image before it is in it.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import raystream as rs
+from benchmarks.restore import CUT, WIDTH, Nothing, Trade, accounts, state
+from raystream.api.flow import OperatorNode
+from raystream.controller.planning import make_plan
+from raystream.dataflow.instance import Instance
+from raystream.dataflow.plan import Plan
+from raystream.dataflow.snapshot import capture, install
+from raystream.schema.types import KeyRange
+from raystream.state.image import decode
+
+CHANGED = 10
+"""One row in so many changes between two cuts."""
+ROWS = {"compiled": True, "Python": False}
+
+
+def planned(*, compiled: bool) -> Plan:
+    flow = rs.Flow("checkpoints")
+    source = rs.io.iterable([], Trade)
+    flow.source(source).through(accounts, name="work").to(Nothing())
+    for node in flow.nodes:
+        if isinstance(node, OperatorNode):
+            node.spec = replace(node.spec, compiled=compiled)
+    return make_plan(flow)
+
+
+def fresh(plan: Plan) -> Instance:
+    """An instance without state."""
+    return Instance(plan, plan.vertex("work"), KeyRange(0, plan.groups))
+
+
+def restored(plan: Plan, keys: int) -> Instance:
+    """An instance with state of so many keys, as it was at the cut."""
+    instance = fresh(plan)
+    install(instance, [[state(plan, "numbers", keys)]])
+    instance.open()
+    return instance
+
+
+def change(instance: Instance, epoch: int) -> None:
+    """Touch one row in ten, here and there, as an epoch would."""
+    logic: Any = instance.logic
+    if isinstance(getattr(logic.table, "rows", None), dict):
+        for i, row in enumerate(logic.table.rows.values()):
+            if i % CHANGED == 0:
+                row._mark = epoch
+    else:
+        slots = np.random.default_rng(1).permutation(len(logic.table))[::CHANGED]
+        logic.table.write(slots, {}, epoch)
+    instance.position = epoch
+
+
+@contextmanager
+def as_in_a_shell() -> Iterator[None]:
+    """The cyclic garbage collector leaves the thread that computes alone."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class Took(NamedTuple):
+    """Of one checkpoint: seconds of CPU, and the encoded image with its rows."""
+
+    cut: float
+    background: float
+    data: memoryview
+    rows: int
+
+
+def checkpoint(instance: Instance, since: int) -> Took:
+    """Take one since a cut; 0 for all rows."""
+    began = time.process_time()
+    captured = capture(instance, since)
+    cut = time.process_time() - began
+    image = captured.image()
+    data = image.encode()
+    return Took(cut, time.process_time() - began - cut, data, len(image))
+
+
+def restore(plan: Plan, chain: list[memoryview], rows: int) -> float:
+    """Seconds of CPU from encoded images to all rows in a new instance."""
+    instance = fresh(plan)
+    began = time.process_time()
+    install(instance, [[decode(data) for data in chain]])
+    took = time.process_time() - began
+    logic: Any = instance.logic
+    assert len(logic.table) == rows
+    return took
+
+
+def measured(keys: int, *, compiled: bool, repeat: int) -> list[list[str]]:
+    """A line of the table for full checkpoints and one for deltas: medians."""
+    plan = planned(compiled=compiled)
+    instance = restored(plan, keys)
+    full = [checkpoint(instance, 0) for _ in range(repeat)]
+    change(instance, CUT + 1)
+    deltas = [checkpoint(instance, CUT) for _ in range(repeat)]
+    del instance
+    lines = []
+    for kind, taken in (("full", full), ("delta", deltas)):
+        chain = [full[0].data] if taken is full else [full[0].data, deltas[0].data]
+        restores = [restore(plan, chain, keys) for _ in range(repeat)]
+        seconds = [[t.cut for t in taken], [t.background for t in taken], restores]
+        lines.append([
+            f"{keys:,}", "compiled" if compiled else "Python", kind, f"{taken[0].rows:,}",
+            f"{len(taken[0].data) / 1e6:,.3f}",
+            *(f"{statistics.median(s) * 1e3:,.2f}" for s in seconds),
+        ])  # fmt: skip
+    return lines
+
+
+def main(
+    smallest: Annotated[int, typer.Option(min=1, help="Keys of the smallest state.")] = 100,
+    largest: Annotated[int, typer.Option(help="Keys of the largest state.")] = 10_000_000,
+    rows: Annotated[str, typer.Option(help="compiled, Python, or all.")] = "all",
+    repeat: Annotated[int, typer.Option(min=1, help="Of each; the median is shown.")] = 3,
+) -> None:
+    """What a checkpoint and a restore take, by the size of the state."""
+    forms = list(ROWS) if rows == "all" else [rows]
+    if unknown := [f for f in forms if f not in ROWS]:
+        raise typer.BadParameter(f"{unknown[0]!r}: one of {', '.join(ROWS)}, all")
+    table = Table("keys", "state", "kind", "rows", "MB", "cut ms", "background ms", "restore ms")
+    for form in forms:
+        measured(1, compiled=ROWS[form], repeat=1)  # what is called first is loaded
+        keys = smallest
+        while keys <= largest:
+            with as_in_a_shell():
+                for line in measured(keys, compiled=ROWS[form], repeat=repeat):
+                    table.add_row(*line)
+            keys *= 10
+    Console(width=WIDTH).print(table)
