@@ -98,7 +98,26 @@ def first_bits(h: Any, values: Any) -> Any:
 @njit(nogil=True)
 def home_of(key: Any, index: Any) -> Any:
     """Where a key's search begins in the entries of an index."""
-    h = hash_key(key, len(key))
+    return _home(hash_key(key, len(key)), index)
+
+
+@njit(nogil=True)
+def _home_of_slot(rows: Any, slot: Any, index: Any) -> Any:
+    """The same for the key of a row."""
+    return _home(_hash_of_slot(rows, slot), index)
+
+
+@njit(nogil=True)
+def _hash_of_slot(rows: Any, slot: Any) -> Any:
+    """The hash of a row's key; `rows[slot]._key` by itself would count references to rows."""
+    h = hash_int(rows[slot]._key[0])
+    for j in range(1, len(rows[slot]._key)):
+        h = fold(h, hash_int(rows[slot]._key[j]))
+    return h
+
+
+@njit(nogil=True)
+def _home(h: Any, index: Any) -> Any:
     chosen = first_bits(h, len(index.pages))
     return np.int64(index.pages[chosen]) << PAGE_BITS | np.int64(h & np.uint64(PAGE - 1))
 
@@ -168,13 +187,13 @@ def find_or_insert(rows: Any, index: Any, meta: Any, key: Any, epoch: Any, home:
 def remove(rows: Any, index: Any, meta: Any, defaults: Any, slot: Any) -> None:
     """Free a slot. `defaults`: one row."""
     entries = index.entries
-    hole = home_of(rows[slot]._key, index)
+    hole = _home_of_slot(rows, slot, index)
     index.filled[hole >> PAGE_BITS] -= 1
     while entries[hole] != slot:
         hole = after(hole)
     at = after(hole)
     while entries[at] >= 0:
-        home = home_of(rows[entries[at]]._key, index)
+        home = _home_of_slot(rows, entries[at], index)
         if ((at - home) & (PAGE - 1)) >= ((at - hole) & (PAGE - 1)):
             entries[hole] = entries[at]
             hole = at
@@ -214,8 +233,7 @@ def count_first_bits(heads: Any, used: Any, every: Any, counts: Any) -> None:
     """Count, of every so many slots, the rows by the first bits of their keys' hashes."""
     for slot in range(0, used, every):
         if heads[slot]._epoch != FREE:
-            key = heads[slot]._key
-            counts[first_bits(hash_key(key, len(key)), len(counts))] += 1
+            counts[first_bits(_hash_of_slot(heads, slot), len(counts))] += 1
 
 
 @njit(nogil=True, cache=True)
@@ -226,7 +244,7 @@ def rebuild(heads: Any, index: Any, first: Any, used: Any) -> Any:
     for base in range(first, used, AHEAD):
         many = min(AHEAD, used - base)
         for i in range(many):  # a miss of the cache each, so all of them at once
-            homes[i] = home_of(heads[base + i]._key, index)
+            homes[i] = _home_of_slot(heads, base + i, index)
             prefetch(index.entries, homes[i])  # type: ignore[call-arg]
         for i in range(many):
             if heads[base + i]._epoch != FREE:
@@ -250,7 +268,7 @@ def place_again(heads: Any, index: Any, page: Any, scratch: Any) -> None:
     for i in range(n):
         if i + ROWS_AHEAD < n:
             prefetch(heads, scratch[i + ROWS_AHEAD])  # type: ignore[call-arg]
-        _place(index, home_of(heads[scratch[i]]._key, index), scratch[i])
+        _place(index, _home_of_slot(heads, scratch[i], index), scratch[i])
 
 
 def key_at(columns: Any, at: Any) -> Any:
