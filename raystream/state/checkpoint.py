@@ -9,10 +9,10 @@ older base holds them still.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import compress
+from itertools import accumulate, compress
 from operator import attrgetter
 from typing import Any
 
@@ -26,11 +26,13 @@ from raystream.schema.state import State, StateSchema
 from raystream.state.image import END, KEY, START, Image
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import key_order
+from raystream.state.room import as_words
 from raystream.state.rows import Part, StructuredTable
 from raystream.state.texts import TextNumbers
 
-BLOCK = 1 << 12
-"""Structured rows that are made columns at a time."""
+ALIGN = 64
+"""Columns begin at multiples of so many bytes."""
+KEY_DTYPE = np.dtype(np.int64)
 
 Finish = Callable[[], tuple[Any, Any]]
 """The second half of a checkpoint: makes (rows, gone) of an image."""
@@ -308,27 +310,45 @@ def take_rows(
 
 
 def _in_order(shape: Shape, rows: np.ndarray, groups: int, texts: Texts) -> Any:
-    """Structured rows as columns by key group and key. They are shuffled a block at a time: the
-    rows of a block stay in the cache until they are columns."""
-    keys = _matrix_columns(shape, rows["_key"], texts)
-    batch = pa.RecordBatch.from_arrays(keys, schema=shape.gone)
-    order = key_order(batch, groups)
-    names = [f.name for f in shape.state.fields]
-    if len(rows) <= BLOCK:
-        block = rows.take(order)
-        fields = {name: block[name].copy() for name in names}
-    else:
-        fields = {
-            name: np.empty((len(rows), *rows.dtype[name].shape), rows.dtype[name].base)
-            for name in names
-        }
-        for first in range(0, len(rows), BLOCK):
-            block = rows.take(order[first : first + BLOCK])
-            for name, column in fields.items():
-                column[first : first + BLOCK] = block[name]
-    columns = [*batch.take(pa.array(order)).columns]
-    columns += [_structured(f, fields[f.name]) for f in shape.state.fields]
+    """Structured rows as columns by key group and key."""
+    keys = pa.RecordBatch.from_arrays(
+        _matrix_columns(shape, rows["_key"], texts), schema=shape.gone
+    )
+    order = key_order(keys, groups)
+    is_text = [known is not None for known in texts] + [False] * (keys.num_columns - len(texts))
+    layout: Mapping[str, Any] = rows.dtype.fields or {}
+    first = layout["_key"][1]
+    parts = [(KEY_DTYPE, first + 8 * j) for j, text in enumerate(is_text) if not text]
+    parts += [layout[f.name][:2] for f in shape.state.fields]
+    fields = iter(_shuffled(rows, order, parts))
+    columns = [
+        keys.column(j).take(pa.array(order)) if text else pa.array(next(fields))
+        for j, text in enumerate(is_text)
+    ]
+    columns += [_structured(f, next(fields)) for f in shape.state.fields]
     return pa.RecordBatch.from_arrays(columns, schema=shape.rows)
+
+
+def _shuffled(
+    rows: np.ndarray, order: np.ndarray, parts: Sequence[tuple[np.dtype[Any], int]]
+) -> list[np.ndarray]:
+    """Parts of structured rows as columns, in this order, in one piece of memory.
+
+    parts: of each its dtype, and where its bytes begin in a row.
+    """
+    from raystream.state.image_kernels import to_columns
+
+    n = len(order)
+    sizes = [-(-n * dtype.itemsize // ALIGN) * ALIGN for dtype, _ in parts]
+    begins = [0, *accumulate(sizes)]
+    memory = np.empty(begins.pop() // 8, np.int64)
+    told = [(at, dtype.itemsize, begin) for (dtype, at), begin in zip(parts, begins, strict=True)]
+    to_columns(as_words(rows), order, np.array(told, np.int64).reshape(-1, 3), memory)
+    whole = memory.view(np.uint8)
+    return [
+        whole[begin : begin + n * dtype.itemsize].view(dtype.base).reshape(n, *dtype.shape)
+        for (dtype, _), begin in zip(parts, begins, strict=True)
+    ]
 
 
 def _matrix_columns(shape: Shape, keys: np.ndarray, texts: Texts) -> list[Any]:

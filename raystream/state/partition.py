@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from raystream.errors import StateError
-from raystream.schema.blocks import sizes
+from raystream.schema.columns import read_only
 from raystream.schema.types import KeyRange
 from raystream.state.image import KEY, START, Ended, Image, Standing, decode
 from raystream.state.keys import common
@@ -35,16 +35,15 @@ def groups_of(batch: Any, groups: int) -> np.ndarray:
 
 def key_order(batch: Any, groups: int) -> np.ndarray:
     """int64: the positions of rows by key group, key and window start; stable."""
+    from raystream.state.image_kernels import sort_in_groups
     from raystream.state.kernels import sort_by_group
 
     columns = [c if isinstance(c, np.ndarray) else _ranks(c) for c in keys_of(batch)]
     if START in batch.schema.names:
         columns.append(batch.column(START).to_numpy())
     order, offsets = sort_by_group(groups_of(batch, groups), groups)
-    columns = [column[order] for column in columns]
-    for g in (sizes(offsets) > 1).nonzero()[0].tolist():  # small sorts: each stays in the cache
-        at = slice(int(offsets[g]), int(offsets[g + 1]))
-        order[at] = order[at][np.lexsort([c[at] for c in columns[::-1]])]
+    for column in columns[::-1]:
+        sort_in_groups(read_only(column), offsets, order)
     return order
 
 
