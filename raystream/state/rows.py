@@ -122,6 +122,7 @@ class StructuredTable:
         self._seen, self._numbered = Room(np.dtype(np.int64)), 1
         self._extend(LEAST_ROWS)
         self._index.warm(self._heads())
+        self.find([np.zeros(0, np.int64)] * self.columns)  # so that no cut waits until it is loaded
 
     def __len__(self) -> int:
         return int(self.meta[self._kernels.LIVE])
@@ -352,7 +353,7 @@ class StructuredTable:
         noted = self.removals[: int(self.meta[self._kernels.GONE])]
         keys = noted["_key"][noted["_epoch"] > since]
         if not len(keys):
-            return np.zeros((0, self.columns), np.int64)
+            return keys
         return np.unique(keys[self.find(list(keys.T)) < 0], axis=0)
 
     def settled(self, epoch: int) -> None:
