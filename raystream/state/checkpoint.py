@@ -302,9 +302,11 @@ def take_rows(
 
     def finish() -> tuple[Any, Any]:
         rows, left = view.rows(), shape.nothing_gone
+        found = _in_order(shape, rows, groups, texts) if len(rows) else shape.no_rows
+        view.close()
         if len(gone):
             left = _sorted(_matrix_columns(shape, gone, texts), shape.gone, groups)
-        return _in_order(shape, rows, groups, texts) if len(rows) else shape.no_rows, left
+        return found, left
 
     return finish
 

@@ -32,6 +32,9 @@ LEAST_ROWS = 16
 HIDDEN = ("_key", "_epoch")
 BLOCK = 1 << 14
 """Rows that are filled field by field at a time: they stay in the cache meanwhile."""
+SPARE_BYTES = 256 << 20
+"""So much memory at most is kept for the copies of the next view. New memory would be touched for
+the first time at each cut, which can stop a virtual machine's processor for milliseconds."""
 GROWTH_BYTES = 1 << 18
 """So much memory at most is made ready when there is no room for a row: half a millisecond."""
 
@@ -117,6 +120,7 @@ class StructuredTable:
         self.rows = self.aside = self._none
         self.removals = np.zeros(LEAST_ROWS, self.head)
         self._aside: Room | None = None
+        self._spare: Room | None = None
         self._view: Callable[[], View | None] = lambda: None
         self._due_room = 1024
         self._seen, self._numbered = Room(np.dtype(np.int64)), 1
@@ -174,6 +178,16 @@ class StructuredTable:
         size, self.aside = max(LEAST_ROWS, 2 * len(self.aside)), self._none
         self._aside.grow(size)
         self.aside = self._aside.view(size)
+
+    def take_spare(self, size: int) -> Room:
+        """Room for copies of so many rows; of an earlier view, if that gave it back."""
+        room, self._spare = self._spare or Room(self.dtype), None
+        room.grow(size)
+        return room
+
+    def keep_spare(self, room: Room) -> None:
+        """Keep room for the next view, unless it is large."""
+        self._spare = room if len(room) * self.dtype.itemsize <= SPARE_BYTES else None
 
     # ------------------------------------------------------------ batches
 

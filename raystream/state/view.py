@@ -30,14 +30,16 @@ class View:
         self._used = table.used
         self._step = max(1, SLICE_BYTES // table.dtype.itemsize)
         self._slice = np.empty(min(self._step, self._used), table.dtype)
-        self._rows = np.empty(self._used, table.dtype)  # no more of it is touched than is found
+        self._room = table.take_spare(self._used)
+        self._rows = self._room.view(self._used)  # no more of it is touched than is found
         self._found = 0
         self._aside = self._rows[:0]
         self._at = 0
         self._whole = self._given = False
 
     def rows(self) -> np.ndarray:
-        """The rows, in no particular order. Once: their memory is the caller's then.
+        """The rows, in no particular order. Once: their memory is the caller's then, until it gives
+        it back with `close`.
 
         Raises:
             InternalError: they were given away.
@@ -52,6 +54,10 @@ class View:
         self._given = True
         as_words(rows)[self._found : n] = as_words(aside)
         return rows[:n]
+
+    def close(self) -> None:
+        """The rows are not needed any more: their memory serves the next view of the table."""
+        self._table.keep_spare(self._room)
 
     def advance(self) -> bool:
         """Copy a slice, with the table's guard; whether that was the last.

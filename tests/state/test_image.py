@@ -7,7 +7,6 @@ import random
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -353,8 +352,6 @@ def test_structured_and_python_rows_have_the_same_images(kind: str, data: st.Dat
     table = structured(shape, *images)
     full = history.image()
     assert image_of(table, shape, 0, full.header).encode() == full.encode()
-    with patch("raystream.state.checkpoint.BLOCK", 2):
-        assert image_of(table, shape, 0, full.header).encode() == full.encode()
     since = len(images) // 2
     if since:
         delta = image_of(table, shape, since, header(shape, since, history.epoch))

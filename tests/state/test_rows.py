@@ -15,6 +15,7 @@ import raystream as rs
 from raystream.errors import InternalError
 from raystream.schema.state import state_schema
 from raystream.state import row_index
+from raystream.state import rows as state_rows
 from raystream.state import view as views
 from raystream.state.keys import key_group
 from raystream.state.room import Room
@@ -341,6 +342,22 @@ def test_a_view_is_read_once() -> None:
     assert not len(view.rows())
     with pytest.raises(InternalError, match="asked for twice"):
         view.rows()
+
+
+def test_the_memory_of_a_view_serves_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    grown, at = Grown(), []
+    for epoch in range(1, 5):
+        grown.touch(np.arange(100 * epoch), epoch)
+        if epoch == 4:
+            monkeypatch.setattr(state_rows, "SPARE_BYTES", 0)
+        view = grown.table.view(epoch - 1, epoch)
+        rows = view.rows()
+        assert tallies(rows) == {k: (epoch - k // 100, epoch) for k in range(100 * epoch)}
+        at.append(rows.ctypes.data)
+        del rows
+        view.close()
+    assert at[1] == at[2]
+    assert grown.table.take_spare(1) is not view._room
 
 
 def test_rows_are_not_put_aside_for_a_view_that_nobody_has() -> None:
