@@ -65,9 +65,15 @@ def measured(rows: int, distinct: int, repeat: int) -> dict[str, tuple[float, st
         "sort by group": (each(lambda: sort_by_group(groups, GROUPS)), "record"),
         "take a column in that order": (each(lambda: keys.take(order)), "record"),
         "find the rows of keys": (each(lambda: table.slots_of([next(batches)], 1)), "record"),
-        "number records by key": (each(lambda: Rows({"n": n}.__getitem__, len(slots), index).nth), "record"),
+        "number records by key": (
+            each(lambda: Rows({"n": n}.__getitem__, len(slots), index).nth),
+            "record",
+        ),
         "read a field": (each(lambda: table.read(slots, "n"), len(slots)), "distinct key"),
-        "write a field": (each(lambda: table.write(slots, {"n": n}, 1), len(slots)), "distinct key"),
+        "write a field": (
+            each(lambda: table.write(slots, {"n": n}, 1), len(slots)),
+            "distinct key",
+        ),
     }
 
 

@@ -183,9 +183,7 @@ def test_pieces_of_ranges_that_follow_each_other_are_put_end_to_end(
         records += mine
 
     keys = KeyRange(0, GROUPS)
-    found = assemble(
-        [Feed((edge,))], {0: pieces}, SCHEMAS[:1], keys, "time" if ordered else None
-    )
+    found = assemble([Feed((edge,))], {0: pieces}, SCHEMAS[:1], keys, "time" if ordered else None)
 
     assert in_order(found) == records and found.offsets.tolist() == counts
     assert found.where is None and found.which is None
