@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ray._private import services, utils
 
 import raystream as rs
 from raystream.actors import deploy
@@ -57,6 +58,20 @@ def test_auto_is_the_cluster_of_the_environment(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(ConfigError, match=r"no Ray cluster at '127.0.0.1:1'"), cluster("auto"):
         pass
+
+
+def test_a_cluster_that_was_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray goes on noting its address, and would join it for minutes unless told to start one."""
+    asked: list[str | None] = []
+    monkeypatch.setattr(services, "find_gcs_addresses", set[str])
+    monkeypatch.setattr(utils, "read_ray_address", lambda: "192.0.2.1:6379")
+    monkeypatch.setattr(deploy.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(deploy.ray, "init", lambda address=None, **options: asked.append(address))
+    monkeypatch.setattr(deploy.ray, "shutdown", lambda: None)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with cluster("auto"):
+        pass
+    assert asked == ["local"]
 
 
 def test_the_processes_of_a_job_find_what_the_submitter_imports(
