@@ -245,7 +245,7 @@ class _Module:
                 "is_viewed",
                 "prefetch",
                 "remove_noted",
-                "NEXT",
+                "set_alarm",
                 "GONE",
                 "KEPT",
             )

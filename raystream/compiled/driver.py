@@ -13,7 +13,7 @@ structured row (see `control_dtype`). Nothing here is a Python object; the GIL i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -153,7 +153,7 @@ class _Driver:
         self.outputs = range(len(shape.spec.outputs))
 
     def _head(self, name: str, *arguments: str) -> str:
-        table = ["rows", "index", "meta", "defaults", "gone", "aside", "saved", "homes"]
+        table = ["rows", "index", "meta", "alarms", "defaults", "gone", "aside", "saved", "homes"]
         names = ["run", "offsets", "ends", "control", *arguments]
         names += table if self.shape.stateful else []
         names += ["parameters"] if self.shape.parameters else []
@@ -298,10 +298,7 @@ class _Driver:
         with text.block("if slot < 0:"):
             self._stop(FULL_TABLE)
         if self.spec.window is not None:
-            text(
-                f"if start + {self.shape.size} < meta[NEXT]:",
-                f"    meta[NEXT] = start + {self.shape.size}",
-            )
+            text(f"set_alarm(alarms, meta, slot, start + {self.shape.size})")
         self._before_call()
         self._each_type(self._call_process)
         self._after_call()
@@ -393,8 +390,8 @@ class _Driver:
             with text.block("if row._epoch == FORGET:"):
                 text(remove)
         if timer is not None:
-            with text.block(f"{'elif' if self.shape.forgets else 'if'} row.{timer} < meta[NEXT]:"):
-                text(f"meta[NEXT] = row.{timer}")
+            with text.block("else:") if self.shape.forgets else nullcontext():
+                text(f"set_alarm(alarms, meta, slot, row.{timer})")
 
     def _stop(self, code: int) -> None:
         text = self.text

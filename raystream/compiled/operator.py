@@ -233,6 +233,7 @@ class _Call:
             table.rows,
             table.index,
             table.meta,
+            table.alarms,
             table.defaults,
             table.removals,
             table.aside,

@@ -37,6 +37,11 @@ class RowIndex:
         self._scratch = np.empty(kernels.PAGE_FULL, np.int64)
         self._begin(np.zeros(1, np.int64))
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pages and of the directory."""
+        return len(self.filled) * (4 * self._kernels.PAGE + self.filled.itemsize) + self.pages.nbytes
+
     def _begin(self, depths: np.ndarray) -> None:
         """Empty pages. depths: by how many bits the page is chosen, for each value of the bits that
         choose; alike where the page is the same."""

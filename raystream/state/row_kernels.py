@@ -24,7 +24,7 @@ from raystream.state.kernels import fold, hash_int
 
 LIVE, USED, CHAIN, NEXT, GONE, CROWDED, SINCE, UPTO, TAKEN, KEPT, FIELDS = range(11)
 """Entries of a table's `meta`: live rows; slots ever used; head of the chain of free slots among
-those (-1: none), linked through their first key column; lower bound of the next due time; removals
+those (-1: none), linked through their first key column; lower bound of all alarms; removals
 remembered; the page of the index that a key found full (-1: it was the rows). Of the view that is
 open: which rows it has, by their epoch (after SINCE, up to UPTO); the slots below TAKEN are copied;
 KEPT rows were put aside before they changed."""
@@ -49,8 +49,14 @@ class Index(NamedTuple):
     filled: np.ndarray
 
 
+ALARM_BITS = 7
+"""An alarm is a lower bound of the due times of so many slots in a row, as a power of two. Rows
+that came together are often due together: they are found without a look at others."""
+
 AHEAD = 64
 """So many entries of the index are fetched ahead of their use."""
+
+CACHE_LINE = 64
 
 ROWS_AHEAD = 16
 """So many rows are fetched ahead when their slots are known."""
@@ -62,9 +68,17 @@ FORGET = -2
 """`_epoch` of a row that the user's function forgot: the driver removes it after the call."""
 
 
+def _lines(size: int) -> list[int]:
+    """Offsets in an item of so many bytes by which all lines of the cache are met that it has."""
+    last = [size - 1] if CACHE_LINE % size else []
+    return [*range(0, size, CACHE_LINE), *last]
+
+
 @intrinsic
 def prefetch(typing: Any, array: Any, at: Any) -> Any:
-    """Fetch an item of a one-dimensional array into the cache ahead of its use; no `at` is bad."""
+    """Fetch an item of a one-dimensional array into the cache ahead of its use: all its lines; no
+    `at` is bad."""
+    lines = _lines(array.dtype.size if isinstance(array.dtype, types.Record) else 8)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -74,7 +88,10 @@ def prefetch(typing: Any, array: Any, at: Any) -> Any:
         function = untyped.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
         to_write, keep, is_data = flag(1), flag(3), flag(1)
         item = untyped.get_item_pointer(context, builder, array, made, [args[1]])
-        builder.call(function, [builder.bitcast(item, byte), to_write, keep, is_data])
+        first = builder.bitcast(item, byte)
+        for offset in lines:
+            at = builder.gep(first, [ir.IntType(64)(offset)])
+            builder.call(function, [at, to_write, keep, is_data])
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
@@ -382,25 +399,52 @@ def distinct(slots: Any, seen: Any, base: Any, inverse: Any) -> Any:
     return n
 
 
-@njit(nogil=True, cache=True)
-def scan_due(times: Any, epochs: Any, size: Any, watermark: Any, meta: Any, out: Any) -> Any:
-    """Slots whose time + size is due; the least time that is not due becomes the bound.
+@njit(nogil=True)
+def set_alarm(alarms: Any, meta: Any, slot: Any, due: Any) -> None:
+    """The row in this slot may be due at this time."""
+    if due < alarms[slot >> ALARM_BITS]:
+        alarms[slot >> ALARM_BITS] = due
+        if due < meta[NEXT]:
+            meta[NEXT] = due
 
-    Time `NEVER` is never due. Returns how many slots `out` got; those beyond its length are counted
-    and not written.
+
+@njit(nogil=True, cache=True)
+def set_alarms(alarms: Any, meta: Any, slots: Any, dues: Any) -> None:
+    """`set_alarm` for several rows."""
+    for i in range(len(slots)):
+        set_alarm(alarms, meta, slots[i], dues[i])
+
+
+@njit(nogil=True, cache=True)
+def scan_due(
+    times: Any, epochs: Any, size: Any, watermark: Any, alarms: Any, meta: Any, first: Any, out: Any
+) -> Any:
+    """The slots whose time + size is due, ascending, of the alarms from `first` on that have gone
+    off; alarms become the least times that are not due. Time `NEVER` is never due.
+
+    Returns (the alarm at which it stopped because `out` may be full, -1 at the end; how many slots
+    `out` got). At the end `meta` has the least of all alarms.
     """
     n = 0
-    least = NEVER
-    for slot in range(meta[USED]):
-        if epochs[slot] == FREE or times[slot] == NEVER:
+    many = (meta[USED] + (1 << ALARM_BITS) - 1) >> ALARM_BITS
+    for a in range(first, many):
+        if alarms[a] > watermark:
             continue
-        due = times[slot] + size
-        if due > watermark:
-            least = min(least, due)
-        else:
-            if n < len(out):
+        if n + (1 << ALARM_BITS) > len(out):
+            return a, n
+        least = NEVER
+        for slot in range(a << ALARM_BITS, min((a + 1) << ALARM_BITS, meta[USED])):
+            if epochs[slot] == FREE or times[slot] == NEVER:
+                continue
+            due = times[slot] + size
+            if due > watermark:
+                least = min(least, due)
+            else:
                 out[n] = slot
-            n += 1
-    if n <= len(out):
-        meta[NEXT] = least
-    return n
+                n += 1
+        alarms[a] = least
+    least = NEVER
+    for a in range(many):
+        least = min(least, alarms[a])
+    meta[NEXT] = least
+    return -1, n

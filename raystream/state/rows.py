@@ -35,6 +35,8 @@ BLOCK = 1 << 14
 SPARE_BYTES = 256 << 20
 """So much memory at most is kept for the copies of the next view. New memory would be touched for
 the first time at each cut, which can stop a virtual machine's processor for milliseconds."""
+DUE_ROOM = 1 << 12
+"""Due rows for which there is room at first."""
 GROWTH_BYTES = 1 << 18
 """So much memory at most is made ready when there is no room for a row: half a millisecond."""
 
@@ -122,8 +124,8 @@ class StructuredTable:
         self._aside: Room | None = None
         self._spare: Room | None = None
         self._view: Callable[[], View | None] = lambda: None
-        self._due_room = 1024
         self._seen, self._numbered = Room(np.dtype(np.int64)), 1
+        self._alarms, self.alarms = Room(np.dtype(np.int64)), np.zeros(0, np.int64)
         self._extend(LEAST_ROWS)
         self._index.warm(self._heads())
         self.find([np.zeros(0, np.int64)] * self.columns)  # so that no cut waits until it is loaded
@@ -137,6 +139,13 @@ class StructuredTable:
         return int(self.meta[self._kernels.USED])
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of memory in use: slots that were ever used, their alarms and index, removals. May
+        be asked for on any thread."""
+        rows = self.used * self.dtype.itemsize
+        return rows + self.alarms.nbytes + self._index.nbytes + self.removals.nbytes
+
+    @property
     def index(self) -> Any:
         """The arrays of the index, for kernels."""
         return self._index.arrays
@@ -147,12 +156,17 @@ class StructuredTable:
         """Make so many slots ready: a free one holds the defaults."""
         ready = len(self.rows)
         self._reach(size)
-        self.rows[ready:] = self.defaults[0]
+        as_words(self.rows)[ready:] = as_words(self.defaults)  # NumPy would go field by field
 
     def _reach(self, size: int) -> None:
         self.rows = self._none  # with a view of it memory would be copied, not grow where it is
         self._room.grow(size)
         self.rows = self._room.view(size)
+        known, many = len(self.alarms), -(-size >> self._kernels.ALARM_BITS)
+        self.alarms = np.zeros(0, np.int64)
+        self._alarms.grow(many)
+        self.alarms = self._alarms.view(many)
+        self.alarms[known:] = NEVER
 
     def grow(self) -> None:
         """Make room where a key found none: split a page of the index, or make a block of rows
@@ -270,17 +284,16 @@ class StructuredTable:
         """Nothing is due before this time."""
         return int(self.meta[self._kernels.NEXT])
 
-    def _times(self, where: np.ndarray | slice) -> np.ndarray:
+    def _times(self, where: np.ndarray) -> np.ndarray:
         """int64: when the rows in these slots are due; NEVER for a timer that is not set."""
         if self.window is not None:
             return self.rows["_key"][where, -1] + self.window
         return self.rows[self.schema.timer or ""][where]
 
-    def _arm(self, where: np.ndarray | slice) -> None:
-        """Rows in these slots may be due earlier than all others."""
+    def _arm(self, slots: np.ndarray) -> None:
+        """Rows in these slots have new due times."""
         if self.window is not None or self.schema.timer is not None:
-            least = int(self._times(where).min(initial=NEVER))
-            self.meta[self._kernels.NEXT] = min(self.next_due, least)
+            self._kernels.set_alarms(self.alarms, self.meta, slots, self._times(slots))
 
     def due(self, watermark: int) -> np.ndarray:
         """int64: the slots of the rows due at `watermark`, in no particular order. They are the
@@ -289,14 +302,15 @@ class StructuredTable:
             return np.zeros(0, np.int64)
         rows = self.rows  # not a slice: one row alone would be another layout, compiled anew
         times = rows["_key"][:, -1] if self.window is not None else rows[self.schema.timer or ""]
-        while True:
-            out = np.empty(self._due_room, np.int64)
-            n = self._kernels.scan_due(
-                times, rows["_epoch"], self.window or 0, watermark, self.meta, out
+        found, at, room = [], 0, DUE_ROOM
+        while at >= 0:
+            out = np.empty(room, np.int64)
+            at, n = self._kernels.scan_due(
+                times, rows["_epoch"], self.window or 0, watermark, self.alarms, self.meta, at, out
             )
-            if n <= len(out):
-                return out[:n]
-            self._due_room = 2 * n
+            found.append(out[:n])
+            room *= 2
+        return np.concatenate(found)
 
     def due_again(self, slots: np.ndarray, watermark: int) -> np.ndarray:
         """As `due`, among the rows in these slots that are still there."""
@@ -393,10 +407,10 @@ class StructuredTable:
                 here["_epoch"] = part.epoch
                 for name, values in part.fields.items():
                     here[name] = values[block]
+                self._arm(np.arange(at, at + len(here)))
                 at += len(here)
         self.meta[[self._kernels.USED, self._kernels.LIVE]] = total
         self._index.fill(self._heads(), total)
-        self._arm(slice(total))
 
     def put(self, part: Part) -> None:
         """Put rows in, in place of those of the same keys."""

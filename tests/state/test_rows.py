@@ -183,6 +183,36 @@ def test_due_rows_come_by_group_time_and_key(plan: list[Any], watermark: int) ->
     assert table.next_due <= min(rest, default=rs.NEVER)
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 99), st.lists(st.integers(0, 40), min_size=1, max_size=12))
+def test_alarms_find_what_a_look_at_all_rows_finds(seed: int, watermarks: list[int]) -> None:
+    """Many rows, set anew when they were due or at any time, removed, and back in other slots."""
+    rng = np.random.default_rng(seed)
+    table = StructuredTable(SCHEMA, keys=1, groups=GROUPS)
+    dues: dict[int, int] = {}
+
+    def set_due(keys: np.ndarray, epoch: int) -> None:
+        slots, _ = table.slots_of([keys], epoch)
+        rows = table.read(slots)
+        rows["due"] = rng.choice([*range(60), rs.NEVER], len(keys))
+        table.write(slots, rows, epoch)
+        dues.update(zip(keys.tolist(), rows["due"].tolist(), strict=True))
+
+    set_due(rng.permutation(12_000), 1)
+    for epoch, watermark in enumerate(watermarks, 2):
+        found = table.due(watermark)
+        keys = table.rows["_key"][found, 0]
+        assert sorted(keys.tolist()) == sorted(k for k, due in dues.items() if due <= watermark)
+        assert watermark < table.next_due <= min(dues.values(), default=rs.NEVER) or len(keys)
+        table.remove(found[::2], epoch)
+        for key in keys[::2].tolist():
+            del dues[key]
+        if len(keys) > 1:
+            set_due(keys[1::2].copy(), epoch)
+        set_due(rng.choice(14_000, 300, replace=False), epoch)
+    assert table.next_due <= min(dues.values())
+
+
 def test_windows_are_due_at_their_end() -> None:
     table = StructuredTable(state_schema(Tally), keys=1, groups=GROUPS, window=30)
     starts = np.array([-60, 0, -30, 30, 0])
