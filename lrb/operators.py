@@ -94,8 +94,10 @@ def forward(row: Row) -> Iterator[Report | BalanceRequest | ExpenditureRequest]:
 
 WHOLE = 2520
 """Speeds are summed in 1/2520 mph: the mean of up to ten reports of a car is then an integer."""
-VISITS_MAX = 8
-"""Segments in which a car can report within one minute; that would be 480 mph."""
+VISITS_MAX = 4
+"""Segments in which a car can report within one minute; that would be 240 mph."""
+STOPS = 4
+"""So many reports in a row from one place make a stopped car."""
 
 
 class Seen(NamedTuple):
@@ -142,22 +144,23 @@ Counts = Annotated[list[int], rs.Array("i1", VISITS_MAX)]
 
 
 class Vehicle(rs.State):
-    """The last report of a car, how often in a row it came from that place, and the segments
-    that the car has visited in that minute, with the sum and the number of its speeds there.
+    """The last report of a car, how often in a row it came from that place (4 is four or more),
+    and the segments that the car has visited in that minute, the last one first, with the sum and
+    the number of its speeds there.
 
-    Wide fields come first, so that a row has no gaps: it takes 104 bytes, its key included.
+    Wide fields come first, so that a row has no gaps: with its key it takes 64 bytes, which is what
+    memory is fetched by.
     """
 
-    place: rs.Int64 = -1
     due: rs.Timer = rs.NEVER
     time: rs.Int32 = -1
-    segment: rs.Int32 = -1
-    run: rs.Int32 = 0
+    pos: rs.Int32 = -1
     visited: Visited = rs.zeros(VISITS_MAX)
     speeds: Speeds = rs.zeros(VISITS_MAX)
     reports: Counts = rs.zeros(VISITS_MAX)
     lane: rs.Int8 = EXIT
     visits: rs.Int8 = 0
+    run: rs.Int8 = 0
 
 
 @rs.operator(key="vid", order_by="time", compiled=True)
@@ -172,14 +175,14 @@ class Vehicles:
 
     def process(self, report: Report, car: Vehicle) -> Iterator[Seen | Stopped | Left]:
         segment = segment_of(report)
-        place = place_of(report)
         driving = car.time >= 0 and car.lane != EXIT and report.time - car.time <= SILENCE
-        crosses = driving and car.segment != segment
+        crosses = driving and car.visited[0] != segment
+        stands = driving and is_at(car, segment, report)
 
-        i = visit(car, segment, minute(report.time))
-        before = mean_speed(car, i)
-        car.speeds[i] += report.spd
-        car.reports[i] += 1
+        visit(car, segment, minute(report.time))
+        before = mean_speed(car)
+        car.speeds[0] += report.spd
+        car.reports[0] += 1
         yield Seen(
             report.time,
             report.vid,
@@ -188,15 +191,15 @@ class Vehicles:
             report.seg,
             enters=report.lane != EXIT and (crosses or not driving),
             starts=not driving,
-            cars=1 if car.reports[i] == 1 else 0,
-            speed=mean_speed(car, i) - before,
+            cars=1 if car.reports[0] == 1 else 0,
+            speed=mean_speed(car) - before,
         )
 
-        car.run = car.run + 1 if driving and car.place == place else 1
+        car.run = min(car.run + 1, STOPS) if stands else 1
         if report.lane == EXIT:
             if crosses:
                 yield Left(report.time, report.vid)
-        elif car.run >= 4:
+        elif car.run == STOPS:
             yield Stopped(
                 report.time,
                 report.vid,
@@ -207,8 +210,7 @@ class Vehicles:
                 report.pos,
             )
         car.time = report.time
-        car.segment = segment
-        car.place = place
+        car.pos = report.pos
         car.lane = report.lane
         if car.due == rs.NEVER:
             car.due = report.time + SILENCE + 1
@@ -232,31 +234,38 @@ def segment_of(report: Report) -> int:
     return (report.xway * 2 + report.dir) * 100 + report.seg
 
 
-def place_of(report: Report) -> int:
-    """Expressway, direction, lane and position as one number."""
-    return ((report.xway * 2 + report.dir) * 5 + report.lane) * 528_000 + report.pos
+def is_at(car: Vehicle, segment: int, report: Report) -> bool:
+    """Whether a car was last at the place of its report: expressway, direction, lane, position."""
+    same_road = car.visited[0] // 100 == segment // 100
+    return same_road and car.lane == report.lane and car.pos == report.pos
 
 
-def visit(car: Vehicle, segment: int, now: int) -> int:
-    """Where a car's speeds in a segment are kept in minute `now`."""
+def visit(car: Vehicle, segment: int, now: int) -> None:
+    """Let the segment where a car is in minute `now` be the first of its visits."""
     if minute(car.time) != now:
         car.visits = 0
-    for i in range(car.visits):
-        if car.visited[i] == segment:
-            return i
-    if car.visits == VISITS_MAX:
-        raise ValueError("a car reports from more than 8 segments in one minute")
-    i = car.visits
-    car.visits += 1
-    car.visited[i] = segment
-    car.speeds[i] = 0
-    car.reports[i] = 0
-    return i
+    i = 0
+    while i < car.visits and car.visited[i] != segment:
+        i += 1
+    speeds, reports = 0, 0
+    if i < car.visits:
+        speeds, reports = car.speeds[i], car.reports[i]
+    elif car.visits == VISITS_MAX:
+        raise ValueError("a car reports from more than 4 segments in one minute")
+    else:
+        car.visits += 1
+    if i > 0:  # the last one changes places with it
+        car.visited[i], car.speeds[i], car.reports[i] = (
+            car.visited[0],
+            car.speeds[0],
+            car.reports[0],
+        )
+    car.visited[0], car.speeds[0], car.reports[0] = segment, speeds, reports
 
 
-def mean_speed(car: Vehicle, i: int) -> int:
-    """The car's mean speed in the segment of visit `i`, in 1/2520 mph; 0 before any report."""
-    return WHOLE * car.speeds[i] // car.reports[i] if car.reports[i] > 0 else 0
+def mean_speed(car: Vehicle) -> int:
+    """The car's mean speed in the segment where it is, in 1/2520 mph; 0 before any report."""
+    return WHOLE * car.speeds[0] // car.reports[0] if car.reports[0] > 0 else 0
 
 
 # ---- places: where two cars stand ---------------------------------------------------------------
@@ -345,13 +354,17 @@ Distances = Annotated[list[int], rs.Array("i4", ZONE)]
 
 class Segment(rs.State):
     """This minute and the five before it, by minute modulo 6: the cars in the segment and the sum
-    of their mean speeds (1/2520 mph). By distance: the two newest minutes with an accident."""
+    of their mean speeds (1/2520 mph). By distance: the two newest minutes with an accident. And
+    what follows of the minutes before for all cars that enter in this one."""
 
-    minute: rs.Int32 = 0
     cars: Minutes = rs.zeros(6)
     speed: Minutes = rs.zeros(6)
+    toll: int = 0
     newest: Distances = rs.zeros(ZONE)
     before: Distances = rs.zeros(ZONE)
+    minute: rs.Int32 = 0
+    lav: rs.Int16 = -1
+    ahead: rs.Int8 = -1
 
 
 @rs.operator(key=("xway", "dir", "seg"), order_by="time", compiled=True)
@@ -370,27 +383,29 @@ def segments(event: Seen | Accident, segment: Segment) -> Iterator[Toll | Alert]
                 segment.before[event.ahead] = segment.newest[event.ahead]
                 segment.newest[event.ahead] = now
         case Seen():
-            advance(segment, now)
+            if segment.minute != now:
+                advance(segment, now)
             segment.cars[now % 6] += event.cars
             segment.speed[now % 6] += event.speed
             if event.enters:
-                lav = latest_average_velocity(segment, now)
-                cars = segment.cars[(now - 1) % 6]
-                ahead = accident_ahead(segment, now - 1)
-                free = lav >= 40 or cars <= 50 or ahead >= 0
-                toll = 0 if free else 2 * (cars - 50) ** 2
-                yield Toll(event.time, event.vid, lav, toll, event.starts)
-                if ahead >= 0:
+                yield Toll(event.time, event.vid, segment.lav, segment.toll, event.starts)
+                if segment.ahead >= 0:
+                    ahead = segment.ahead
                     seg = event.seg - ahead if event.dir == 1 else event.seg + ahead
                     yield Alert(event.time, event.vid, seg)
 
 
 def advance(segment: Segment, now: int) -> None:
-    """Empty the minutes that have begun since the last report."""
+    """Begin a minute: all that happened before it is known. Minutes without reports are empty."""
     for m in range(max(segment.minute + 1, now - 5), now + 1):
         segment.cars[m % 6] = 0
         segment.speed[m % 6] = 0
     segment.minute = now
+    segment.lav = latest_average_velocity(segment, now)
+    segment.ahead = accident_ahead(segment, now - 1)
+    cars = segment.cars[(now - 1) % 6]
+    free = segment.lav >= 40 or cars <= 50 or segment.ahead >= 0
+    segment.toll = 0 if free else 2 * (cars - 50) ** 2
 
 
 DIGIT = 45

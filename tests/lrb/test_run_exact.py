@@ -144,7 +144,7 @@ def test_many_reports_of_a_car_in_a_minute_count_it_once(tmp_path: Path) -> None
 
 def test_a_car_that_is_everywhere_is_refused(tmp_path: Path) -> None:
     data = prepare(tmp_path, [report(t, 1, 10 + t) for t in range(9)])
-    with pytest.raises(OperatorError, match="more than 8 segments in one minute"):
+    with pytest.raises(OperatorError, match="more than 4 segments in one minute"):
         answer(data)
 
 
