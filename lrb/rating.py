@@ -12,6 +12,7 @@ from lrb import options
 from lrb.oracle import Expected, expected
 from lrb.plots import seconds_text
 from lrb.rate import Search, Traffic, late_traffic, rate
+from lrb.report import ACCOUNTS
 from lrb.step import Step
 from lrb.validate import SPARK_OPTIONS
 
@@ -99,8 +100,17 @@ def _add_operators(shown: Table, step: Mapping[str, Any]) -> None:
             *[""] * 5,
             "–" if cores is None else f"{cores:.2f}",
             "–" if memory is None else _size(memory),
-            f"{name} at L",
+            f"{name} at L{_state_text(step, name)}",
         )
+
+
+def _state_text(step: Mapping[str, Any], name: str) -> str:
+    """What an operator kept: rows at the end, and memory for each car that was ever seen."""
+    rows, size = step["state_rows"], step["state_bytes"]
+    if not size or name not in size:
+        return ""
+    per_car = size[name] / max(1, rows.get(ACCOUNTS, 0))
+    return f": {rows[name]:,} rows, at most {_size(size[name])}, {per_car:.1f} bytes a car"
 
 
 def _basis(traffic: Mapping[str, Any], asked: Mapping[str, Any]) -> str:

@@ -42,6 +42,8 @@ CAPTIONS = {
     "rates": "Records that went into and out of each operator. Every strip has its own scale.",
     "cpu": "Cores in use by each operator, all its instances together.",
 }
+ACCOUNTS = "accounts"
+"""The operator that keeps a row for each car for ever."""
 AT_MAX = "at full speed tuples are not due at any moment: latency is not defined"
 
 
@@ -72,6 +74,7 @@ def sections(run: Mapping[str, Any], verdict: Verdict | None) -> tuple[Section, 
         Section("Tuples in", _tuples_in(run, verdict)),
         Section("Answers out", _answers_out(run)),
         Section("Pace", _pace(run)),
+        *_state(run),
         Section("Check", _check(run, verdict)),
     )
 
@@ -132,6 +135,23 @@ def _pace(run: Mapping[str, Any]) -> tuple[Line, ...]:
         *_moves(run),
         *_recoveries(run),
     )
+
+
+def _state(run: Mapping[str, Any]) -> tuple[Section, ...]:
+    """What operators kept, and how much of it for each car that was ever seen: as many have an
+    account. Nothing of a run that did not note it."""
+    kept = [o for o in run["operators"] if o.get("state_bytes")]
+    seen = max(1, sum(o["state_rows"] for o in kept if o["name"] == ACCOUNTS))
+    lines = [
+        Line(
+            o["name"],
+            f"{_count(o['state_rows'])} rows",
+            f"{o['state_bytes'] / 1e6:,.1f} MB of memory at most,"
+            f" {o['state_bytes'] / seen:,.1f} bytes for each car ever seen",
+        )
+        for o in kept
+    ]
+    return (Section("State at the end", tuple(lines)),) if lines else ()
 
 
 def _moves(run: Mapping[str, Any]) -> tuple[Line, ...]:

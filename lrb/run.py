@@ -141,6 +141,7 @@ def _record(data: Prepared, report: Any, answers: Tables, speed: float | None) -
                 "records_out": operator.records_out,
                 "cpu_seconds": operator.cpu,
                 "state_rows": operator.state_rows,
+                "state_bytes": operator.table_bytes,
                 "late": operator.late,
             }
             for operator in report.operators

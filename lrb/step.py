@@ -37,7 +37,8 @@ class Step:
     rows_per_second: due on average over the slice, and in its last second. seconds: real ones, up
     to the last answer or until the step was given up. answers, latency, late, differing: None
     where that was not reached. latency: seconds by percentile. cores, memory: by operator and
-    other processes.
+    other processes. state_rows, state_bytes: by operator, the rows it had at the end, and the
+    memory that its rows have taken at most.
     """
 
     xways: int
@@ -56,6 +57,7 @@ class Step:
     cores: Mapping[str, float] | None = None
     memory: Mapping[str, int] | None = None
     state_rows: Mapping[str, int] | None = None
+    state_bytes: Mapping[str, int] | None = None
 
     @property
     def passed(self) -> bool:
@@ -124,7 +126,8 @@ def step(
         checksum=verdict.checksum,
         cores=usage.cores(),
         memory=usage.memory(),
-        state_rows={o.name: o.state_rows for o in report.operators if o.state_rows},
+        state_rows={o.name: o.state_rows for o in report.operators if o.table_bytes},
+        state_bytes={o.name: o.table_bytes for o in report.operators if o.table_bytes},
     )
     return replace(found, why=why_not(found, p99=p99))
 

@@ -46,6 +46,7 @@ class Progress:
     and waited for those who read from it; in the rest it waited for input. waiting: records at
     hand and not yet applied. state_bytes: about what its state takes when it is stored; 0 while
     that is not known. load: the records it has taken so far, by key group of its range, as int64.
+    table_bytes: what structured rows take in memory; tables never shrink.
     """
 
     vertex: str
@@ -77,6 +78,7 @@ class Progress:
     state_bytes: int = 0
     load: bytes = b""
     shown: int = 0
+    table_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class OperatorReport:
     by_port: dict[str, int]
     image_bytes: int = 0
     image_seconds: float = 0.0
+    table_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +248,7 @@ def _total(name: str, ps: list[Progress]) -> OperatorReport:
         ports,
         sum(p.image_bytes for p in ps),
         max(p.image_seconds for p in ps),
+        sum(p.table_bytes for p in ps),
     )
 
 
@@ -303,6 +307,7 @@ def progress_of(
         state_bytes=0 if table is None else round(len(table) * row_bytes),
         load=machine.load.tobytes(),
         shown=shown,
+        table_bytes=getattr(table, "nbytes", 0),
     )
 
 

@@ -58,7 +58,7 @@ def sample_run(*, speed: float | None, seconds: int = 90, seed: int = 3) -> dict
             {
                 "name": name, "instances": instances, "records_in": int(total * into),
                 "records_out": int(total * out), "cpu_seconds": total * cpu / 10_000,
-                "state_rows": int(into * 60_000), "late": 0,
+                "state_rows": int(into * 60_000), "state_bytes": int(into * 3_000_000), "late": 0,
             }
             for name, (instances, into, out, cpu) in OPERATORS.items()
         ],
