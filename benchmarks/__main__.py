@@ -87,13 +87,15 @@ def epoch(
 @app.command()
 def lrb(
     data: Annotated[Path | None, typer.Option(help="A prepared folder; made when absent.")] = None,
-    seconds: Annotated[int, typer.Option(min=1, help="Seconds of traffic to make.")] = 5400,
+    seconds: Annotated[int, typer.Option(min=1, help="Seconds of traffic to make.")] = 10_800,
     instances: Annotated[str, typer.Option(help="As in vehicles=2,segments=2.")] = "",
+    judge: Annotated[bool, typer.Option("--judge", help="Compare with the oracle.")] = False,
     repeat: Repeat = 3,
     local: Local = False,
     as_json: Json = False,
 ) -> None:
-    """Linear Road at full speed, every run with the same checksum."""
+    """Linear Road at full speed, one expressway for three hours unless told otherwise. All runs
+    must have the same checksum; with --judge, that of the right answers."""
     from benchmarks import linear_road as work
 
     folder = data or Path("data") / f"bench-{seconds}"
@@ -105,8 +107,13 @@ def lrb(
     name = instances or "1 instance each"
     run = partial(work.run, folder.resolve(), instances=counts, local=local)
     results = _measure({name: run}, repeat, as_json, "records_per_second", "tuples/s")
-    if len({r["checksum"] for r in results}) > 1:
+    checksums = {r["checksum"] for r in results}
+    if len(checksums) > 1:
         sys.exit("the checksums of the runs differ")
+    if judge:
+        if checksums != {right := work.right(folder)}:
+            sys.exit(f"wrong answers: checksum {checksums.pop()} instead of {right}")
+        Console().print(f"all answers are those of the oracle, checksum {right}")
 
 
 def _measure(runs: Runs, repeat: int, as_json: bool, figure: str, unit: str) -> list[Result]:

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from benchmarks import chaos, compiled, recovery, words
+from benchmarks import chaos, compiled, linear_road, recovery, words
 from benchmarks.__main__ import app
 from benchmarks.chaos import Job, differences, tally
 from benchmarks.faults import Strike
@@ -59,6 +59,18 @@ def test_linear_road_runs(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["lrb", "--data", str(data), "--local", "--repeat", "2"])
     assert result.exit_code == 0, result.output
     assert "Linear Road" in result.output
+
+
+@pytest.mark.spark
+def test_linear_road_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = prepare(tmp_path, [report(0, 1, 3), report(30, 1, 4), balance(30, 1, 7)])
+    line = ["lrb", "--data", str(data), "--local", "--repeat", "1", "--judge"]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.output
+    assert "all answers are those of the oracle" in result.output
+    monkeypatch.setattr(linear_road, "right", lambda data: "another")
+    wrong = CliRunner().invoke(app, line)
+    assert wrong.exit_code == 1 and "wrong answers" in wrong.output
 
 
 def test_compiled_operators_are_measured_and_right(
