@@ -40,7 +40,8 @@ class RowIndex:
     @property
     def nbytes(self) -> int:
         """Bytes of the pages and of the directory."""
-        return len(self.filled) * (4 * self._kernels.PAGE + self.filled.itemsize) + self.pages.nbytes
+        page = 4 * self._kernels.PAGE + self.filled.itemsize
+        return len(self.filled) * page + self.pages.nbytes
 
     def _begin(self, depths: np.ndarray) -> None:
         """Empty pages. depths: by how many bits the page is chosen, for each value of the bits that
