@@ -50,10 +50,13 @@ def measured(rows: int, distinct: int, repeat: int) -> dict[str, tuple[float, st
     batches = cycle([rng.integers(0, distinct, rows, np.int32) for _ in range(BATCHES)])
     keys = next(batches)
     slots, index = table.slots_of([keys], 1)
-    n = table.read(slots, "n")
+    written = {"n": table.read(slots, "n")}
     cutting, times = Cutting("time", 0, 1, 1, 0), np.full(rows, 7, np.int32)
     groups = key_groups([keys], GROUPS)
     order, _ = sort_by_group(groups, GROUPS)
+
+    def rows_of() -> Rows[Tally]:
+        return Rows(written.__getitem__, len(slots), index)
 
     def each(what: Callable[[], object], n: int = rows) -> float:
         what()
@@ -65,15 +68,9 @@ def measured(rows: int, distinct: int, repeat: int) -> dict[str, tuple[float, st
         "sort by group": (each(lambda: sort_by_group(groups, GROUPS)), "record"),
         "take a column in that order": (each(lambda: keys.take(order)), "record"),
         "find the rows of keys": (each(lambda: table.slots_of([next(batches)], 1)), "record"),
-        "number records by key": (
-            each(lambda: Rows({"n": n}.__getitem__, len(slots), index).nth),
-            "record",
-        ),
+        "number records by key": (each(lambda: rows_of().nth), "record"),
         "read a field": (each(lambda: table.read(slots, "n"), len(slots)), "distinct key"),
-        "write a field": (
-            each(lambda: table.write(slots, {"n": n}, 1), len(slots)),
-            "distinct key",
-        ),
+        "write a field": (each(lambda: table.write(slots, written, 1), len(slots)), "distinct key"),
     }
 
 

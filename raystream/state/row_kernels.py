@@ -313,23 +313,25 @@ def insert_all(
     """Find or insert the keys from `first` on; where it stopped because the table is full.
 
     heads: `_key` and `_epoch` of the rows. columns: a tuple of int64 columns. slots: what is found.
+
+    Of a key two places may be out of the cache, one known from the other: its entry of the index is
+    fetched two blocks of keys earlier, and its row one block.
     """
-    homes = np.empty(AHEAD, np.int64)
-    for base in range(first, len(slots), AHEAD):
-        many = min(AHEAD, len(slots) - base)
-        for i in range(many):
-            homes[i] = home_of(key_at(columns, base + i), index)
-            prefetch(index.entries, homes[i])  # type: ignore[call-arg]
-        for i in range(many):
-            slot = np.int64(index.entries[homes[i]])
-            if slot >= 0:
-                prefetch(heads, slot)  # type: ignore[call-arg]
-        for i in range(many):
-            key = key_at(columns, base + i)
-            slot = find_or_insert(heads, index, meta, key, epoch, homes[i])
+    n, homes = len(slots), np.empty(4 * AHEAD, np.int64)
+    for base in range(first - 2 * AHEAD, n, AHEAD):
+        for i in range(base + 2 * AHEAD, min(base + 3 * AHEAD, n)):
+            home = home_of(key_at(columns, i), index)
+            homes[i & (4 * AHEAD - 1)] = home
+            prefetch(index.entries, home)  # type: ignore[call-arg]
+        for i in range(max(base + AHEAD, first), min(base + 2 * AHEAD, n)):
+            slot = np.int64(index.entries[homes[i & (4 * AHEAD - 1)]])
+            prefetch(heads, max(slot, 0))  # type: ignore[call-arg]
+        for i in range(max(base, first), min(base + AHEAD, n)):
+            home = homes[i & (4 * AHEAD - 1)]
+            slot = find_or_insert(heads, index, meta, key_at(columns, i), epoch, home)
             if slot < 0:
-                return base + i
-            slots[base + i] = slot
+                return i
+            slots[i] = slot
     return len(slots)
 
 
