@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raystream as rs
-from raystream.errors import InternalError
+from raystream.errors import InternalError, StateError
 from raystream.schema.state import state_schema
 from raystream.state import row_index
 from raystream.state import rows as state_rows
 from raystream.state import view as views
+from raystream.state.kernels import key_groups
 from raystream.state.keys import key_group
 from raystream.state.room import Room
 from raystream.state.row_kernels import AHEAD, PAGE, PAGE_BITS, PAGE_FULL
@@ -332,6 +333,27 @@ def test_hashes_that_are_too_much_alike_are_an_error(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(row_index, "DEPTH_MAX", 1)
     with pytest.raises(InternalError, match="hashes of the same 1 bits"):
         Grown().table.slots_of([np.arange(3 * PAGE)], 1)
+
+
+@pytest.mark.parametrize("groups", [1, 64])
+def test_pages_are_laid_where_rows_are(groups: int) -> None:
+    """Also when an instance has a small range of the key groups, and so of the first bits."""
+    n = 4 * PAGE_FULL
+    keys = np.arange(2 * groups * n)
+    keys = keys[key_groups([keys], groups) == groups // 2][:n]
+    table = StructuredTable(state_schema(Tally), keys=1, groups=groups)
+    table.fill([Part([keys], 7, {"n": keys})])
+    filled = table.index.filled
+    assert filled.sum() == n and len(filled) <= 16
+    assert np.array_equal(table.read(table.find([keys]), "n"), keys)
+
+
+def test_a_field_that_a_row_has_not_is_named() -> None:
+    table = StructuredTable(SCHEMA, keys=1, groups=GROUPS)
+    slots, _ = table.slots_of([np.array([1])], epoch=1)
+    for name in ("m", "_epoch"):
+        with pytest.raises(StateError, match=f"Row has no field '{name}'"):
+            table.read(slots, name)
 
 
 # ---------------------------------------------------------------- views
