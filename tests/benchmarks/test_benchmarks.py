@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from benchmarks import chaos, compiled, linear_road, recovery, words
 from benchmarks.__main__ import app
 from benchmarks.chaos import Job, differences, tally
+from benchmarks.cut_latency import Seen, Tenths, check, lateness
 from benchmarks.faults import Strike
 from benchmarks.recovery import (
     TICKS,
@@ -31,6 +32,7 @@ from benchmarks.recovery import (
 )
 from benchmarks.recovery_plot import draw
 from benchmarks.recovery_table import Axis, axes_of, jobs_of, missing, sorted_by_case, table
+from raystream.errors import JobError
 from raystream.testing import Collect, run_local
 from tests.lrb.rows import balance, report
 from tests.lrb.running import prepare
@@ -230,6 +232,36 @@ def test_the_table_and_the_picture_show_every_case(modes: list[str]) -> None:
     assert shown.count("123") == 2 and "10 lines/s interpreted" in shown
     panels = {a.title: {n: results[c] for n, c in a.cases.items()} for a in axes}
     assert draw(panels).startswith(b"\x89PNG")
+
+
+def test_all_keys_come_and_then_a_tenth_between_two_cuts() -> None:
+    import numpy as np
+
+    source = Tenths(100, each=50, ticks=40, loading=7, between=5)
+    first = np.concatenate([source.block(t) for t in range(7)])
+    assert first.tolist() == list(range(100))
+    for tick in range(7, 40):
+        tenths = set((source.block(tick) // 10).tolist())
+        assert tenths == {tick // 5 % 10}
+    counts: Counter[int] = Counter()
+    rows = []
+    for tick in range(40):
+        answers = []
+        for key in source.block(tick).tolist():
+            counts[key] += 1
+            answers.append(counts[key])
+        rows.append([0, tick + 1, 0.0, len(answers), sum(answers)])
+    check(source, np.array(rows))
+    with pytest.raises(JobError, match="answers and their sum"):
+        check(source, np.array(rows[1:]))
+
+
+def test_epochs_are_told_apart_by_the_cut_they_fall_into() -> None:
+    late = {e: e / 1000 for e in range(1, 31)}
+    seen = Seen(late, [(5, 6), (10, 12), (20, 20)], [10, 100, 20])
+    found = {name: (v * 1000).round().tolist() for name, v in lateness(seen, 5).items()}
+    assert found["full image"] == [10, 11, 12] and found["delta"] == [20]
+    assert found["otherwise"] == [7, 8, 9, *range(13, 20), *range(21, 31)]
 
 
 def test_answers_are_compared_as_often_as_they_are_given() -> None:
