@@ -198,7 +198,16 @@ def elastic(
             " more than 70 % of that, and merged with a neighbour when together they"
             " use less than 35 %."
         ),
-    ] = 0.15,
+    ] = 0.2,
+    epoch: Annotated[
+        float,
+        typer.Option(
+            min=0.01,
+            help="Real seconds of an epoch. What an instance costs without any traffic is by epoch"
+            " and by instance that it reads from or feeds: in short ones that alone keeps many"
+            " instances busy.",
+        ),
+    ] = 0.25,
     most: Annotated[
         int, typer.Option(min=1, max=options.INSTANCES_MAX, help="Instances of an operator.")
     ] = 8,
@@ -223,15 +232,22 @@ def elastic(
 
     Traffic that an earlier run left in OUT/data is used again.
 
-    Where instances are many and cores few, their CPU shares are emulated: with --cores 0.15 an
-    instance that uses more than 10.5 % of a core counts as one that uses 70 % of what it has.
+    Where instances are many and cores few, their CPU shares are emulated: with --cores 0.2 an
+    instance that uses more than 14 % of a core counts as one that uses 70 % of what it has.
     Nothing holds it back there. Operators run as plain Python: compiled, one instance of each would
     do for the traffic of many expressways, and its CPU would hardly depend on the traffic.
 
     Example: python -m lrb elastic --minutes 1.5 --hours 0.5 --interval 2 --out trial/
     """
     with _errors_told():
-        from lrb.elastic import bounds_of, decisions_of, decisions_table, policy_of, speed_of
+        from lrb.elastic import (
+            bounds_of,
+            decisions_of,
+            decisions_table,
+            epoch_of,
+            policy_of,
+            speed_of,
+        )
 
         policy, (seconds, pace) = policy_of(cores, interval), speed_of(hours, minutes)
         home = options.absolute(out, "--out")
@@ -246,6 +262,7 @@ def elastic(
             policy,
             bounds_of(most),
             interpreted=not compiled,
+            epoch=epoch_of(epoch, pace),
         )
         good = _judged(home, record, decisions_table(decisions_of(record)))
     raise SystemExit(0 if good else _FAILED)
@@ -393,6 +410,7 @@ def _run(
     bounds: dict[str, tuple[int, int]] | None = None,
     interpreted: bool = False,
     pool: rs.PoolOptions | None = None,
+    epoch: float | None = None,
 ) -> dict[str, Any]:
     from lrb import progress
     from lrb.run import run as run_flow
@@ -413,6 +431,7 @@ def _run(
             bounds=bounds,
             interpreted=interpreted,
             pool=pool,
+            epoch=epoch,
             on_progress=told,
         )
 

@@ -21,6 +21,7 @@ import raystream as rs
 from lrb.flow import OPERATORS, SINK
 from lrb.plots import seconds_text
 from raystream.errors import ConfigError
+from spark_ingest.layout import SLOTS
 
 HIGH, LOW = 0.70, 0.35
 """Shares of what an instance has: above the one it is split, below the other merged."""
@@ -32,6 +33,11 @@ def speed_of(hours: float, minutes: float) -> tuple[int, float]:
     """Seconds of traffic, and how many of them go into a real second."""
     seconds = max(60, round(hours * 3600))
     return seconds, seconds / (minutes * 60)
+
+
+def epoch_of(seconds: float, speed: float) -> float:
+    """Simulated seconds of an epoch that lasts so many real ones: whole slots, one at least."""
+    return max(1, round(seconds * speed * SLOTS)) / SLOTS
 
 
 def policy_of(cores: float, interval: float) -> rs.CpuThreshold:

@@ -14,14 +14,14 @@ from rich.console import Console
 
 import lrb.run
 from lrb import cli, elastic_plot, plots
-from lrb.elastic import bounds_of, decisions_of, decisions_table, policy_of, speed_of
+from lrb.elastic import bounds_of, decisions_of, decisions_table, epoch_of, policy_of, speed_of
 from lrb.elastic_plot import MARK_APART, counts_of, rows_of
 from lrb.flow import OPERATORS
 from lrb.plots import LIGHT, series_of
 from lrb.report import write_report
 from lrb.source import look_through
 from raystream.errors import ConfigError
-from spark_ingest.layout import Meta, write_meta
+from spark_ingest.layout import SLOTS, Meta, write_meta
 from tests.lrb import plain_rules
 from tests.lrb.random_traffic import random_traffic
 from tests.lrb.running import prepare, read_answers
@@ -51,6 +51,11 @@ def grown() -> dict[str, Any]:
 
 def test_three_hours_in_ten_minutes_are_eighteen_times_real_time() -> None:
     assert speed_of(hours=3, minutes=10) == (10_800, 18)
+
+
+def test_an_epoch_is_whole_slots_of_the_traffic() -> None:
+    assert epoch_of(0.25, speed=18) == 4.5
+    assert epoch_of(0.01, speed=1) == 1 / SLOTS
 
 
 def test_a_share_of_a_core_becomes_a_threshold() -> None:
