@@ -111,6 +111,21 @@ def test_the_table_has_every_number() -> None:
     assert "0123456789abcdef" in text
 
 
+def test_the_table_says_what_was_kept_for_each_car() -> None:
+    run = sample_run(speed=60.0)
+    for operator in run["operators"]:
+        kept = {"accounts": (1_000, 50_000), "vehicles": (400, 64_000)}.get(
+            operator["name"], (0, 0)
+        )
+        operator["state_rows"], operator["state_bytes"] = kept
+    text = terminal(run, None)
+    told = text[text.index("State at the end") :]
+    assert "0.1 MB of memory at most, 50.0 bytes for each car ever seen" in told
+    assert "64.0 bytes for each car" in told
+    assert "places" not in told
+    assert "State" not in terminal({**run, "operators": run["operators"][:1]}, None)
+
+
 def test_the_table_says_that_nothing_was_checked() -> None:
     text = terminal(sample_run(speed=60.0), None)
     assert "python -m lrb validate" in text

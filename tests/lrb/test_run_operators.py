@@ -14,14 +14,30 @@ from hypothesis import strategies as st
 import raystream as rs
 from lrb.expenditure import Expenditure, ExpenditureRequest, Spent
 from lrb.flow import build
-from lrb.operators import CARS_MAX, WHOLE, Segment, latest_average_velocity
+from lrb.operators import CARS_MAX, WHOLE, Account, Segment, Vehicle, latest_average_velocity
 from lrb.source import look_through
 from raystream.errors import InputError
+from raystream.schema.state import state_schema
+from raystream.state.rows import StructuredTable, row_dtype
 from raystream.testing import Collect, run_local
 from spark_ingest.layout import history_files
 from tests.lrb.random_traffic import random_traffic
 from tests.lrb.rows import report
 from tests.lrb.running import THREE, TWO, prepare
+
+# ---- what is kept ------------------------------------------------------------------------------
+
+
+def test_a_car_is_one_line_of_the_cache() -> None:
+    assert row_dtype(state_schema(Vehicle), 1).itemsize == 64
+
+
+@pytest.mark.parametrize("cars", [20_000, 49_000, 123_000])
+def test_an_account_takes_64_bytes_at_most_with_its_index(cars: int) -> None:
+    accounts = StructuredTable(state_schema(Account), keys=1, groups=256)
+    accounts.slots_of([np.random.default_rng(cars).permutation(cars)], epoch=1)
+    assert 40 * cars < accounts.nbytes <= 64 * cars
+
 
 # ---- latest average velocity ------------------------------------------------------------------
 
