@@ -420,7 +420,7 @@ def _run(
     pace = "as fast as it goes" if speed is None else f"{speed:g} times real time"
     where = "in this process" if cluster is None else "on Ray"
     _say(f"Answering {data.meta.rows_total:,} rows {where}, {pace}")
-    with progress.shown(_errors, data, speed) as told:
+    with progress.shown(_errors, data, speed, epoch) as told:
         return run_flow(
             data,
             out,

@@ -133,8 +133,9 @@ def _instances(axes: Axes, series: Series, decisions: Sequence[Decision], theme:
         )  # fmt: skip
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     axes.set_yticks([tick for tick in axes.get_yticks() if tick <= total.max() + 0.5])
-    given_up = ", grey: given up" if any(d.failed for d in decisions) else ""
-    title(axes, "Instances", f"decisions, hollow: fewer{given_up}")
+    notes = {"hollow: fewer": any(d.after < d.before for d in decisions),
+             "grey: given up": any(d.failed for d in decisions)}  # fmt: skip
+    title(axes, "Instances", ", ".join(["decisions numbered", *(n for n in notes if notes[n])]))
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(
         handles, labels, loc="lower right", ncols=len(labels), bbox_to_anchor=(1, 1), borderpad=0,

@@ -20,9 +20,11 @@ LINE_EVERY_SECONDS = 5.0
 
 
 @contextmanager
-def shown(console: Console, data: Prepared, speed: float | None) -> Iterator[OnProgress]:
-    """Shows a run; yields what is to be told of its progress."""
-    watch = _Watch(data, epoch_seconds(data, speed))
+def shown(
+    console: Console, data: Prepared, speed: float | None, epoch: float | None = None
+) -> Iterator[OnProgress]:
+    """Shows a run; yields what is to be told of its progress. epoch: as of `lrb.run.run`."""
+    watch = _Watch(data, epoch or epoch_seconds(data, speed))
     if not console.is_terminal:
         told = time.monotonic()
 

@@ -39,6 +39,9 @@ def test_plain_lines_come_now_and_then(data: Prepared, monkeypatch: pytest.Monke
         "00:00:20 of 00:02:00 simulated, 20 of 120 rows, 20 rows/s",
         "00:01:05 of 00:02:00 simulated, 70 of 120 rows, 25 rows/s, p99 latency 0.250 s",
     ]
+    with progress.shown(screen, data, 20.0, 5.0) as told:
+        told(sample(1.0, 20, 20), None)
+    assert "00:01:40 of 00:02:00" in screen.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_terminal_has_a_table_of_operators(data: Prepared) -> None:
