@@ -306,9 +306,11 @@ def measures(started: float, mover: Mover, made: np.ndarray, came: np.ndarray) -
     moments, at = first(came["t"], came["at"])
     steady = mover.way != "restart"  # a resumed job has another clock
     calm = [(mover.at[0] - WARM_SECONDS / 2, mover.at[0])]
+    back = 0.0
     if not steady:
-        late = at[at > mover.at[0]]
-        spans = [(mover.at[0], float(late[np.diff(late, prepend=mover.at[0]).argmax()]))]
+        late = np.sort(at[at > mover.at[0]])
+        back = float(late[np.diff(late, prepend=mover.at[0]).argmax()])
+        spans = [(mover.at[0], back + AFTER_SECONDS)]  # an epoch may have been made before it ended
     else:
         spans = [(a, b + AFTER_SECONDS) for a, b in zip(mover.at, mover.ended, strict=True)]
         calm += [(end, begin) for (_, end), begin in zip(spans, mover.at[1:], strict=False)]
@@ -325,7 +327,7 @@ def measures(started: float, mover: Mover, made: np.ndarray, came: np.ndarray) -
         "sink_gap_ms": [longest_gap(at, *s) * 1e3 for s in spans],
         "usual_p99_ms": p99(calm) if steady else None,
         "moving_p99_ms": p99(spans) if steady else None,
-        "level_ms": [s * 1e3 for s in mover.level] if steady else [(b - a) * 1e3 for a, b in spans],
+        "level_ms": [s * 1e3 for s in (mover.level if steady else [back - mover.at[0]])],
         "megabytes_moved": mover.megabytes,
     }
 

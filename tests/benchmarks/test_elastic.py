@@ -57,6 +57,10 @@ def test_gaps_of_keys_that_move_and_stay_are_told_apart() -> None:
     both = measures(0.0, again, made, came)
     assert both["moving_gap_ms"] == [pytest.approx(50), pytest.approx(250)]
     assert both["usual_p99_ms"] == pytest.approx(10) and both["moving_p99_ms"] > 100
+    stopped = Mover("restart", 1, 0.0, at=[usual[195]], megabytes=[4.0])
+    one = measures(0.0, stopped, made, came)
+    assert one["moving_gap_ms"] == one["sink_gap_ms"] == [pytest.approx(250)]
+    assert one["level_ms"] == [pytest.approx(510)] and one["usual_p99_ms"] is None
     form = Form("replay", 1.0)
     shown = table({form: [{**found, "moves": 1}]})
     assert [list(c.cells) for c in shown.columns[:3]] == [["1 MB, replay"], ["1"], ["2.0"]]
