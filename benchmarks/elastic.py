@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 import raystream as rs
+from raystream.actors.deploy import cluster
 from raystream.actors.looking import looks
 from raystream.actors.rescaling import move
 from raystream.actors.stopping import stop
@@ -221,7 +222,8 @@ def run(form: Form, *, moves: int = 3) -> dict[str, Any]:
     mover = Mover(form.way, moves, begin)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        started = _follow(flow_of(keys, folder), mover, folder)
+        with cluster("auto"):  # one for both runs: a restart is not to wait for Ray itself
+            started = _follow(flow_of(keys, folder), mover, folder)
         made = np.loadtxt(folder / "made", dtype=[("side", "U5"), ("t", "i8"), ("at", "f8")])
         came = np.loadtxt(folder / "came", dtype=[("t", "i8"), ("at", "f8"), ("sum", "i8")])
     if not mover.at:
