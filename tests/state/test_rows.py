@@ -194,10 +194,9 @@ def test_alarms_find_what_a_look_at_all_rows_finds(seed: int, watermarks: list[i
 
     def set_due(keys: np.ndarray, epoch: int) -> None:
         slots, _ = table.slots_of([keys], epoch)
-        rows = table.read(slots)
-        rows["due"] = rng.choice([*range(60), rs.NEVER], len(keys))
-        table.write(slots, rows, epoch)
-        dues.update(zip(keys.tolist(), rows["due"].tolist(), strict=True))
+        chosen = rng.choice([*range(60), rs.NEVER], len(keys))
+        table.write(slots, {"due": chosen}, epoch)
+        dues.update(zip(keys.tolist(), chosen.tolist(), strict=True))
 
     set_due(rng.permutation(12_000), 1)
     for epoch, watermark in enumerate(watermarks, 2):
