@@ -1,16 +1,18 @@
 """Loading in the background what a process will need, without being in anybody's way.
 
-Step by step, and before each step it waits until a processor has nothing to do. Least priority from
-the operating system would be simpler, and is wrong: on a busy machine a thread that only gets what
-is left over stays for minutes where it holds the interpreter's lock or that of an import, and then
-whoever needs the process waits for it.
+Step by step. A step waits until a processor has nothing to do, and is then done at idle priority;
+when none becomes free it is done all the same, as all else. Idle priority alone would be wrong: on
+a machine that stays busy a thread that only gets what is left over stays for minutes where it holds
+the interpreter's lock or that of an import, and then whoever needs the process waits for it.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 LOOK_SECONDS = 0.2
@@ -26,30 +28,42 @@ class Loading:
     """Work in a thread of its own, in steps, while nobody else needs the processors."""
 
     def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
         self._hurried = threading.Event()
 
     def begin(self, steps: Iterable[None]) -> None:
         """Have all steps done; returns at once."""
-        threading.Thread(target=self._run, args=(steps,), name="warm", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, args=(steps,), name="warm", daemon=True)
+        self._thread.start()
 
     def hurry(self) -> None:
-        """From now on no step waits."""
+        """From now on no step waits, and each is as urgent as all else that this process does."""
         self._hurried.set()
+        if self._thread is not None and self._thread.is_alive():
+            set_idle(self._thread.native_id or 0, idle=False)
 
     def _run(self, steps: Iterable[None]) -> None:
-        self._wait()
+        me = threading.get_native_id()
+        self._before_step(me)
         for _ in steps:
-            self._wait()
+            self._before_step(me)
 
-    def _wait(self) -> None:
+    def _before_step(self, thread: int) -> None:
+        set_idle(thread, idle=self._wait())
+        if self._hurried.is_set():  # perhaps just before that
+            set_idle(thread, idle=False)
+
+    def _wait(self) -> bool:
+        """Wait for a free processor; whether there is one."""
         before, waited = idle_seconds(), 0.0
         while before is not None and waited < PATIENCE_SECONDS and not self._hurried.is_set():
             self._hurried.wait(LOOK_SECONDS)
             waited += LOOK_SECONDS
             after = idle_seconds()
             if after is None or after - before >= FREE * LOOK_SECONDS:
-                return
+                return after is not None
             before = after
+        return False
 
 
 def idle_seconds() -> float | None:
@@ -60,3 +74,18 @@ def idle_seconds() -> float | None:
         return (int(first[4]) + int(first[5])) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return None
+
+
+def set_idle(thread: int, *, idle: bool) -> None:
+    """Give a thread idle priority, or take it away; nothing where it could not be taken away."""
+    if not idle or may_return():
+        with suppress(OSError, AttributeError):  # Linux has it
+            policy = os.SCHED_IDLE if idle else os.SCHED_OTHER
+            os.sched_setscheduler(thread, policy, os.sched_param(0))
+
+
+def may_return() -> bool:
+    """Whether a thread of this process that went to idle priority may leave it again."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NICE)
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    return os.geteuid() == 0 or most == resource.RLIM_INFINITY or 20 - nice <= most

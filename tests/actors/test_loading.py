@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable, Iterator
 
@@ -12,18 +13,22 @@ from raystream.actors import loading
 from raystream.actors.loading import Loading, idle_seconds
 
 STEPS = 3
+IDLE = {os.SCHED_IDLE} if hasattr(os, "SCHED_IDLE") else set()
 
 
 class Steps:
-    """Notes which steps were done."""
+    """Notes which steps were done, and at which priority."""
 
     def __init__(self) -> None:
         self.done = 0
+        self.seen: set[int] = set()
         self.over = threading.Event()
 
     def __iter__(self) -> Iterator[None]:
         for _ in range(STEPS):
             self.done += 1
+            if hasattr(os, "sched_getscheduler"):
+                self.seen.add(os.sched_getscheduler(0))
             yield
         self.over.set()
 
@@ -49,6 +54,7 @@ def test_steps_wait_while_the_processors_are_needed_until_they_are_needed_themse
     background.hurry()
     assert steps.over.wait(60)
     assert steps.done == STEPS
+    assert not steps.seen & IDLE
 
 
 def test_a_machine_that_is_always_busy_loads_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,15 +63,42 @@ def test_a_machine_that_is_always_busy_loads_too(monkeypatch: pytest.MonkeyPatch
     steps = Steps()
     Loading().begin(steps)
     assert steps.over.wait(60)
+    assert not steps.seen & IDLE
 
 
 def test_free_processors_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = itertools.count()
     saying(lambda: float(next(seconds)), monkeypatch)
     monkeypatch.setattr(loading, "PATIENCE_SECONDS", 1e9)
-    steps = Steps()
-    Loading().begin(steps)
+    steps, background = Steps(), Loading()
+    background.begin(steps)
     assert steps.over.wait(60)
+    assert steps.seen == (IDLE if loading.may_return() else steps.seen - IDLE)
+
+
+def test_a_step_that_has_begun_is_hurried_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not (IDLE and loading.may_return()):
+        pytest.skip("this user may not, or this system has no idle priority")
+    seconds = itertools.count()
+    saying(lambda: float(next(seconds)), monkeypatch)
+    begun, goes_on, over = (threading.Event() for _ in range(3))
+    seen: list[int] = []
+
+    def steps() -> Iterator[None]:
+        seen.append(os.sched_getscheduler(0))
+        begun.set()
+        assert goes_on.wait(60)
+        seen.append(os.sched_getscheduler(0))
+        over.set()
+        yield
+
+    background = Loading()
+    background.begin(steps())
+    assert begun.wait(60)
+    background.hurry()
+    goes_on.set()
+    assert over.wait(60)
+    assert (seen[0], seen[1] in IDLE) == (os.SCHED_IDLE, False)
 
 
 def test_where_the_system_does_not_say_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
