@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import raystream as rs
+from benchmarks.notes import Notes
 from benchmarks.restore import WIDTH
 from benchmarks.sizes import CHANGED
 from benchmarks.w1 import Counted, Key, compiled
@@ -67,14 +68,8 @@ class Tenths:
             yield tick + 1, rs.Batch(Key, {"time": times, "key": keys})
 
 
-class Arrivals:
+class Arrivals(Notes):
     """Notes when each epoch came, with how many answers, and when each cut was committed."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def open(self, context: rs.SinkContext) -> None:
-        self.file = open(self.path, "a", buffering=1)  # noqa: SIM115 - closed with the process
 
     def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Counted]) -> None:
         self.file.write(f"0 {epoch} {time.time()} {len(batch)} {int(batch['n'].sum())}\n")

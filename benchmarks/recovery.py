@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import raystream as rs
+from benchmarks.notes import Notes
 from benchmarks.words import WORDS, Counted, Line, Lines, Tally, Word, split
 from raystream.errors import JobError
 
@@ -108,20 +109,11 @@ def count_batch(words: rs.Batch[Word], rows: rs.Rows[WindowTally]) -> rs.Batch[C
     return rs.Batch(Counted, columns, origin=first)
 
 
-class Arrivals:
+class Arrivals(Notes):
     """Notes at what time each epoch came."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def open(self, context: rs.SinkContext) -> None:
-        self.file = open(self.path, "a", buffering=1)  # noqa: SIM115 - closed with the process
 
     def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Counted]) -> None:
         self.file.write(f"{epoch} {time.time()}\n")
-
-    def commit(self, epoch: int) -> None:
-        pass
 
 
 def flow_of(

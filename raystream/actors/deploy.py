@@ -28,6 +28,7 @@ ON_HEAD = {"node:__internal_head__": 0.001}
 """The controller lives on the head node: Ray itself does not survive that one either."""
 CONNECT_SECONDS = 5.0
 STARTS = 2
+"""So often it is tried to start a Ray."""
 END_SECONDS = 10.0
 """How long a job may take to end when it is interrupted, before it is killed."""
 

@@ -21,7 +21,7 @@ class ParquetForm:
     def write(self, table: Any, path: Path) -> None:
         import pyarrow.parquet as pq
 
-        # Numbers are compressed as well without dictionaries, and written in a third of the time.
+        # Dictionaries of numbers take about half the time of writing, and save a few percent.
         texts = [f.name for f in table.schema if not pa.types.is_primitive(f.type)]
         pq.write_table(table, path, compression="zstd", use_dictionary=texts or False)
 
