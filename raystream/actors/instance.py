@@ -124,6 +124,8 @@ class InstanceActor:
         self._folder: Path | None = None
         self._keepers: tuple[Any, ...] = ()
         self._kept = 0
+        self._whole: frozenset[Any] = frozenset()
+        """The keepers that hold what this instance began with."""
         self._claimer = Claimer(_ask)
         self._shell: Shell | None = None
         self._has_role = threading.Event()
@@ -174,6 +176,7 @@ class InstanceActor:
             chains = self._images(holders, place, floor) if floor else ()
             if chains is None:
                 return Refusal.MISSING
+            nbytes = sum(i.nbytes for chain in chains for i in chain)
             self._folder = spill_folder()
             self._shell = Shell(
                 self._plan,
@@ -187,7 +190,7 @@ class InstanceActor:
             if not held:
                 self._shell.open()
             self._has_role.set()
-        return Placed(self._shell.address, sum(i.nbytes for chain in chains for i in chain))
+        return Placed(self._shell.address, nbytes)
 
     def deliver(self, floor: int, to: list[tuple[KeyRange, Any]]) -> Brought | str:
         """Bring processes that have parts of this one's range, as of the cut `floor`, to the epoch
@@ -217,15 +220,17 @@ class InstanceActor:
         self, holders: list[Any], place: Place, floor: int
     ) -> tuple[tuple[Image, ...], ...] | None:
         """The images of a range from keepers; those with which the run begins are in its store."""
-        found = fetch(holders, place, floor)
+        fetched = fetch(holders, place, floor)
+        if fetched is not None:
+            self._whole = fetched.whole
+            return fetched.chains
         durable = self._plan.durable
-        if found is None and durable is not None and floor == self._plan.begins:
-            assert durable.resumed is not None
-            saves = Saves(open_store(durable.url), self._plan.job)
-            name = self._plan.vertices[place.vertex].name
-            chains = saves.images(durable.resumed, name, place.keys)
-            found = tuple(tuple(chain) for chain in chains)
-        return found
+        if durable is None or floor != self._plan.begins:
+            return None
+        assert durable.resumed is not None
+        saves = Saves(open_store(durable.url), self._plan.job)
+        name = self._plan.vertices[place.vertex].name
+        return tuple(map(tuple, saves.images(durable.resumed, name, place.keys)))
 
     def _mine(self) -> Shell:
         assert self._shell is not None, "this actor has no role yet"
@@ -288,8 +293,9 @@ class InstanceActor:
 
     def _keep(self, keepers: tuple[Any, ...], kept: int) -> None:
         if kept > self._kept:
+            whole = not self._kept and bool(keepers) and self._whole.issuperset(keepers)
             self._keepers, self._kept = keepers, kept
-            self._mine().store_again()
+            self._mine().store_with_others(whole=whole)
 
     @ray.method(concurrency_group="control")
     def forget(self, epoch: int) -> None:
@@ -338,7 +344,14 @@ def _ask(ask: Ask[Any], split: str, epoch: int) -> Held | None:
     return held
 
 
-def fetch(holders: list[Any], place: Place, cut: int) -> tuple[tuple[Image, ...], ...] | None:
+class Fetched(NamedTuple):
+    """The images of a range, by its parts. whole: the keepers that have them, if it is one part."""
+
+    chains: tuple[tuple[Image, ...], ...]
+    whole: frozenset[Any]
+
+
+def fetch(holders: list[Any], place: Place, cut: int) -> Fetched | None:
     """The images of a range at a cut, from keepers that have them or parts of them; None: nobody
     has some part.
 
@@ -347,10 +360,13 @@ def fetch(holders: list[Any], place: Place, cut: int) -> tuple[tuple[Image, ...]
     """
     calls = [k.images.remote(place.vertex, cut, place.keys) for k in holders]
     held: dict[KeyRange, tuple[Any, list[Any]]] = {}
+    whole = set()
     for keeper, call in zip(holders, calls, strict=True):
         try:
             for keys, refs in ray.get(call, timeout=RESTORE_SECONDS):
                 held.setdefault(keys, (keeper, refs))
+                if keys == place.keys:
+                    whole.add(keeper)
         except RayError:
             continue  # another may have them
     parts = cover(held, place.keys)
@@ -361,9 +377,10 @@ def fetch(holders: list[Any], place: Place, cut: int) -> tuple[tuple[Image, ...]
         for keys, part in parts
     ]
     refs = [a if isinstance(a, list) else ray.get(a, timeout=RESTORE_SECONDS) for a in asked]
-    return tuple(
+    chains = tuple(
         tuple(decode(data) for data in ray.get(chain, timeout=RESTORE_SECONDS)) for chain in refs
     )
+    return Fetched(chains, frozenset(whole))
 
 
 @contextmanager

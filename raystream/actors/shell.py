@@ -13,7 +13,7 @@ import time
 import traceback
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,8 @@ class Shell:
         self._turns = Turns()  # of who computes and of who copies a checkpoint
         view_with(self._turns, self.machine)
         standing = install(self.machine, role.images, role.floor) if role.images else None
+        self._sizes = [image.nbytes for chain in role.images for image in chain]
+        self.role = replace(role, images=())  # their memory is the store's
         self._positions = standing.splits if standing else None
         self._claim = claim
         self.cursors = Cursors()
@@ -248,13 +250,22 @@ class Shell:
         self._commits.put((epoch, shown))
         self._inbox.put(None)
 
-    def store_again(self) -> None:
+    def store_with_others(self, *, whole: bool) -> None:
         """Others hold the checkpoints from now on: the next one is full, and if none is to come,
-        the last one is taken again."""
-        if self._shipper is not None:
-            self._shipper.chain.restart()
-            self._again = self.machine.ended
-            self._inbox.put(None)
+        the last one is taken again.
+
+        Args:
+            whole: they hold all of that with which this instance has just begun: the next one is a
+                delta on it.
+        """
+        if self._shipper is None:
+            return
+        if whole and not self.machine.ended:
+            self._shipper.chain.continues(self._sizes)
+            return
+        self._shipper.chain.restart()
+        self._again = self.machine.ended
+        self._inbox.put(None)
 
     def stop(self) -> None:
         """End all threads and the server."""

@@ -81,5 +81,5 @@ class Shipper:
         held = self._ship(captured.header, data)
         if held:
             self.last = (len(data), time.monotonic() - began)
-        self.chain.answered(captured.header.cut, held=held)
+        self.chain.answered(captured.header.base, captured.header.cut, len(data), held=held)
         return held

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-CHAIN_MAX = 8
+CHAIN_MIN = 8
+"""So few deltas may always follow a full checkpoint: to read them costs little."""
+CHAIN_MAX = 64
 """After so many deltas the next checkpoint is a full one."""
 
 
@@ -18,7 +21,9 @@ class Span(NamedTuple):
 class Chain:
     """The checkpoints that an instance has made and that are stored, one after the other.
 
-    base: the cut on which the next checkpoint builds; 0 asks for a full one.
+    base: the cut on which the next checkpoint builds; 0 asks for a full one, which is made when the
+    deltas since the last one have become as large as it, so a restore reads about twice the state
+    at most, and little is written of state that changes little.
     """
 
     def __init__(self, stored: int) -> None:
@@ -26,6 +31,8 @@ class Chain:
         self._missed = 0
         self.base = 0
         self._deltas = 0
+        self._full = self._changed = 0
+        """Bytes of the last full checkpoint, and of the deltas on it."""
         self._gap = False
 
     @property
@@ -38,6 +45,16 @@ class Chain:
         """There was a cut, and this instance heard of it too late."""
         self._missed = max(self._missed, cut)
 
+    def continues(self, sizes: Sequence[int]) -> None:
+        """Those who are to hold the checkpoints have the cut with which the instance began.
+
+        Args:
+            sizes: of the images of that cut, in bytes: a full one and the deltas on it.
+        """
+        self.base = self._stored.upto
+        self._deltas = len(sizes) - 1
+        self._full, self._changed = sizes[0], sum(sizes[1:])
+
     def restart(self) -> None:
         """Others hold the checkpoints from now on: the next one is full."""
         self.base = 0
@@ -48,12 +65,21 @@ class Chain:
         If what it builds on was refused while it was made, the next one is full all the same.
         """
         self._deltas = self._deltas + 1 if base else 0
-        self.base = 0 if self._deltas >= CHAIN_MAX or base != self.base else cut
+        self.base = 0 if self._long() or base != self.base else cut
 
-    def answered(self, cut: int, *, held: bool) -> None:
-        """All keepers hold the checkpoint at `cut`; or not, so the next one is full."""
+    def _long(self) -> bool:
+        """Whether a full checkpoint is due. What was made and is not stored yet is not counted."""
+        if self._deltas >= CHAIN_MAX:
+            return True
+        return self._deltas >= CHAIN_MIN and self._changed >= self._full
+
+    def answered(self, base: int, cut: int, nbytes: int, *, held: bool) -> None:
+        """All keepers hold the checkpoint at `cut`, of so many bytes; or not, so the next one is
+        full."""
         if held:
             self._stored = Span(cut if self._gap else self._stored.since, cut)
+            self._full = self._full if base else nbytes
+            self._changed = self._changed + nbytes if base else 0
         else:
             self.base = 0
         self._gap = not held

@@ -1,8 +1,10 @@
 """Stored checkpoints of other instances: what a keeper holds.
 
-Images are immutable per (vertex, range, cut). A delta is kept only on top of exactly the image that
-it names as its base; else the keeper asks for a full one. Chains are kept from the floor on, those
-of ranges that nobody serves any more (they were split or merged) until the floor is past them.
+Images are immutable per (vertex, range, cut). A delta is kept only where the image is held that it
+names as its base; else the keeper asks for a full one. Not all build on the newest: while a range
+moves, its owner and who follows it store the same cuts, each on what it stored itself. Chains are
+kept from the floor on, those of ranges that nobody serves any more (they were split or merged)
+until the floor is past them.
 """
 
 from __future__ import annotations
@@ -36,21 +38,18 @@ class ImageStore(Generic[B]):
     chains: dict[tuple[int, KeyRange], list[Stored[B]]] = field(default_factory=dict)
 
     def store(self, vertex: int, keys: KeyRange, image: Stored[B]) -> bool:
-        """Keep an image; False if it is a delta on something else than the newest image.
+        """Keep an image; False if it is a delta on one that is not held.
 
-        One of an older cut is kept as well, if it is full: whoever stored the newer ones may have
-        died, and another one has begun again from an older cut.
+        One of an older cut is kept as well: whoever stored the newer ones may have died, and
+        another one has begun again from an older cut.
         """
         chain = self.chains.get((vertex, keys), [])
-        if chain and image.cut <= chain[-1].cut:
-            if any(s.cut == image.cut for s in chain):
-                return True
-            if image.base is None:
-                self.chains[vertex, keys] = sorted([*chain, image], key=lambda s: s.cut)
-            return image.base is None
-        if image.base is not None and (not chain or chain[-1].cut != image.base):
+        cuts = {s.cut for s in chain}
+        if image.cut in cuts:
+            return True
+        if image.base is not None and image.base not in cuts:
             return False
-        self.chains[vertex, keys] = [*chain, image]
+        self.chains[vertex, keys] = sorted([*chain, image], key=lambda s: s.cut)
         return True
 
     def images(

@@ -26,7 +26,7 @@ from raystream.schema.state import StateSchema
 from raystream.schema.types import BEFORE_ALL, NEVER
 from raystream.state.room import Room, as_words
 from raystream.state.row_index import RowIndex
-from raystream.state.view import View
+from raystream.state.view import Copy, View
 
 LEAST_ROWS = 16
 HIDDEN = ("_key", "_epoch")
@@ -336,17 +336,27 @@ class StructuredTable:
 
     # ------------------------------------------------------------ checkpoints
 
-    def view(self, since: int, upto: int) -> View:
+    def view(self, since: int, upto: int) -> View | Copy:
         """The rows that an epoch after `since` touched last, as they are at the end of epoch
-        `upto`, which is now. What an earlier view has not copied yet is copied before."""
+        `upto`, which is now. Of two at a time one is copied at once: the later one, unless it is of
+        all rows, else what is left of the earlier one."""
         k = self._kernels
         with self.guard:
-            if (earlier := self._view()) is not None:
+            if (earlier := self._view()) is not None and not earlier.whole:
+                if since > 0:
+                    return Copy(self, since, upto)
                 earlier.finish()
             self.meta[[k.SINCE, k.UPTO, k.TAKEN, k.KEPT]] = max(since, k.FREE), upto, 0, 0
             view = View(self)
             self._view = ref(view)
             return view
+
+    def copy_since(self, since: int, upto: int, out: np.ndarray) -> int:
+        """Copy the rows that an epoch after `since` touched last; how many there are."""
+        k, words = self._kernels, (as_words(self.rows), as_words(out))
+        meta = self.meta.copy()  # the open view's is left as it is
+        meta[[k.SINCE, k.UPTO, k.TAKEN]] = since, upto, 0
+        return int(k.take_viewed(self._heads(), words[0], meta, self.used, words[1], 0))
 
     def copy_viewed(self, last: int, out: np.ndarray, n: int) -> int:
         """Copy rows of the open view up to a slot to `out`, from n on; how many are there then."""

@@ -22,8 +22,8 @@ SLICE_BYTES = 1 << 20
 
 
 class View:
-    """Made by `StructuredTable.view`; one of a table at a time is open. `rows` and `advance` are
-    for one thread, which may be any."""
+    """Made by `StructuredTable.view`; one of a table at a time is open (see `Copy`). `rows` and
+    `advance` are for one thread, which may be any."""
 
     def __init__(self, table: StructuredTable) -> None:
         self._table = table
@@ -74,6 +74,11 @@ class View:
         as_words(self._rows)[first : first + n] = as_words(self._slice[:n])
         return self._whole
 
+    @property
+    def whole(self) -> bool:
+        """Whether all of it is copied."""
+        return self._whole
+
     def finish(self) -> None:
         """Copy what is left; whoever calls has the guard."""
         while not self._whole:
@@ -89,3 +94,26 @@ class View:
         if self._at == self._used:
             self._aside = self._table.close_view()
             self._whole = True
+
+
+class Copy:
+    """Rows that were copied at once, while a view was open.
+
+    A checkpoint that follows soon on a large one is a delta, of few rows most often: to copy these
+    takes less time than to copy at once what the large one has not copied yet.
+    """
+
+    def __init__(self, table: StructuredTable, since: int, upto: int) -> None:
+        self._table = table
+        self._room = table.take_spare(table.used)
+        rows = self._room.view(table.used)  # no more of it is touched than is found
+        self._rows = rows[: table.copy_since(since, upto, rows)]
+
+    def rows(self) -> np.ndarray:
+        """The rows, in no particular order."""
+        return self._rows
+
+    def close(self) -> None:
+        """The rows are not needed any more: their memory serves the next view of the table."""
+        self._rows = self._rows[:0]
+        self._table.keep_spare(self._room)

@@ -514,6 +514,7 @@ class Controller(Box):
             self.hear(do.Missing(process, again=True))
             return
         taker = Instances(self.job, process, place, blank.node, floor, images)
+        taker.whole = {h for h in command.holders if self._holds(self.job.keepers[h], place, floor)}
         if not command.held:
             taker.open()
         del self.job.blanks[process]
@@ -545,6 +546,11 @@ class Controller(Box):
         """Whether the taking of a place goes wrong; not so often that the job gives up."""
         strikes = self.world.rng.random() < self.job.fragile
         return strikes and self.job.troubled(place, TROUBLES_MAX)
+
+    def _holds(self, keeper: Keeper, place: Place, floor: int) -> bool:
+        """Whether a keeper has the images of exactly this range."""
+        found = keeper.images.images(place.vertex, floor, place.keys) if keeper.alive else []
+        return place.keys in dict(found)
 
     def _images(
         self, place: Place, floor: int, holders: tuple[str, ...]

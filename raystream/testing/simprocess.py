@@ -132,6 +132,9 @@ class Instances(Box):
         self.address = job.register(self)
         self.keepers: tuple[Keeper, ...] = ()
         self.kept = 0
+        self.whole: set[str] = set()
+        """The keepers that hold what it began with."""
+        self._sizes = [image.nbytes for chain in images for image in chain]
         self.begun = self.floor = floor
         self.shown = 0
         self.vertex: Vertex = job.plan.vertices[place.vertex]
@@ -154,6 +157,8 @@ class Instances(Box):
         self._feedings: dict[tuple[int, str], Feeding] = {}
         self._started = self._busy = False
         self._ships: deque[Captured] = deque()
+        self._bytes = 0
+        """Of the checkpoint that is shipped just now."""
         self._ship = 0
         self._unanswered: set[Keeper] = set()
 
@@ -262,7 +267,11 @@ class Instances(Box):
     def kept_by(self, keepers: tuple[str, ...], kept: int) -> None:
         """These keepers hold its checkpoints from now on."""
         if kept > self.kept:
+            whole = not self.kept and bool(keepers) and self.whole.issuperset(keepers)
             self.keepers, self.kept = tuple(self.job.keepers[k] for k in keepers), kept
+            if whole and not self.machine.ended:
+                self.chain.continues(self._sizes)
+                return
             self.chain.restart()
             if self.machine.ended:
                 self._put_again()
@@ -508,6 +517,7 @@ class Instances(Box):
         captured = self._ships[0]
         header, data = captured.header, captured.image().encode()
         self._ship += 1
+        self._bytes = len(data)
         self._unanswered = set(self.keepers)
         for keeper in self.keepers:
             self.world.send(LINK, keeper, keeper.store, self.world, self, header, data, self._ship)
@@ -532,7 +542,7 @@ class Instances(Box):
         header = self._ships.popleft().header
         cut = header.cut
         self._unanswered = set()
-        self.chain.answered(cut, held=held)
+        self.chain.answered(header.base, cut, self._bytes, held=held)
         if header.standing.ended and not held:
             self.world.after(RETRY, self, self._put_again)
         self.world.tell(self.name, "stored" if held else "could not store", cut)

@@ -33,15 +33,28 @@ def names(store: ImageStore[str], cut: int, wanted: KeyRange | None = None) -> d
     return {keys: " ".join(s.data for s in chain) for keys, chain in store.images(1, cut, wanted)}
 
 
-def test_a_delta_is_kept_on_its_base_only() -> None:
+def test_a_delta_is_kept_where_its_base_is_only() -> None:
     store = stored((1, ALL, image(5)), (1, ALL, image(10, 5)))
-    assert not store.store(1, ALL, image(20, 5))
+    assert not store.store(1, ALL, image(20, 15))
     assert not store.store(1, LOW, image(20, 10))
     assert store.store(1, ALL, image(10, 5)), "what is held already is held"
-    assert not store.store(1, ALL, image(7, 5)), "no delta is put in between"
     assert names(store, 10) == {ALL: "None-5 5-10"}
     assert names(store, 5) == {ALL: "None-5"}
     assert names(store, 7) == {}
+
+
+def test_two_who_serve_a_range_build_on_what_they_stored_themselves() -> None:
+    """An owner and who is to follow it."""
+    store = stored((1, ALL, image(5)), (1, ALL, image(10, 5)), (1, ALL, image(20, 5)))
+    assert store.store(1, ALL, image(7, 5)), "one in between"
+    assert store.store(1, ALL, image(15, 10))
+    assert names(store, 7) == {ALL: "None-5 5-7"}
+    assert names(store, 15) == {ALL: "None-5 5-10 10-15"}
+    assert names(store, 20) == {ALL: "None-5 5-20"}
+    store.trim(15, [(1, ALL)])
+    assert names(store, 7) == {}
+    assert names(store, 15) == {ALL: "None-5 5-10 10-15"}
+    assert names(store, 20) == {ALL: "None-5 5-20"}
 
 
 def test_who_begins_again_from_an_older_cut_stores_what_was_left_out() -> None:

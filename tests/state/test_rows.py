@@ -22,6 +22,7 @@ from raystream.state.keys import key_group
 from raystream.state.room import Room
 from raystream.state.row_kernels import AHEAD, PAGE, PAGE_BITS, PAGE_FULL
 from raystream.state.rows import BLOCK, Part, StructuredTable, in_key_order
+from raystream.state.view import Copy, View
 
 GROUPS = 16
 
@@ -359,11 +360,17 @@ def test_a_field_that_a_row_has_not_is_named() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(steps, st.integers(0, 12), st.integers(-1, 12), st.lists(st.integers(0, 3), max_size=12))
+@given(
+    steps,
+    st.integers(0, 12),
+    st.integers(-1, 12),
+    st.lists(st.integers(0, 3), max_size=12),
+    st.integers(-1, 12),
+)
 def test_a_view_has_the_rows_of_its_epoch(
-    plan: list[Any], at: int, since: int, slices: list[int]
+    plan: list[Any], at: int, since: int, slices: list[int], later: int
 ) -> None:
-    """Whatever is copied when, before, between and after changes."""
+    """Whatever is copied when, before, between and after changes; and so has the next one."""
     at = min(at, len(plan))
     model = grown(plan[:at])
     expected = {k: r for k, r in model.rows.items() if r[2] > since}
@@ -373,19 +380,27 @@ def test_a_view_has_the_rows_of_its_epoch(
         for _ in range(many if isinstance(many, int) else 1):
             view.advance()
         model.touch(keys, due) if touch else model.remove(keys)
+    second = model.table.view(later, model.epoch)
+    newer = {k: r for k, r in model.rows.items() if r[2] > later}
+    model.touch([(0, 0)], 0)
     assert content(view.rows()) == expected
+    assert content(second.rows()) == newer
     assert content(model.table.ordered()) == model.rows
 
 
-def test_a_view_is_finished_when_the_next_is_opened() -> None:
+@pytest.mark.parametrize(("since", "finished"), [(-1, True), (1, False)])
+def test_of_two_views_the_one_with_less_is_copied_at_once(since: int, finished: bool) -> None:
     grown = Grown()
     grown.touch(np.arange(9), 1)
     first = grown.table.view(-1, 1)
     grown.touch(np.arange(3), 2)
-    second = grown.table.view(1, 2)
+    second = grown.table.view(since, 2)
+    assert isinstance(first, View) and first.whole == finished
+    assert isinstance(second, Copy) != finished
     grown.touch(np.arange(9), 3)
+    old = {} if since == 1 else dict.fromkeys(range(3, 9), (1, 1))
     assert tallies(first.rows()) == dict.fromkeys(range(9), (1, 1))
-    assert tallies(second.rows()) == dict.fromkeys(range(3), (2, 2))
+    assert tallies(second.rows()) == old | dict.fromkeys(range(3), (2, 2))
 
 
 def test_a_view_is_read_once() -> None:
