@@ -142,7 +142,6 @@ class Shell:
         self._thread = threading.Thread(target=self._guarded, name="compute", daemon=True)
         self._commits: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
         self._asked: queue.SimpleQueue[tuple[int, Future[Captured | None]]] = queue.SimpleQueue()
-        self._cuts: tuple[int, ...] = ()
         self._again = False
         self._context: SinkContext | None = None
         self._floor = role.floor
@@ -197,8 +196,8 @@ class Shell:
         with self._control:
             if assignment.version <= self._version or self.stopping:
                 return
+            self.machine.cuts.ask(assignment.cuts)  # before it says that it was told
             self._version = assignment.version
-            self._cuts = assignment.cuts
             self.cursors.expect(
                 readers(self.vertex, assignment, self.role.floor),
                 catching_up(self.vertex, assignment),
@@ -348,17 +347,10 @@ class Shell:
             taken = source.take(self.machine.position + 1, lambda: self.stopping)
             if taken is None or not self._has_room() or not self._may_publish():
                 break
-            self._hear_of_cuts(self.machine)
             self._published(self.machine.publish(taken))
             tidy()
         self._ended_at = time.time()
         self._linger()
-
-    def _hear_of_cuts(self, machine: SourceInstance) -> None:
-        """On the compute thread: it knows what it has passed."""
-        missed = machine.cut_at(self._cuts)
-        if missed and self._shipper is not None:
-            self._shipper.chain.missed(missed)
 
     def _run_operator(self) -> None:
         machine = self.machine

@@ -44,6 +44,9 @@ class Keeping:
         self._wanted: tuple[int, int] | None = None  # an extra cut: after which floor, how far on
         if journal.stop_after >= 0:
             self._wanted = (journal.stop_after, CUT_AHEAD)
+        assignment = journal.assignment
+        self._named = dict.fromkeys(assignment.cuts, assignment.version)
+        """Of cuts beside every n-th the version of an assignment that names them."""
         self._register: Registering | None = None
         self._stage: tuple[int, bool, bool] | None = None
         self._out: list[Command] = []
@@ -209,3 +212,5 @@ class Keeping:
             return  # the last epoch is a cut
         epoch = max(p.position for p in at) + self._wanted[1]
         self._assign(self.journal.assignment.cut_at(epoch, self.journal.committed))
+        cuts, version = self.journal.assignment.cuts, self.journal.assignment.version
+        self._named = {e: self._named.get(e, version) for e in cuts}

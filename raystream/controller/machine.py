@@ -204,10 +204,16 @@ class Machine(Moving):
             self.journal.committed,
             self.plan.cut_every,
             frozenset(s.instance for s in self.journal.assignment.serving),
-            self.journal.assignment.cuts,
+            self._cuts(),
             self.options.recovery != "state",
             self._pinned,
         )
+
+    def _cuts(self) -> tuple[int, ...]:
+        """The cuts beside every n-th of which all have been told: who was not does not say yet that
+        it passed one as none."""
+        told = min((m.progress.version for m in self.members if m.progress), default=0)
+        return tuple(e for e in self.journal.assignment.cuts if told >= self._named[e])
 
     def progress(self) -> list[Progress]:
         """What every instance said last that owns a range."""

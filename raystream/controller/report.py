@@ -275,6 +275,7 @@ def progress_of(
 
     The machine may step meanwhile, on another thread.
     """
+    missed = 0 if stored is None else machine.cuts.missed(machine.position)
     ended = machine.ended  # before the position: who is said to have ended is at its end
     table = getattr(getattr(machine, "logic", None), "table", None)
     c = machine.counts
@@ -292,7 +293,7 @@ def progress_of(
         ended_at,
         name or f"{machine.vertex.name}/{index}",
         machine.position if stored is None else stored.upto,
-        0 if stored is None else stored.since,
+        0 if stored is None else max(stored.since, missed + 1 if missed else 0),
         dict(c.by_port),
         version,
         floor,

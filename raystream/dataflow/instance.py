@@ -10,7 +10,6 @@ the step that changes the state (law L3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from raystream.dataflow.checking import Checksums
+from raystream.dataflow.cuts import Cuts
 from raystream.dataflow.emission import (
     Emission,
     cut_for,
@@ -157,7 +157,7 @@ class SourceInstance:
         self.position = 0
         self.watermark = BEFORE_ALL
         self.ended = False
-        self.cuts: frozenset[int] = frozenset()
+        self.cuts = Cuts(plan.cut_every)
         self.counts = Counts()
         self._taken = np.zeros(len(keys) + 1, np.int64)  # the sum of all offsets
         self.outlets = Outlets(plan, vertex, keys)
@@ -171,26 +171,17 @@ class SourceInstance:
         """Make ready for the first epoch."""
         self.outlets.open()
 
-    def cut_at(self, cuts: Iterable[int]) -> int:
-        """These epochs are cuts too; the newest that it heard of too late, 0 if there is none."""
-        new = frozenset(cuts) - self.cuts
-        self.cuts |= new
-        return max((e for e in new if e <= self.position), default=0)
-
     def publish(self, taken: Taken) -> Header:
         """The next epoch."""
         epoch = self.position + 1
         self.watermark = max(self.watermark, taken.watermark)
-        header = Header(
-            epoch,
-            self.keys,
-            self.watermark,
-            epoch % self.plan.cut_every == 0 or epoch in self.cuts,
-            taken.ended,
-        )
+        cut = self.cuts.due(epoch)
+        header = Header(epoch, self.keys, self.watermark, cut, taken.ended)
         self.counts.records_in += len(taken.rows)
         self._taken += taken.offsets
         self.outlets.emit([Emission(taken.rows, taken.offsets, None)], header, self.counts)
+        if cut:
+            self.cuts.take(epoch)
         self.position = epoch
         self.ended = taken.ended
         return header
@@ -207,6 +198,7 @@ class Instance:
         self.position = 0
         self.watermark = BEFORE_ALL
         self.ended = False
+        self.cuts = Cuts(plan.cut_every)
         self.counts = Counts()
         self._taken = np.zeros(len(keys) + 1, np.int64)  # the sum of all offsets
         self.feeds = feeds_of(vertex)
@@ -266,6 +258,8 @@ class Instance:
                 self._guard("prepare", lambda: self.sink.prepare(epoch))
         else:
             self._apply(self.logic, pieces, header, before)
+        if cut:
+            self.cuts.take(epoch)
         self.position = epoch
         self.ended = ended
         return header

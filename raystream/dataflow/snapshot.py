@@ -106,6 +106,7 @@ def capture(
 
 def settled(machine: Machine, cut: int) -> None:
     """A cut is stored and no delta will be asked for against an older base."""
+    machine.cuts.settle(cut)
     table = getattr(getattr(machine, "logic", None), "table", None)
     if table is not None:
         table.settled(cut)
@@ -168,7 +169,7 @@ def advance(machine: Machine, delta: Image) -> None:
 
 def _stand(machine: Machine, cut: int, standing: Standing) -> None:
     """Let an instance stand there."""
-    machine.position = cut
+    machine.position = machine.cuts.begun = cut
     machine.watermark = standing.watermark
     # A source says once more that it ended: in other ranges nobody has heard of it.
     machine.ended = standing.ended and isinstance(machine, Instance)

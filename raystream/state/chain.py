@@ -28,7 +28,6 @@ class Chain:
 
     def __init__(self, stored: int) -> None:
         self._stored = Span(stored, stored)
-        self._missed = 0
         self.base = 0
         self._deltas = 0
         self._full = self._changed = 0
@@ -37,13 +36,8 @@ class Chain:
 
     @property
     def stored(self) -> Span:
-        """The newest cuts without a gap. Another thread may ask."""
-        span = self._stored
-        return Span(max(span.since, self._missed + 1), span.upto) if self._missed else span
-
-    def missed(self, cut: int) -> None:
-        """There was a cut, and this instance heard of it too late."""
-        self._missed = max(self._missed, cut)
+        """The newest cuts without a gap that was made. Another thread may ask."""
+        return self._stored
 
     def continues(self, sizes: Sequence[int]) -> None:
         """Those who are to hold the checkpoints have the cut with which the instance began.

@@ -209,8 +209,7 @@ class Instances(Box):
         if assignment.version <= self.version:
             return
         self.version = assignment.version
-        if isinstance(self.machine, SourceInstance):
-            self.chain.missed(self.machine.cut_at(assignment.cuts))
+        self.machine.cuts.ask(assignment.cuts)
         self.served.expect(
             readers(self.vertex, assignment, self.begun), catching_up(self.vertex, assignment)
         )

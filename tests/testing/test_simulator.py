@@ -187,8 +187,8 @@ def _commits_what_is_not_stored(patch: pytest.MonkeyPatch) -> None:
 def _fills_gaps(patch: pytest.MonkeyPatch) -> None:
     answered = Chain.answered
 
-    def all_stored(self: Chain, cut: int, *, held: bool) -> None:
-        answered(self, cut, held=held)
+    def all_stored(self: Chain, base: int, cut: int, nbytes: int, *, held: bool) -> None:
+        answered(self, base, cut, nbytes, held=held)
         self._stored = self._stored._replace(since=0)
 
     patch.setattr(Chain, "answered", all_stored)
