@@ -385,8 +385,11 @@ def fetch(holders: list[Any], place: Place, cut: int) -> Fetched | None:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Errors leave with what a traceback would tell: it does not cross to another process."""
+    """Errors leave with what a traceback would tell: it does not cross to another process. Ray's
+    own leave as they are: a keeper that died is no fault of this process, and another may serve."""
     try:
         yield
+    except RayError:
+        raise
     except Exception as error:
         raise ours(error) from None
