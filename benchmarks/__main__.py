@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import checkpoints, compare, elastic, kernels, recovery_table, restore
+from benchmarks import checkpoints, compare, elastic, kernels, recovery_table, restore, start
 from raystream.errors import RaystreamError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command("restore")(restore.main)
 app.command("recovery")(recovery_table.main)
 app.command("compare")(compare.main)
 app.command("elastic")(elastic.main)
+app.command("start")(start.main)
 app.add_typer(checkpoints.app, name="checkpoints")
 
 Repeat = Annotated[int, typer.Option(min=1, help="Runs of each form; the median is shown.")]

@@ -21,7 +21,7 @@ from ray.exceptions import RayError
 from raystream.actors.asking import Requests
 from raystream.actors.naming import actor, kill, processes_of
 from raystream.actors.pool import NodePool, ending
-from raystream.actors.staff import Fenced, Staff
+from raystream.actors.staff import Environment, Fenced, Staff
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
 from raystream.controller.journal import Entry, newest
@@ -65,7 +65,7 @@ class Charter(NamedTuple):
 
     run: str
     token: str
-    env: dict[str, str]
+    env: Environment
     options: Options
 
 

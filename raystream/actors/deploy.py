@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import ray
+from ray._private import worker
 from ray.exceptions import RayError, RayTaskError
+from ray.job_config import JobConfig
 
 from raystream.actors.controller import Charter, Controller
 from raystream.actors.naming import CONTROLLER, NAMESPACE, actor_name, kill, new_run, processes_of
 from raystream.actors.pool import release
-from raystream.actors.staff import cause_of
+from raystream.actors.staff import Environment, cause_of, runtime_env
 from raystream.controller.members import Options
 from raystream.controller.report import JobReport, Sample
 from raystream.dataflow.plan import Plan
@@ -64,6 +66,7 @@ def run_on_ray(
             f"recovery={options.recovery!r} takes no checkpoints: there is nothing to be saved"
         )
     with cluster(address):
+        env = environments()
         remote: Any = ray.remote  # its stubs do not know these options
         kind = remote(
             num_cpus=0,
@@ -74,9 +77,9 @@ def run_on_ray(
             max_restarts=-1,
             max_task_retries=-1,
             concurrency_groups={"control": 2},
-            runtime_env={"env_vars": environment()},
+            runtime_env=runtime_env(env.others),
         )(Controller)
-        charter = Charter(run, secrets.token_hex(16), environment(), options)
+        charter = Charter(run, secrets.token_hex(16), env, options)
         controller = kind.remote(charter)
         result = controller.run.remote(plan)
         try:
@@ -145,7 +148,7 @@ def cluster(address: str, *, start: bool = True) -> Iterator[None]:
             _start(common, start=start)
         else:
             _answers(address)
-            ray.init(address=address, **common)
+            ray.init(address=address, job_config=_job_config(), **common)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ConfigError(
             f"no Ray cluster at {address!r}: {str(error).partition(chr(10))[0]}",
@@ -197,7 +200,7 @@ def _start(common: dict[str, Any], *, start: bool) -> None:
     running: Any = services.find_gcs_addresses
     noted: Any = utils.read_ray_address
     if noted() in running():
-        ray.init(address=noted(), **common)
+        ray.init(address=noted(), job_config=_job_config(), **common)
         return
     if not start:
         raise ConnectionError("`ray start` has started none on this machine")
@@ -217,7 +220,13 @@ def start_ray(**options: Any) -> None:
     """
     for attempt in range(1, STARTS + 1):
         try:
-            ray.init("local", include_dashboard=False, _node_ip_address="127.0.0.1", **options)
+            ray.init(
+                "local",
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                job_config=_job_config(),
+                **options,
+            )
         except Exception as error:  # Ray raises just that
             if attempt == STARTS:
                 raise ConfigError(
@@ -234,30 +243,55 @@ MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str
 would be mapped and given back anew, and most of that time goes into first touches of pages."""
 
 
+def environments() -> Environment:
+    """The variables of the job's processes: what they need beside what Ray told them already."""
+    instances = environment()
+    return Environment(instances, {} if _all_find_modules() else instances)
+
+
 def environment() -> dict[str, str]:
-    """The environment of the job's processes: a fixed hash seed, memory, the submitter's modules.
+    """The variables of instances: a fixed hash seed, memory, the submitter's modules.
 
     What the submitter has set of `MEMORY` holds.
     """
     memory = {name: os.environ.get(name, value) for name, value in MEMORY.items()}
     env = {"PYTHONHASHSEED": "0", "NUMBA_DISABLE_INTEL_SVML": "1", **memory}
     if not submitted():
-        library = {
-            os.path.realpath(sysconfig.get_path(p))
-            for p in ("stdlib", "platstdlib", "purelib", "platlib")
-        }
-        own = [os.path.abspath(p or ".") for p in sys.path]
-        own = [
-            p
-            for p in dict.fromkeys(own)
-            if os.path.isdir(p)
-            and not any(
-                os.path.realpath(p) == x or os.path.realpath(p).startswith(x + os.sep)
-                for x in library
-            )
-        ]
-        env["PYTHONPATH"] = os.pathsep.join(own)
+        env["PYTHONPATH"] = os.pathsep.join(_own_folders())
     return env
+
+
+def _own_folders() -> list[str]:
+    """Where this process looks for modules, but for the libraries of its Python."""
+    library = {
+        os.path.realpath(sysconfig.get_path(p))
+        for p in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
+    own = [os.path.abspath(p or ".") for p in sys.path]
+    return [
+        p
+        for p in dict.fromkeys(own)
+        if os.path.isdir(p)
+        and not any(
+            os.path.realpath(p) == x or os.path.realpath(p).startswith(x + os.sep) for x in library
+        )
+    ]
+
+
+def _job_config() -> JobConfig:
+    """Have all workers look for modules where this process does, whatever their environment."""
+    folders = [] if submitted() else _own_folders()
+    return JobConfig(_py_driver_sys_path=folders[::-1])  # each goes before those of the worker
+
+
+def _all_find_modules() -> bool:
+    """Whether all workers look for modules where this process does, whatever their environment.
+
+    Somebody else may have connected this process to Ray, or added folders since.
+    """
+    me: Any = worker.global_worker  # its stubs do not know all that it has
+    told = me.core_worker.get_job_config().py_driver_sys_path
+    return submitted() or set(_own_folders()) <= set(told)
 
 
 def submitted() -> bool:

@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import ray
 from ray.exceptions import RayError
 
 from raystream.actors.claiming import Claimer
+from raystream.actors.late_pandas import put_off_pandas
 from raystream.actors.loading import Loading
 from raystream.actors.shell import Role, Shell, ours
 from raystream.controller.recovery import Place
@@ -116,9 +118,8 @@ class InstanceActor:
     """One running copy of an operator. Methods are called by the controller only."""
 
     def __init__(self, token: str) -> None:
-        import pyarrow
-
-        pyarrow.set_cpu_count(1)
+        pa.set_cpu_count(1)
+        put_off_pandas()
         self._plan: Plan
         self._token = token
         self._folder: Path | None = None
@@ -146,11 +147,7 @@ class InstanceActor:
         self._loading.begin(self._warm())
 
     def _warm(self) -> Iterator[None]:
-        """Load what Arrow needs, and compiled functions and kernels."""
-        import pyarrow
-
-        pyarrow.array([""])  # with the first one it imports pandas, if there is one: for seconds
-        yield
+        """Load compiled functions and kernels."""
         from raystream.dataflow.warming import warm
 
         yield

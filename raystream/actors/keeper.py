@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import ray
 
+from raystream.actors.late_pandas import put_off_pandas
 from raystream.controller.journal import Entry, Shelf
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Boundaries, Boundary, Held, Register
@@ -39,6 +40,7 @@ class Keeper:
     """
 
     def __init__(self, plan: Plan) -> None:
+        put_off_pandas()
         self._plan = plan
         self._images: ImageStore[Any] = ImageStore()
         self._imaging = threading.Lock()

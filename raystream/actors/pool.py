@@ -12,7 +12,6 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import ray
-from ray.autoscaler.sdk import request_resources
 from ray.experimental import internal_kv
 
 from raystream.actors.naming import NAMESPACE, running
@@ -105,6 +104,8 @@ def ask(request: Request) -> None:
     It counts whole nodes, busy or not, and ends none that it counts. Nodes that are not to be
     counted are excluded by their label; otherwise it would keep any, given back or not.
     """
+    from ray.autoscaler.sdk import request_resources  # takes a while, and few jobs need it
+
     selector = {NODE_ID: f"!in({','.join(request.without)})"} if request.without else {}
     request_resources(
         bundles=[{OPERATOR_NODE: 1}] * request.nodes,

@@ -54,6 +54,20 @@ class Call(NamedTuple):
     answered: Callable[[Any], Event | None]
 
 
+class Environment(NamedTuple):
+    """Variables of a job's processes. instances: of those that run operators. others: of all
+    others; none, if they find the submitter's modules without, since Ray starts a process that is
+    to have some and then has it start again."""
+
+    instances: dict[str, str]
+    others: dict[str, str]
+
+
+def runtime_env(variables: dict[str, str]) -> dict[str, Any]:
+    """What Ray is told of them."""
+    return {"env_vars": variables} if variables else {}
+
+
 class Staff:
     """Does what is commanded.
 
@@ -61,7 +75,7 @@ class Staff:
         run: of the job, the prefix of all names. ships: whether checkpoints are taken.
     """
 
-    def __init__(self, plan: Plan, run: str, token: str, env: dict[str, str], ships: bool) -> None:
+    def __init__(self, plan: Plan, run: str, token: str, env: Environment, ships: bool) -> None:
         self._plan = ray.put(plan)
         self._run = run
         self._token = token
@@ -79,7 +93,6 @@ class Staff:
             "max_task_retries": 0,
             "lifetime": "detached",
             "namespace": NAMESPACE,
-            "runtime_env": {"env_vars": env},
             "enable_task_events": False,
         }
         remote: Any = ray.remote  # its stubs do not know these options
@@ -87,10 +100,13 @@ class Staff:
             **common,
             concurrency_groups={"park": 2, "control": 1},
             scheduling_strategy="SPREAD",
+            runtime_env=runtime_env(env.instances),
         )(InstanceActor)
-        self._keeper = remote(**common, concurrency_groups={"park": 2, "register": 1, "save": 1})(
-            Keeper
-        )
+        self._keeper = remote(
+            **common,
+            concurrency_groups={"park": 2, "register": 1, "save": 1},
+            runtime_env=runtime_env(env.others),
+        )(Keeper)
 
     # ------------------------------------------------------------ commands
 

@@ -204,11 +204,13 @@ def run(
     with _errors_told():
         if local and address is not None:
             raise ConfigError("--local and --address exclude each other")
+        from raystream.actors.late_pandas import put_off_pandas
         from raystream.cli.live import Screen
         from raystream.cli.load import load_flow, parse_bounds, parse_instances, policy_of
         from raystream.controller.pool import PoolOptions
         from raystream.run import run as run_flow
 
+        put_off_pandas()
         counts, limits = parse_instances(instances), parse_bounds(bounds)
         scaling = policy_of(policy)
         loaded = load_flow(flow)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge, Plan, Vertex
@@ -69,6 +68,8 @@ def _plain(column: Any) -> Iterator[Any]:
     if isinstance(column, np.ndarray):
         yield np.ascontiguousarray(column)
         return
+    import pyarrow.compute as pc  # takes a while, and only checking mode needs it
+
     yield pc.fill_null(pc.binary_length(column), -1).to_numpy()
     shown = column.drop_null()
     _, offsets, data = shown.buffers()

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from raystream.api.batch import Batch
 from raystream.errors import InputError, StateError
@@ -172,6 +171,8 @@ def _named(schema: RecordSchema, arrays: dict[str, Any], at: At, error: Exceptio
 
 def _first_bad(f: Field, array: Any) -> int | None:
     """The first position whose value does not fit the field."""
+    import pyarrow.compute as pc  # takes a while, and few fields need it
+
     bad = array.is_null() if not f.optional else pa.array(np.zeros(len(array), bool))
     if f.kind == "fixed" and f.convert is not None:
         known = pa.array([int(v) for v in f.convert], pa.int64())

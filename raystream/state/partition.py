@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from raystream.errors import StateError
 from raystream.schema.columns import read_only
@@ -49,6 +48,8 @@ def key_order(batch: Any, groups: int) -> np.ndarray:
 
 def _ranks(column: Any) -> np.ndarray:
     """int64: numbers that are ordered as the text (or bytes) of a column."""
+    import pyarrow.compute as pc  # takes a while, and only text needs it
+
     encoded = column.dictionary_encode()
     rank = np.empty(len(encoded.dictionary), np.int64)
     rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))

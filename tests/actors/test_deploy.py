@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ray._private import services, utils
+from ray.job_config import JobConfig
 
 import raystream as rs
 from raystream.actors import deploy
-from raystream.actors.deploy import MEMORY, cluster, environment, refuse_main
+from raystream.actors.deploy import MEMORY, cluster, environment, environments, refuse_main
 from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
 from raystream.errors import ConfigError, GraphError, Stopped
@@ -83,6 +86,23 @@ def test_the_processes_of_a_job_find_what_the_submitter_imports(
     found = env["PYTHONPATH"].split(os.pathsep)
     assert os.path.dirname(os.path.dirname(rs.__file__)) in found
     assert not any("site-packages" in p for p in found)
+
+
+def test_only_instances_have_an_environment_where_ray_knows_the_folders(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told: list[JobConfig] = []
+    monkeypatch.delenv("RAY_JOB_CONFIG_JSON_ENV_VAR", raising=False)
+    monkeypatch.setattr(deploy.ray, "init", lambda *_, job_config, **__: told.append(job_config))
+    deploy.start_ray()
+    folders = told[0]._py_driver_sys_path
+    config = SimpleNamespace(py_driver_sys_path=folders)
+    core = SimpleNamespace(get_job_config=lambda: config)
+    monkeypatch.setattr(deploy.worker, "global_worker", SimpleNamespace(core_worker=core))
+    assert environments() == (environment(), {})
+    assert folders[::-1] == environment()["PYTHONPATH"].split(os.pathsep)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert environments() == (environment(), environment())
 
 
 def test_the_processes_of_a_job_keep_memory_as_the_submitter_wants(
