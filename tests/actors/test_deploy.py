@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,6 +116,14 @@ def test_the_processes_of_a_job_keep_memory_as_the_submitter_wants(
     name = next(iter(MEMORY))
     monkeypatch.setenv(name, "65536")
     assert environment()[name] == "65536"
+
+
+def test_every_process_of_a_job_imports_only_what_it_needs_to_start() -> None:
+    heavy = "{'numba', 'pandas', 'pyarrow.compute', 'ray.autoscaler.sdk'}"
+    code = f"import sys, raystream.actors.deploy; print(sorted({heavy} & set(sys.modules)))"
+    line = [sys.executable, "-c", code]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_in_a_submitted_job_ray_sees_to_that(monkeypatch: pytest.MonkeyPatch) -> None:
