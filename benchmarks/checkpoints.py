@@ -39,7 +39,7 @@ from raystream.dataflow.source import Taken
 from raystream.schema.columns import Columns
 from raystream.schema.types import KeyRange
 from raystream.state.image import ImageHeader
-from raystream.state.images import ImageStore, Stored
+from raystream.state.images import Arrivals, ImageStore, Stored
 
 BATCHES = 8
 """Different epochs of input between two cuts; they come again and again."""
@@ -81,7 +81,8 @@ class Backup:
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self.store: ImageStore[memoryview] = ImageStore()
+        self.arrivals: Arrivals[memoryview] = Arrivals()
+        self.store: ImageStore[tuple[memoryview, ...]] = ImageStore()
         self.nbytes: list[int] = []
         self.cuts = self.stored = 0
         self.failed: list[BaseException] = []
@@ -91,10 +92,13 @@ class Backup:
             self._ship, instance.position, self.failed.append, lambda: capture(instance)
         )
 
-    def _ship(self, header: ImageHeader, data: memoryview) -> bool:
-        self.nbytes.append(len(data))
-        stored = Stored(header.cut, header.base or None, data, len(data))
-        held = self.store.store(0, header.keys, stored)
+    def _ship(self, header: ImageHeader, part: KeyRange, data: memoryview) -> bool:
+        arrived = Stored(header.cut, header.base or None, data, len(data))
+        whole = self.arrivals.take("instance", header.keys, part, arrived)
+        if whole is None:
+            return True
+        self.nbytes.append(whole.size)
+        held = self.store.store(0, header.keys, whole)
         self.store.trim(header.cut)
         self.stored += 1
         return held

@@ -114,7 +114,7 @@ def state(plan: Plan, form: str, rows: int) -> Image:
     numbers = np.arange(rows)
     columns = [keys_of(form, numbers), pa.array(numbers % 7 + 1), pa.array(numbers * 0.5)]
     batch = pa.RecordBatch.from_arrays([*columns, pa.array(numbers)], schema=shape.rows)
-    order = pa.array(key_order(batch, plan.groups))
+    order = pa.array(key_order(batch, plan.groups)[0])
     keys = KeyRange(0, plan.groups)
     header = ImageHeader("work", shape.fingerprint, plan.groups, keys, 0, CUT, Standing(CUT))
     gone = pa.RecordBatch.from_pylist([], schema=shape.gone)

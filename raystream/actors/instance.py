@@ -12,7 +12,7 @@ import platform
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
@@ -39,12 +39,14 @@ from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment
 from raystream.state.image import Image, ImageHeader, decode
 from raystream.state.keys import cover
-from raystream.state.partition import partition
+from raystream.state.partition import by_parts, partition
 
 ASK_SECONDS = 1.0
 """How long a source waits for one place of the boundary register before it asks again."""
 STORE_SECONDS = 60.0
 """How long a keeper may take to store a checkpoint."""
+PARTS_AHEAD = 2
+"""So many parts of an image may be on their way to keepers while the next one is made."""
 RESTORE_SECONDS = 60.0
 """How long the images of a restore may take to arrive."""
 LOOK_SECONDS = 0.5
@@ -127,6 +129,7 @@ class InstanceActor:
         self._kept = 0
         self._whole: frozenset[Any] = frozenset()
         """The keepers that hold what this instance began with."""
+        self._sent: list[list[Any]] = []
         self._claimer = Claimer(_ask)
         self._shell: Shell | None = None
         self._has_role = threading.Event()
@@ -233,16 +236,24 @@ class InstanceActor:
         assert self._shell is not None, "this actor has no role yet"
         return self._shell
 
-    def _ship(self, header: ImageHeader, data: memoryview) -> bool:
-        """Store an image with every keeper of this instance; True when all of them have it."""
-        array = np.frombuffer(data, np.uint8)
-        place = (self._mine().role.vertex, header.keys, header.base, header.cut)
+    def _ship(self, header: ImageHeader, part: KeyRange, data: memoryview) -> bool:
+        """Send a part of an image to every keeper of this instance, and wait for the parts before
+        but a few; with the last part, True when all keepers have the image."""
+        array, role = np.frombuffer(data, np.uint8), self._mine().role
+        image = (role.name, role.vertex, header.keys, header.base, header.cut)
         ended = header.standing.ended
-        calls = [keeper.store.remote(*place, ended, array) for keeper in self._keepers]
+        calls = [keeper.store.remote(*image, ended, part, array) for keeper in self._keepers]
+        self._sent.append(calls)
+        ahead = 0 if part.hi == header.keys.hi else PARTS_AHEAD
         try:
-            return bool(calls) and all(ray.get(calls, timeout=STORE_SECONDS))
+            while len(self._sent) > ahead:
+                if not all(ray.get(self._sent.pop(0), timeout=STORE_SECONDS)):
+                    calls = []
         except RayError:
-            return False  # a keeper died: the controller sees it, and the next cut is a full one
+            calls = []  # a keeper died: the controller sees it, and the next cut is a full one
+        if not calls:
+            self._sent.clear()
+        return bool(calls)
 
     # ------------------------------------------------------------ groups of their own
 
@@ -374,10 +385,13 @@ def fetch(holders: list[Any], place: Place, cut: int) -> Fetched | None:
         for keys, part in parts
     ]
     refs = [a if isinstance(a, list) else ray.get(a, timeout=RESTORE_SECONDS) for a in asked]
-    chains = tuple(
-        tuple(decode(data) for data in ray.get(chain, timeout=RESTORE_SECONDS)) for chain in refs
-    )
-    return Fetched(chains, frozenset(whole))
+    chains = (by_parts([_decoded(parts) for parts in chain]) for chain in refs)
+    return Fetched(tuple(tuple(c) for found in chains for c in found), frozenset(whole))
+
+
+def _decoded(parts: Sequence[Any]) -> list[Image]:
+    """The parts of an image. parts: references of their encoded forms."""
+    return [decode(data) for data in ray.get(list(parts), timeout=RESTORE_SECONDS)]
 
 
 @contextmanager

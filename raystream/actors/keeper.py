@@ -22,12 +22,14 @@ from raystream.errors import RaystreamError, StateError
 from raystream.io.saves import Encoded, Saves
 from raystream.io.store import open_store
 from raystream.schema.types import KeyRange
-from raystream.state.images import ImageStore, Stored
+from raystream.state.images import Arrivals, ImageStore, Stored
 from raystream.state.partition import recut_encoded
 from raystream.state.saved import Saved, SavedChain
 
 LOOK_SECONDS = 0.5
 
+Parts = tuple[Any, ...]
+"""References of the encoded parts of an image, which tile its range."""
 SavedPlace = tuple[int, KeyRange, int]
 """Of an image: vertex, range and cut."""
 
@@ -42,7 +44,8 @@ class Keeper:
     def __init__(self, plan: Plan) -> None:
         put_off_pandas()
         self._plan = plan
-        self._images: ImageStore[Any] = ImageStore()
+        self._images: ImageStore[Parts] = ImageStore()
+        self._arrivals: Arrivals[Any] = Arrivals()
         self._imaging = threading.Lock()
         self._saves: Saves | None = None
         self._checksums: dict[SavedPlace, int] = {}
@@ -54,36 +57,47 @@ class Keeper:
     # ------------------------------------------------------------ images
 
     def store(
-        self, vertex: int, keys: KeyRange, base: int, cut: int, ended: bool, data: Any
+        self,
+        sender: str,
+        vertex: int,
+        keys: KeyRange,
+        base: int,
+        cut: int,
+        ended: bool,
+        part: KeyRange,
+        data: Any,
     ) -> bool:
-        """Keep an image (uint8 array); False if it is a delta on something that is not held."""
-        stored = Stored(cut, base or None, ray.put(data), len(data), ended)
+        """Keep a part (uint8 array) of an image of the range `keys`; False if it was the last of a
+        delta on something that is not held."""
+        arrived = Stored(cut, base or None, ray.put(data), len(data), ended)
         with self._imaging:
-            return self._images.store(vertex, keys, stored)
+            whole = self._arrivals.take(sender, keys, part, arrived)
+            return whole is None or self._images.store(vertex, keys, whole)
 
-    def images(self, vertex: int, cut: int, wanted: KeyRange) -> list[tuple[KeyRange, list[Any]]]:
-        """Per range that has something of the wanted one, the references of the images that make up
-        its state at a cut."""
+    def images(self, vertex: int, cut: int, wanted: KeyRange) -> list[tuple[KeyRange, list[Parts]]]:
+        """Per range that has something of the wanted one, the references of the parts of the images
+        that make up its state at a cut."""
         found = self._found(vertex, cut, wanted)
         return [(keys, [s.data for s in chain]) for keys, chain in found]
 
-    def part(self, vertex: int, cut: int, held: KeyRange, part: KeyRange) -> list[Any]:
+    def part(self, vertex: int, cut: int, held: KeyRange, part: KeyRange) -> list[Parts]:
         """The same for a part of a range that is held: references of new images."""
         chain = dict(self._found(vertex, cut, part))[held]
-        images = recut_encoded(held, [ray.get(s.data) for s in chain], part)
-        return [ray.put(np.frombuffer(data, np.uint8)) for data in images]
+        images = [recut_encoded(ray.get(list(s.data)), part) for s in chain]
+        return [(ray.put(np.frombuffer(data, np.uint8)),) for data in images]
 
     def trim(self, floor: int, assigned: list[tuple[int, KeyRange]]) -> int:
         """Drop what no restore of these ranges from `floor` on needs; the bytes that are left."""
         with self._registering:
             self._register.trim(floor)
         with self._imaging:
+            self._arrivals.trim(floor)
             self._images.trim(floor, set(assigned))
             return self._images.nbytes
 
     def _found(
         self, vertex: int, cut: int, wanted: KeyRange
-    ) -> list[tuple[KeyRange, list[Stored[Any]]]]:
+    ) -> list[tuple[KeyRange, list[Stored[Parts]]]]:
         with self._imaging:
             return self._images.images(vertex, cut, wanted)
 
@@ -100,17 +114,16 @@ class Keeper:
         except Exception as error:  # whatever it is, this keeper has more to do
             return told(error)
 
-    def _put(self, vertex: int, keys: KeyRange, chain: list[Stored[Any]] | None) -> SavedChain:
+    def _put(self, vertex: int, keys: KeyRange, chain: list[Stored[Parts]] | None) -> SavedChain:
         name = self._plan.vertices[vertex].name
         if chain is None:
             raise StateError(f"this keeper does not hold {name} {keys} any more")
         known = self._checksums
-        encoded = [
-            Encoded(
-                s.base or 0, s.cut, memoryview(ray.get(s.data)), known.get((vertex, keys, s.cut))
-            )
-            for s in chain
-        ]
+        encoded = []
+        for s in chain:
+            (data,) = ray.get(list(s.data))  # what is to be saved comes in one part
+            crc32 = known.get((vertex, keys, s.cut))
+            encoded.append(Encoded(s.base or 0, s.cut, memoryview(data), crc32))
         assert self._plan.durable is not None
         saved = self._opened().put_chain(self._plan.durable.number, name, keys, encoded)
         for place in [p for p in known if p[:2] == (vertex, keys)]:

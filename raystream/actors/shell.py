@@ -20,7 +20,7 @@ from typing import Any
 from raystream.actors.metering import Meter
 from raystream.actors.reading import Claim, SourceReader
 from raystream.actors.server import Cursors, LogServer
-from raystream.actors.shipping import Ship, Shipper
+from raystream.actors.shipping import PART_BYTES, Ship, Shipper
 from raystream.actors.subscription import Subscription
 from raystream.actors.turns import Turns
 from raystream.controller.report import progress_of, sink_context
@@ -46,6 +46,7 @@ from raystream.errors import (
 )
 from raystream.schema.types import KeyRange, SinkContext
 from raystream.state.assignment import Assignment
+from raystream.state.checkpoint import WHOLE
 from raystream.state.image import Image
 from raystream.state.log import EpochLog
 from raystream.state.spill import DiskSpill
@@ -122,7 +123,7 @@ class Shell:
         self._turns = Turns()  # of who computes and of who copies a checkpoint
         view_with(self._turns, self.machine)
         standing = install(self.machine, role.images, role.floor) if role.images else None
-        self._sizes = [image.nbytes for chain in role.images for image in chain]
+        self._sizes = [sum(i.nbytes for i in parts) for parts in zip(*role.images, strict=False)]
         self.role = replace(role, images=())  # their memory is the store's
         self._positions = standing.splits if standing else None
         self._claim = claim
@@ -133,7 +134,8 @@ class Shell:
         self.address = f"grpc://{host}:{self.server.port}"
         self._shipper: Shipper | None = None
         if ship is not None:
-            self._shipper = Shipper(ship, role.floor, self._fail, self._captured)
+            most = PART_BYTES if plan.durable is None else WHOLE
+            self._shipper = Shipper(ship, role.floor, self._fail, self._captured, most)
         self._inbox: queue.SimpleQueue[tuple[int, Piece] | None] = queue.SimpleQueue()
         self._room = threading.Condition()
         self._subscriptions: dict[tuple[int, str], Subscription] = {}

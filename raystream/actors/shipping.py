@@ -7,26 +7,34 @@ import threading
 import time
 from collections.abc import Callable
 
+from raystream.actors.loading import give_way
 from raystream.dataflow.snapshot import Captured
+from raystream.schema.types import KeyRange
 from raystream.state.chain import Chain
 from raystream.state.image import ImageHeader
 
 RETRY_SECONDS = 0.1
 """How soon the checkpoint of an end is shipped again that could not be stored."""
 
-Ship = Callable[[ImageHeader, memoryview], bool]
-"""Stores an encoded image; False when the keepers do not hold the base of a delta."""
+PART_BYTES = 8 << 20
+"""An image is made and shipped in parts of about so many bytes of rows. Their memory is used again
+and again: what is touched for the first time can cost a virtual machine milliseconds a megabyte."""
+
+Ship = Callable[[ImageHeader, KeyRange, memoryview], bool]
+"""Stores an encoded part of an image, which has this header as a whole. With the last part, whether
+the keepers hold the image; False before when they will not."""
 
 
 class Shipper:
     """Ships images in order; `chain` knows what is stored and what the next delta may build on.
     last: bytes and seconds of the image that was stored last. row_bytes: what a row took in the
-    last full image that was made, its header included.
+    last full image that was stored, headers included.
 
     Args:
         stored: the cut that is stored already, 0 for none.
         fail: called when shipping cannot go on.
         full: makes a full checkpoint of an instance that has ended: no cut comes after its last.
+        most: bytes of a part of an image, about.
     """
 
     def __init__(
@@ -35,6 +43,7 @@ class Shipper:
         stored: int,
         fail: Callable[[BaseException], None],
         full: Callable[[], Captured],
+        most: int = PART_BYTES,
     ) -> None:
         self.chain = Chain(stored)
         self.last = (0, 0.0)
@@ -42,6 +51,7 @@ class Shipper:
         self._ship = ship
         self._fail = fail
         self._full = full
+        self._most = most
         self._stopping = threading.Event()
         self._queue: queue.SimpleQueue[Captured | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ship", daemon=True)
@@ -59,6 +69,7 @@ class Shipper:
         self._thread.join(5.0)
 
     def _run(self) -> None:
+        give_way()
         while (captured := self._queue.get()) is not None:
             try:
                 held = self._store(captured)
@@ -72,14 +83,18 @@ class Shipper:
 
     def _store(self, captured: Captured) -> bool:
         """Encode and ship a checkpoint; whether the keepers hold it."""
-        began = time.monotonic()
-        image = captured.image()
-        data = image.encode()
-        if not image.header.base and len(image):
-            self.row_bytes = len(data) / len(image)
-        del image  # before the bytes are copied to the keepers
-        held = self._ship(captured.header, data)
+        began, header = time.monotonic(), captured.header
+        size = rows = 0
+        held = True
+        for part in captured.parts(self._most):
+            data = part.encode()
+            size, rows = size + len(data), rows + len(part)
+            held = self._ship(header, part.header.keys, data)
+            if not held:
+                break
         if held:
-            self.last = (len(data), time.monotonic() - began)
-        self.chain.answered(captured.header.base, captured.header.cut, len(data), held=held)
+            self.last = (size, time.monotonic() - began)
+            if not header.base and rows:
+                self.row_bytes = size / rows
+        self.chain.answered(header.base, header.cut, size, held=held)
         return held

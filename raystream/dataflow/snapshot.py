@@ -1,7 +1,8 @@
 """Checkpoint and restore of an instance: all that its later output depends on, as an image.
 
     captured = capture(instance, since)      right after a step, on the thread that computes
-    data = captured.image().encode()         anywhere, later, though the instance goes on
+    data = captured.image().encode()         anywhere, later, though the instance goes on, or
+    for part in captured.parts(nbytes): ...  one after the other, of consecutive ranges
 
     install(instance, chains)                before `open()`: per part of its range a full image
                                              and the deltas on it
@@ -12,7 +13,7 @@ has received and not applied is no part of it, nor is its log: both are made aga
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -30,6 +31,7 @@ from raystream.errors import InternalError, StateError
 from raystream.schema.columns import empty
 from raystream.schema.types import NEVER, KeyRange
 from raystream.state.checkpoint import (
+    WHOLE,
     Finish,
     Shape,
     Texts,
@@ -41,7 +43,7 @@ from raystream.state.checkpoint import (
 )
 from raystream.state.image import Ended, Image, ImageHeader, Standing
 from raystream.state.objects import ObjectTable
-from raystream.state.partition import follows, together
+from raystream.state.partition import follows, part_of, together
 from raystream.state.rows import StructuredTable
 from raystream.state.upgrade import upgraded
 
@@ -50,20 +52,35 @@ Machine = Instance | SourceInstance
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What changed since the base, copied or in view; `image` makes the rest of it, on any thread
-    (with the table's guard)."""
+    """What changed since the base, copied or in view; `image` or `parts` make the rest of it, on
+    any thread (with the table's guard). Once: the memory of what was copied is given away."""
 
     header: ImageHeader
     finish: Finish | None
 
     def image(self) -> Image:
-        """The image. Once: the memory of what was copied is given away.
+        """The image.
 
         Raises:
             StateError: a value in a Python row does not fit its field.
         """
-        rows, gone = (None, None) if self.finish is None else self.finish()
-        return Image(self.header, rows, gone)
+        return next(self.parts(WHOLE))
+
+    def parts(self, nbytes: int) -> Iterator[Image]:
+        """Images of consecutive ranges that tile that of the header, of about so many bytes each;
+        each is made when it is asked for. Of Python rows and of what has no rows there is one.
+
+        Raises:
+            StateError: a value in a Python row does not fit its field.
+        """
+        if self.finish is None:
+            yield Image(self.header, None, None)
+            return
+        at, whole = self.header.keys.lo, self.header.keys.hi
+        for end, rows, gone in self.finish(nbytes):
+            keys = KeyRange(at, min(end, whole))
+            yield Image(part_of(self.header, keys), rows, gone)
+            at = end
 
 
 def capture(

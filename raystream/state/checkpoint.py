@@ -9,12 +9,13 @@ older base holds them still.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, compress
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from raystream.schema.objects import decode_all, encode_all
 from raystream.schema.state import State, StateSchema
 from raystream.state.image import END, KEY, START, Image
 from raystream.state.objects import ObjectTable
-from raystream.state.partition import key_order
+from raystream.state.partition import groups_of, key_order
 from raystream.state.room import as_words
 from raystream.state.rows import Part, StructuredTable
 from raystream.state.texts import TextNumbers
@@ -34,8 +35,20 @@ ALIGN = 64
 """Columns begin at multiples of so many bytes."""
 KEY_DTYPE = np.dtype(np.int64)
 
-Finish = Callable[[], tuple[Any, Any]]
-"""The second half of a checkpoint: makes (rows, gone) of an image."""
+
+class Made(NamedTuple):
+    """Rows and removed rows of an image, of the key groups from the part before on to `end`."""
+
+    end: int
+    rows: Any
+    gone: Any
+
+
+Finish = Callable[[int], Iterator[Made]]
+"""The second half of a checkpoint: makes the parts of an image, one when the next is asked for, in
+about so many bytes of rows each, and at least a key group."""
+WHOLE = sys.maxsize
+"""Bytes of an image in one part."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +150,10 @@ def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> F
     ends = [table.ends[k] for k in keys] if shape.sessions else None
     taken = [_values(f, rows, shape) for f in shape.state.fields]
 
-    def finish() -> tuple[Any, Any]:
-        return (
+    def finish(most: int) -> Iterator[Made]:
+        """In one part, whatever was asked for: the copy is there, and larger than the columns."""
+        yield Made(
+            groups,
             changed() if keys else shape.no_rows,
             _sorted(_key_columns(shape, gone), shape.gone, groups) if gone else shape.nothing_gone,
         )
@@ -247,7 +262,7 @@ def _sorted(columns: list[Any], schema: Any, groups: int) -> Any:
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     if batch.num_rows < 2:
         return batch
-    return batch.take(pa.array(key_order(batch, groups)))
+    return batch.take(pa.array(key_order(batch, groups)[0]))
 
 
 def put_objects(table: ObjectTable, shape: Shape, image: Image) -> None:
@@ -300,23 +315,46 @@ def take_rows(
     view = table.view(since or -1, upto)
     gone = table.gone(since) if since else np.zeros((0, table.columns), np.int64)
 
-    def finish() -> tuple[Any, Any]:
+    def finish(most: int) -> Iterator[Made]:
         rows, left = view.rows(), shape.nothing_gone
-        found = _in_order(shape, rows, groups, texts) if len(rows) else shape.no_rows
-        view.close()
-        if len(gone):
-            left = _sorted(_matrix_columns(shape, gone, texts), shape.gone, groups)
-        return found, left
+        try:
+            if len(gone):
+                left = _sorted(_matrix_columns(shape, gone, texts), shape.gone, groups)
+            if not len(rows):
+                yield Made(groups, shape.no_rows, left)
+                return
+            columns = _matrix_columns(shape, rows["_key"], texts)
+            keys = pa.RecordBatch.from_arrays(columns, schema=shape.gone)
+            order, offsets = key_order(keys, groups)
+            ends = part_ends(offsets, max(1, most // rows.itemsize))
+            begins = np.searchsorted(groups_of(left, groups), [0, *ends])
+            for i, end in enumerate(ends):
+                here = order[offsets[ends[i - 1] if i else 0] : offsets[end]]
+                some = left.slice(begins[i], begins[i + 1] - begins[i])
+                yield Made(end, _columns(shape, rows, keys, here, texts), some)
+        finally:
+            view.close()
 
     return finish
 
 
-def _in_order(shape: Shape, rows: np.ndarray, groups: int, texts: Texts) -> Any:
-    """Structured rows as columns by key group and key."""
-    keys = pa.RecordBatch.from_arrays(
-        _matrix_columns(shape, rows["_key"], texts), schema=shape.gone
-    )
-    order = key_order(keys, groups)
+def part_ends(offsets: np.ndarray, most: int) -> list[int]:
+    """Cut key groups into ranges of at most so many rows, or one key group: where each ends.
+
+    offsets: where each key group begins among the rows, [groups + 1].
+    """
+    ends, at = list[int](), 0
+    while offsets[-1] - at > most:
+        one, several = np.searchsorted(offsets, [at, at + most], "right").tolist()
+        ends.append(max(one, several - 1))
+        at = int(offsets[ends[-1]])
+    if at == offsets[-1] and ends:
+        ends.pop()
+    return [*ends, len(offsets) - 1]
+
+
+def _columns(shape: Shape, rows: np.ndarray, keys: Any, order: np.ndarray, texts: Texts) -> Any:
+    """Structured rows as columns, in this order. keys: the columns of their keys, as they lie."""
     is_text = [known is not None for known in texts] + [False] * (keys.num_columns - len(texts))
     layout: Mapping[str, Any] = rows.dtype.fields or {}
     first = layout["_key"][1]

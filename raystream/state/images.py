@@ -91,6 +91,48 @@ class ImageStore(Generic[B]):
         return sum(s.size for chain in self.chains.values() for s in chain)
 
 
+@dataclass(slots=True)
+class _Coming(Generic[B]):
+    base: int | None
+    cut: int
+    parts: dict[KeyRange, Stored[B]]
+
+
+@dataclass(slots=True)
+class Arrivals(Generic[B]):
+    """Images that come in parts, each of a part of their range. A sender has the same parts of an
+    image whenever it sends it, and sends one image after the other."""
+
+    coming: dict[str, _Coming[B]] = field(default_factory=dict)
+
+    def take(
+        self, sender: str, keys: KeyRange, part: KeyRange, image: Stored[B]
+    ) -> Stored[tuple[B, ...]] | None:
+        """The next part of an image of the range `keys`; the image, if all parts are there.
+
+        image: as that of the whole range, but for its data and size.
+        """
+        here = self.coming.get(sender)
+        if here is None or (here.base, here.cut) != (image.base, image.cut):
+            here = self.coming[sender] = _Coming(image.base, image.cut, {})
+        here.parts[part] = image
+        if sum(map(len, here.parts)) < len(keys):
+            return None
+        del self.coming[sender]
+        parts = [here.parts[k] for k in sorted(here.parts)]
+        return Stored(
+            image.cut,
+            image.base,
+            tuple(p.data for p in parts),
+            sum(p.size for p in parts),
+            image.ended,
+        )
+
+    def trim(self, floor: int) -> None:
+        """Drop what no restore at `floor` or later needs: its sender died, or gave it up."""
+        self.coming = {name: c for name, c in self.coming.items() if c.cut > floor}
+
+
 def _built(chain: list[Stored[B]]) -> list[Stored[B]]:
     """What the last image of a chain is made of: a full one and the deltas on it."""
     built = [chain[-1]]

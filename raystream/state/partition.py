@@ -15,7 +15,7 @@ import pyarrow as pa
 from raystream.errors import StateError
 from raystream.schema.columns import read_only
 from raystream.schema.types import KeyRange
-from raystream.state.image import KEY, START, Ended, Image, Standing, decode
+from raystream.state.image import KEY, START, Ended, Image, ImageHeader, Standing, decode
 from raystream.state.keys import common
 
 
@@ -32,18 +32,19 @@ def groups_of(batch: Any, groups: int) -> np.ndarray:
     return key_groups(keys_of(batch), groups)
 
 
-def key_order(batch: Any, groups: int) -> np.ndarray:
-    """int64: the positions of rows by key group, key and window start; stable."""
+def key_order(batch: Any, groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """int64 both: the positions of rows by key group, key and window start, stable; and where each
+    key group begins among these, [groups + 1]."""
     from raystream.state.image_kernels import sort_in_groups
-    from raystream.state.kernels import sort_by_group
+    from raystream.state.kernels import sort_by_key
 
     columns = [c if isinstance(c, np.ndarray) else _ranks(c) for c in keys_of(batch)]
     if START in batch.schema.names:
         columns.append(batch.column(START).to_numpy())
-    order, offsets = sort_by_group(groups_of(batch, groups), groups)
+    order, offsets = sort_by_key(keys_of(batch), groups)
     for column in columns[::-1]:
         sort_in_groups(read_only(column), offsets, order)
-    return order
+    return order, offsets
 
 
 def _ranks(column: Any) -> np.ndarray:
@@ -72,16 +73,17 @@ def partition(image: Image, ranges: Sequence[KeyRange]) -> list[Image]:
             raise StateError(f"{image.header} has no part {keys}")
     batches = [_slices(b, image.header.groups, ranges) for b in (image.rows, image.gone)]
     return [
-        Image(_part(image, keys), rows, gone)
+        Image(part_of(image.header, keys), rows, gone)
         for keys, rows, gone in zip(ranges, *batches, strict=True)
     ]
 
 
-def _part(image: Image, keys: KeyRange) -> Any:
-    s = image.header.standing
+def part_of(header: ImageHeader, keys: KeyRange) -> ImageHeader:
+    """The header of the part of an image for a range inside its own."""
+    s = header.standing
     splits = {n: at for n, at in s.splits.items() if keys.lo <= at[0] < keys.hi}
-    counts = s.counts if keys.lo == image.header.keys.lo else {}
-    return replace(image.header, keys=keys, standing=replace(s, splits=splits, counts=counts))
+    counts = s.counts if keys.lo == header.keys.lo else {}
+    return replace(header, keys=keys, standing=replace(s, splits=splits, counts=counts))
 
 
 def _slices(batch: Any, groups: int, ranges: Sequence[KeyRange]) -> list[Any]:
@@ -102,16 +104,39 @@ def recut(chains: Iterable[Sequence[Image]], keys: KeyRange) -> list[list[Image]
     return found
 
 
-def recut_encoded(held: KeyRange, chain: Sequence[Any], part: KeyRange) -> Sequence[Any]:
-    """The encoded images that a chain of encoded images of the range `held` makes for a part of it;
-    the very same ones where the part is all of it.
+def in_ranges(parts: Sequence[Image], ranges: Sequence[KeyRange]) -> list[Image]:
+    """Parts of an image, whose ranges follow each other, cut and merged to other ranges in these.
 
     Raises:
-        StateError: an image is damaged, or has no such part.
+        StateError: they do not belong together.
     """
-    if part == held:
-        return chain
-    return [partition(decode(data), [part])[0].encode() for data in chain]
+    if [p.header.keys for p in parts] == list(ranges):
+        return list(parts)
+    found: list[list[Image]] = [[] for _ in ranges]
+    for part in parts:
+        inside = [(i, c) for i, r in enumerate(ranges) if (c := common(part.header.keys, r))]
+        for (i, _), image in zip(inside, partition(part, [c for _, c in inside]), strict=True):
+            found[i].append(image)
+    return [images[0] if len(images) == 1 else merge(images) for images in found]
+
+
+def by_parts(chain: Sequence[Sequence[Image]]) -> list[list[Image]]:
+    """Chains that together are a chain of images in parts: one for each part of the first image.
+
+    Raises:
+        StateError: parts do not belong together.
+    """
+    ranges = [part.header.keys for part in chain[0]]
+    return [list(c) for c in zip(*(in_ranges(parts, ranges) for parts in chain), strict=True)]
+
+
+def recut_encoded(parts: Sequence[Any], keys: KeyRange) -> memoryview:
+    """The encoded image of a range inside that of an image of which these are the encoded parts.
+
+    Raises:
+        StateError: a part is damaged, or there is no such range.
+    """
+    return in_ranges([decode(data) for data in parts], [keys])[0].encode()
 
 
 # ---------------------------------------------------------------- merge
@@ -217,7 +242,7 @@ def follows(base: Image, delta: Image) -> None:
 
 def _last_of_each(keys: Any, groups: int) -> np.ndarray:
     """int64: for each distinct key the position where it comes last, in key order."""
-    order = key_order(keys, groups)
+    order, _ = key_order(keys, groups)
     columns = [c if isinstance(c, np.ndarray) else _ranks(c) for c in keys_of(keys)]
     if START in keys.schema.names:
         columns.append(keys.column(START).to_numpy())

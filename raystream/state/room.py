@@ -9,6 +9,7 @@ where a virtual machine is not given it at once. So whoever fills the array does
 from __future__ import annotations
 
 import mmap
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -41,17 +42,28 @@ class Room:
         """Make room for so many items. While nobody has a view nothing is copied."""
         if items <= len(self):
             return
-        size = 1 << (items * self.dtype.itemsize - 1).bit_length()
+        size = _size(items * self.dtype.itemsize)
         try:
             self._memory.resize(size)
         except (BufferError, SystemError):  # a view; a system without such calls
             self._copy(size)
         _ask_for_huge_pages(self._memory)
 
+    def shrink(self, items: int) -> None:
+        """Give back what is not needed for so many items, while nobody has a view."""
+        size = _size(items * self.dtype.itemsize)
+        if size < len(self._memory):
+            with suppress(BufferError, SystemError):  # a view; a system without such calls
+                self._memory.resize(size)
+
     def _copy(self, size: int) -> None:
         larger = _mapped(size)
         larger[: len(self._memory)] = memoryview(self._memory)
         self._memory = larger
+
+
+def _size(nbytes: int) -> int:
+    return max(LEAST_BYTES, 1 << (nbytes - 1).bit_length())
 
 
 def _mapped(size: int) -> mmap.mmap:

@@ -33,8 +33,9 @@ HIDDEN = ("_key", "_epoch")
 BLOCK = 1 << 14
 """Rows that are filled field by field at a time: they stay in the cache meanwhile."""
 SPARE_BYTES = 256 << 20
-"""So much memory at most is kept for the copies of the next view. New memory would be touched for
-the first time at each cut, which can stop a virtual machine's processor for milliseconds."""
+"""So much memory at least is kept for the copies of the next view, once it was needed. New memory
+would be touched for the first time at each cut, which can stop a virtual machine's processor for
+milliseconds."""
 DUE_ROOM = 1 << 12
 """Due rows for which there is room at first."""
 GROWTH_BYTES = 1 << 18
@@ -194,14 +195,16 @@ class StructuredTable:
         self.aside = self._aside.view(size)
 
     def take_spare(self, size: int) -> Room:
-        """Room for copies of so many rows; of an earlier view, if that gave it back."""
+        """Room for copies of so many rows; of an earlier view, if that gave it back: no more of it
+        than is worth keeping."""
         room, self._spare = self._spare or Room(self.dtype), None
+        room.shrink(max(size, SPARE_BYTES // self.dtype.itemsize))
         room.grow(size)
         return room
 
     def keep_spare(self, room: Room) -> None:
-        """Keep room for the next view, unless it is large."""
-        self._spare = room if len(room) * self.dtype.itemsize <= SPARE_BYTES else None
+        """Keep room for the next view."""
+        self._spare = room
 
     # ------------------------------------------------------------ batches
 

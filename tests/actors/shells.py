@@ -16,9 +16,11 @@ from raystream.controller.planning import make_plan
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Boundaries, Boundary, Held, Register
 from raystream.errors import RaystreamError
+from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment, Serving
 from raystream.state.image import ImageHeader, decode
-from raystream.state.images import ImageStore, Stored
+from raystream.state.images import Arrivals, ImageStore, Stored
+from raystream.state.partition import by_parts
 
 TOKEN = "token"
 LIMIT_SECONDS = 60.0
@@ -47,7 +49,8 @@ class Shells:
         self.plan = plan
         self.claims = Claims()
         self.shells: list[Shell] = []
-        self.images: ImageStore[memoryview] = ImageStore()
+        self.images: ImageStore[tuple[memoryview, ...]] = ImageStore()
+        self.arrivals: Arrivals[memoryview] = Arrivals()
         self.committed = 0
         self.paced_from: float | None = None
         self._folder = folder
@@ -62,10 +65,11 @@ class Shells:
     def _made(self, role: Role) -> Shell:
         own = None if self._folder is None else self._folder / role.name.replace("/", "-")
 
-        def ship(header: ImageHeader, data: memoryview) -> bool:
+        def ship(header: ImageHeader, part: KeyRange, data: memoryview) -> bool:
             ended = header.standing.ended
-            stored = Stored(header.cut, header.base or None, data, len(data), ended)
-            return self.images.store(role.vertex, header.keys, stored)
+            arrived = Stored(header.cut, header.base or None, data, len(data), ended)
+            whole = self.arrivals.take(role.name, header.keys, part, arrived)
+            return whole is None or self.images.store(role.vertex, header.keys, whole)
 
         shell = Shell(
             self.plan, role, token=TOKEN, claim=self.claims, ship=ship, folder=own, **self._options
@@ -83,7 +87,8 @@ class Shells:
             shell.stop()
         old, floor = shell.role, self.committed
         chains = dict(self.images.images(old.vertex, floor)) if floor else {old.keys: []}
-        images = (tuple(decode(s.data) for s in chains[old.keys]),) if floor else ()
+        chain = [[decode(part) for part in s.data] for s in chains[old.keys]]
+        images = tuple(tuple(c) for c in by_parts(chain)) if floor else ()
         name = f"{old.name}+"
         new = self._made(Role(old.vertex, old.keys, name, old.index, floor, images))
         self.assignment = self.assignment.replaced([old.name], [self._serving(new)])

@@ -23,7 +23,7 @@ def test_the_last_checkpoint_is_shipped_again_and_whole(monkeypatch: Any) -> Non
     bases: list[int] = []
     stored = threading.Event()
 
-    def ship(header: ImageHeader, data: memoryview) -> bool:
+    def ship(header: ImageHeader, part: KeyRange, data: memoryview) -> bool:
         bases.append(header.base)
         if len(bases) == 4:
             stored.set()
@@ -44,7 +44,7 @@ errors: list[BaseException] = []
 def test_another_cut_is_not_shipped_again() -> None:
     shipped: list[int] = []
 
-    def ship(header: ImageHeader, data: memoryview) -> bool:
+    def ship(header: ImageHeader, part: KeyRange, data: memoryview) -> bool:
         shipped.append(header.cut)
         return False
 

@@ -22,8 +22,9 @@ from raystream.dataflow.source import Taken
 from raystream.errors import InternalError, StateError
 from raystream.schema.columns import empty
 from raystream.schema.types import KeyRange
+from raystream.state.checkpoint import WHOLE
 from raystream.state.image import Image, decode
-from raystream.state.partition import fold, merge, partition, recut
+from raystream.state.partition import by_parts, fold, merge, partition, recut
 from raystream.testing import Collect
 from raystream.testing.local import LocalJob, totals
 from tests.dataflow.cuts import random_ranges
@@ -53,18 +54,19 @@ def planned(build: Build, sink: Collect, rng: random.Random) -> Plan:
 
 
 class Backup:
-    """What keepers would hold: per instance a full image and the deltas since, as bytes."""
+    """What keepers would hold: per instance a full image and the deltas since, in parts."""
 
     def __init__(self, job: LocalJob) -> None:
         self.job = job
-        self.stored: dict[int, list[bytes]] = {}
+        self.stored: dict[int, list[list[memoryview]]] = {}
 
-    def take(self, epoch: int) -> None:
+    def take(self, epoch: int, rng: random.Random) -> None:
         """A cut: of some instances it is lost, as a later one then has an older base."""
         for machine in self.job.instances:
             have = self.stored.setdefault(id(machine), [])
-            since = decode(have[-1]).header.cut if have else 0
-            have.append(capture(machine, since, cut=epoch).image().encode())
+            since = decode(have[-1][0]).header.cut if have else 0
+            parts = capture(machine, since, cut=epoch).parts(rng.choice((1, 300, WHOLE)))
+            have.append([part.encode() for part in parts])
             settled(machine, since)
 
     def chains(self, rng: random.Random) -> dict[str, list[list[Image]]]:
@@ -72,7 +74,13 @@ class Backup:
         out = {}
         for v, machines in self.job.by_vertex.items():
             if self.job.plan.vertices[v].kind != "source":
-                held = [[decode(data) for data in self.stored[id(m)]] for m in machines]
+                held = [
+                    chain
+                    for m in machines
+                    for chain in by_parts(
+                        [[decode(data) for data in parts] for parts in self.stored[id(m)]]
+                    )
+                ]
                 for chain in held:
                     if rng.random() < 0.3:
                         chain[:] = [fold(chain[0], chain[1:])]
@@ -97,7 +105,7 @@ def interrupted(build: Build, rng: random.Random, other: Build | None = None) ->
                 if not job.ended:
                     epoch += 1
                     job.turn()
-            backup.take(epoch)
+            backup.take(epoch, rng)
         if not backup.stored:
             break
         after = planned(other or build if turn == 0 else build, sink, rng)

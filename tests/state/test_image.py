@@ -20,8 +20,10 @@ from raystream.schema.fields import field_of
 from raystream.schema.state import state_schema
 from raystream.schema.types import KeyRange
 from raystream.state.checkpoint import (
+    WHOLE,
     Shape,
     fill_rows,
+    part_ends,
     put_objects,
     put_rows,
     take_objects,
@@ -30,7 +32,16 @@ from raystream.state.checkpoint import (
 from raystream.state.image import VERSION, Ended, Image, ImageHeader, Standing, decode
 from raystream.state.keys import cover, key_group
 from raystream.state.objects import ObjectTable
-from raystream.state.partition import fold, merge, partition, recut, recut_encoded
+from raystream.state.partition import (
+    by_parts,
+    fold,
+    in_ranges,
+    merge,
+    part_of,
+    partition,
+    recut,
+    recut_encoded,
+)
 from raystream.state.rows import StructuredTable
 from raystream.state.texts import TextNumbers
 from tests.dataflow.cuts import random_ranges
@@ -142,7 +153,7 @@ class History:
                 table.remove(key, self.epoch)
 
     def image(self, since: int = 0, standing: Standing | None = None) -> Image:
-        rows, gone = take_objects(self.table, self.shape, GROUPS, since)()
+        _, rows, gone = next(take_objects(self.table, self.shape, GROUPS, since)(WHOLE))
         return Image(header(self.shape, since, self.epoch, standing), rows, gone)
 
 
@@ -274,14 +285,49 @@ def test_chains_cut_into_other_ranges_and_back_are_the_same_rows(
     for wanted in random_ranges(rng, GROUPS):
         parts = cover([keys for keys, _ in held], wanted)
         assert parts is not None
-        encoded = [recut_encoded(keys, dict(held)[keys], part) for keys, part in parts]
-        for (keys, part), chain in zip(parts, encoded, strict=True):
-            assert keys != part or chain is dict(held)[keys]
+        encoded = [[recut_encoded([e], part) for e in dict(held)[keys]] for keys, part in parts]
         chains = [[decode(each) for each in chain] for chain in encoded]
         assert chains == recut([[decode(e) for e in chain] for _, chain in held], wanted)
         merged = merge([fold(base, deltas) for base, *deltas in chains])
         (expected,) = partition(history.image(), [wanted])
         assert merged.rows == expected.rows
+
+
+@examples(50)
+@given(data=st.data(), seed=st.integers(0, 2**16))
+def test_parts_are_the_image(data: st.DataObject, seed: int) -> None:
+    """Images in parts, other parts of each, are the image, cut to any ranges that theirs make."""
+    history, rng = History(NUMBERS), random.Random(seed)
+    table = StructuredTable(NUMBERS.state, keys=2, groups=GROUPS)
+    for since, changes in enumerate(data.draw(histories("numbers"))):
+        history.apply(changes)
+        put_rows(table, NUMBERS, history.image(since))
+    since = rng.randrange(history.epoch + 1)
+    image = image_of(table, NUMBERS, since, header(NUMBERS, since, history.epoch))
+    take = take_rows(table, NUMBERS, GROUPS, since, history.epoch)
+    made = list(take(rng.choice((1, 300, WHOLE))))
+    ends = [part.end for part in made]
+    parts = [
+        Image(part_of(image.header, KeyRange(lo, hi)), part.rows, part.gone)
+        for lo, hi, part in zip([0, *ends], ends, made, strict=False)
+    ]
+    assert merge(parts).encode() == image.encode()
+    ranges = random_ranges(rng, GROUPS)
+    assert in_ranges(parts, ranges) == partition(image, ranges)
+    assert by_parts([parts, partition(image, ranges)]) == [[part, part] for part in parts]
+
+
+@given(counts=st.lists(st.integers(0, 9), min_size=1), most=st.integers(1, 30))
+def test_parts_are_as_large_as_they_may_be(counts: list[int], most: int) -> None:
+    offsets = np.cumsum([0, *counts])
+    ends = part_ends(offsets, most)
+    assert ends == sorted(set(ends)) and ends[-1] == len(counts)
+    begins = [0, *ends]
+    for begin, end in zip(begins, ends, strict=False):
+        rows = counts[begin:end]
+        assert sum(rows) <= most or len([n for n in rows if n]) == 1
+        assert end == len(counts) or sum(rows) + sum(counts[end : end + 1]) > most
+    assert sum(counts[begins[-2] :]) > 0 or len(ends) == 1
 
 
 def group(shape: Shape, key: Any) -> int:
@@ -361,7 +407,8 @@ def test_structured_and_python_rows_have_the_same_images(kind: str, data: st.Dat
 
 
 def image_of(table: StructuredTable, shape: Shape, since: int, head: ImageHeader) -> Image:
-    return Image(head, *take_rows(table, shape, GROUPS, since, head.cut)())
+    _, rows, gone = next(take_rows(table, shape, GROUPS, since, head.cut)(WHOLE))
+    return Image(head, rows, gone)
 
 
 @examples(25)
@@ -375,7 +422,7 @@ def test_text_keys_are_numbered_and_named(data: st.DataObject) -> None:
     texts[0].number(pa.array(["unused"]))
     table = StructuredTable(TEXT.state, keys=2, groups=GROUPS)
     fill_rows(table, TEXT, [full], texts)
-    rows, gone = take_rows(table, TEXT, GROUPS, 0, full.header.cut, texts)()
+    _, rows, gone = next(take_rows(table, TEXT, GROUPS, 0, full.header.cut, texts)(WHOLE))
     assert Image(full.header, rows, gone).encode() == full.encode()
 
 
@@ -525,7 +572,7 @@ def test_the_copy_is_not_torn() -> None:
     row: Any = history.table.rows["k"]
     row.many.append((2, "b"))
     row.text = "after"
-    rows, _ = finish()
+    _, rows, gone = next(finish(WHOLE))
     assert rows.column("text").to_pylist() == ["before"]
-    image = Image(header(shape, 0, 1), *finish())
+    image = Image(header(shape, 0, 1), rows, gone)
     assert restored(shape, image).table.rows["k"] == Anything(many=[(1, "a")], text="before")

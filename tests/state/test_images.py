@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raystream.schema.types import KeyRange
-from raystream.state.images import ImageStore, Stored
+from raystream.state.images import Arrivals, ImageStore, Stored
 from raystream.state.keys import common, cover
 from tests.dataflow.cuts import random_ranges
 
@@ -151,3 +151,27 @@ def test_what_two_ranges_have_in_common(b: KeyRange) -> None:
     both = set(range(*a)) & set(range(*b))
     found = common(a, b)
     assert both == (set(range(*found)) if found else set())
+
+
+@given(ranges=st.permutations([KeyRange(0, 3), KeyRange(3, 4), KeyRange(4, GROUPS)]))
+def test_parts_make_an_image_in_any_order(ranges: list[KeyRange]) -> None:
+    arrivals: Arrivals[str] = Arrivals()
+    for part in ranges[:2]:
+        assert arrivals.take("a", ALL, part, Stored(10, 5, str(part), len(part), True)) is None
+        assert arrivals.take("b", ALL, part, Stored(10, 5, "other", 1)) is None
+    whole = arrivals.take("a", ALL, ranges[2], Stored(10, 5, str(ranges[2]), len(ranges[2]), True))
+    assert whole == Stored(10, 5, tuple(map(str, sorted(ranges))), GROUPS, True)
+    assert list(arrivals.coming) == ["b"]
+
+
+def test_an_image_that_was_given_up_makes_none_with_another() -> None:
+    arrivals: Arrivals[str] = Arrivals()
+    assert arrivals.take("a", ALL, LOW, Stored(10, 5, "delta", 1)) is None
+    assert arrivals.take("a", ALL, HIGH, Stored(10, None, "full", 1)) is None
+    assert arrivals.take("a", ALL, HIGH, Stored(15, None, "next", 1)) is None
+    arrivals.trim(14)
+    whole = arrivals.take("a", ALL, LOW, Stored(15, None, "low", 1))
+    assert whole == Stored(15, None, ("low", "next"), 2)
+    assert arrivals.take("a", ALL, LOW, Stored(20, None, "low", 1)) is None
+    arrivals.trim(20)
+    assert not arrivals.coming

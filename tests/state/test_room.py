@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from raystream.state.room import HUGE_BYTES, Room
+from raystream.state.room import HUGE_BYTES, LEAST_BYTES, Room
 
 PAIR = np.dtype([("a", "i8"), ("b", "i4")])
 
@@ -31,3 +31,20 @@ def test_it_does_not_shrink() -> None:
     room.grow(HUGE_BYTES)
     room.grow(1)
     assert len(room) == HUGE_BYTES
+
+
+def test_it_shrinks_when_it_is_told_and_nobody_looks() -> None:
+    room = Room(np.dtype(np.uint8))
+    room.grow(HUGE_BYTES)
+    seen = room.view(HUGE_BYTES)
+    seen[:9] = range(9)
+    room.shrink(9)
+    assert len(room) == HUGE_BYTES
+    del seen
+    room.shrink(HUGE_BYTES + 1)
+    assert len(room) == HUGE_BYTES
+    room.shrink(LEAST_BYTES + 1)
+    assert len(room) == 2 * LEAST_BYTES
+    room.shrink(0)
+    assert len(room) == LEAST_BYTES
+    assert room.view(9).tolist() == [*range(9)]

@@ -414,8 +414,6 @@ def test_the_memory_of_a_view_serves_the_next(monkeypatch: pytest.MonkeyPatch) -
     grown, at = Grown(), []
     for epoch in range(1, 5):
         grown.touch(np.arange(100 * epoch), epoch)
-        if epoch == 4:
-            monkeypatch.setattr(state_rows, "SPARE_BYTES", 0)
         view = grown.table.view(epoch - 1, epoch)
         rows = view.rows()
         assert tallies(rows) == {k: (epoch - k // 100, epoch) for k in range(100 * epoch)}
@@ -423,7 +421,11 @@ def test_the_memory_of_a_view_serves_the_next(monkeypatch: pytest.MonkeyPatch) -
         del rows
         view.close()
     assert at[1] == at[2]
-    assert grown.table.take_spare(1) is not view._room
+    many = len(view._room)
+    assert grown.table.take_spare(1) is view._room and len(view._room) == many
+    grown.table.keep_spare(view._room)
+    monkeypatch.setattr(state_rows, "SPARE_BYTES", 0)
+    assert len(grown.table.take_spare(1)) < many, "no more is kept than is worth it"
 
 
 def test_rows_are_not_put_aside_for_a_view_that_nobody_has() -> None:
