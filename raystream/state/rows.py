@@ -395,7 +395,11 @@ class StructuredTable:
         keys = noted["_key"][noted["_epoch"] > since]
         if not len(keys):
             return keys
-        return np.unique(keys[self.find(list(keys.T)) < 0], axis=0)
+        keys = keys[self.find(list(keys.T)) < 0]
+        keys = keys[np.lexsort(keys.T)]  # `np.unique` of rows has the interpreter's lock meanwhile
+        again = np.zeros(len(keys), bool)
+        again[1:] = (keys[1:] == keys[:-1]).all(axis=1)
+        return keys[~again]
 
     def settled(self, epoch: int) -> None:
         """A cut at `epoch` is stored: removals up to it need not be remembered."""

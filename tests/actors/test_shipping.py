@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from raystream.actors import shipping
+from raystream.actors.loading import MOST_NICE
 from raystream.actors.shipping import Shipper
 from raystream.dataflow.snapshot import Captured
 from raystream.schema.types import KeyRange
 from raystream.state.chain import Span
-from raystream.state.image import ImageHeader, Standing
+from raystream.state.checkpoint import Made
+from raystream.state.image import ImageHeader, Standing, decode
 
 
 def captured(base: int, *, ended: bool) -> Captured:
@@ -54,3 +61,49 @@ def test_another_cut_is_not_shipped_again() -> None:
     assert shipped == [37]
     assert shipper.chain.stored == Span(30, 30)
     assert shipper.chain.base == 0
+
+
+@pytest.mark.parametrize("refused", [None, 3, 8])
+def test_an_image_is_stored_when_its_last_part_is(refused: int | None) -> None:
+    """A part that is refused is the last one that is made."""
+    header = ImageHeader("count", "", 8, KeyRange(1, 7), 0, 37, Standing(counts={"in": 9}))
+    made: list[int] = []
+
+    def finish(most: int) -> Iterator[Made]:
+        for end in (3, 4, 8):
+            made.append(end)
+            yield Made(end, None, None)
+
+    shipped: list[tuple[KeyRange, ImageHeader]] = []
+
+    def ship(whole: ImageHeader, part: KeyRange, data: memoryview) -> bool:
+        assert whole is header
+        shipped.append((part, decode(data).header))
+        return part.lo != (4 if refused == 8 else 1) if refused else True
+
+    shipper = Shipper(ship, 30, errors.append, lambda: captured(0, ended=True))
+    shipper.put(Captured(header, finish))
+    shipper.stop()
+    parts = [KeyRange(1, 3), KeyRange(3, 4), KeyRange(4, 7)][: 1 if refused == 3 else 3]
+    assert [(p, h.keys, h.cut) for p, h in shipped] == [(p, p, 37) for p in parts]
+    assert [h.standing.counts for _, h in shipped] == [{"in": 9}, {}, {}][: len(parts)]
+    assert made == [3, 4, 8][: len(parts)]
+    assert shipper.chain.stored == (Span(30, 30) if refused else Span(30, 37))
+    assert (shipper.last[0] > 0) is (refused is None)
+    assert not errors
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")
+def test_who_ships_gives_way_to_who_computes() -> None:
+    nice: list[int] = []
+
+    def ship(header: ImageHeader, part: KeyRange, data: memoryview) -> bool:
+        nice.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        return True
+
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    shipper = Shipper(ship, 30, errors.append, lambda: captured(0, ended=True))
+    shipper.put(captured(30, ended=False))
+    shipper.stop()
+    assert nice == [MOST_NICE]
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
