@@ -23,6 +23,7 @@ from rich.table import Table
 
 import raystream as rs
 from benchmarks.restore import CUT, WIDTH, Nothing, Trade, accounts, state
+from raystream.actors.shipping import PART_BYTES
 from raystream.api.flow import OperatorNode
 from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import Instance
@@ -30,6 +31,7 @@ from raystream.dataflow.plan import Plan
 from raystream.dataflow.snapshot import capture, install
 from raystream.schema.types import KeyRange
 from raystream.state.image import decode
+from raystream.state.partition import by_parts
 
 CHANGED = 10
 """One row in so many changes between two cuts."""
@@ -82,11 +84,11 @@ def as_in_a_shell() -> Iterator[None]:
 
 
 class Took(NamedTuple):
-    """Of one checkpoint: seconds of CPU, and the encoded image with its rows."""
+    """Of one checkpoint: seconds of CPU, and the encoded parts of the image with its rows."""
 
     cut: float
     background: float
-    data: memoryview
+    parts: list[memoryview]
     rows: int
 
 
@@ -95,16 +97,18 @@ def checkpoint(instance: Instance, since: int) -> Took:
     began = time.process_time()
     captured = capture(instance, since)
     cut = time.process_time() - began
-    image = captured.image()
-    data = image.encode()
-    return Took(cut, time.process_time() - began - cut, data, len(image))
+    parts, rows = list[memoryview](), 0
+    for part in captured.parts(PART_BYTES):
+        parts.append(part.encode())
+        rows += len(part)
+    return Took(cut, time.process_time() - began - cut, parts, rows)
 
 
-def restore(plan: Plan, chain: list[memoryview], rows: int) -> float:
-    """Seconds of CPU from encoded images to all rows in a new instance."""
+def restore(plan: Plan, chain: list[list[memoryview]], rows: int) -> float:
+    """Seconds of CPU from encoded images, in parts, to all rows in a new instance."""
     instance = fresh(plan)
     began = time.process_time()
-    install(instance, [[decode(data) for data in chain]])
+    install(instance, by_parts([[decode(data) for data in parts] for parts in chain]))
     took = time.process_time() - began
     logic: Any = instance.logic
     assert len(logic.table) == rows
@@ -121,12 +125,12 @@ def measured(keys: int, *, compiled: bool, repeat: int) -> list[list[str]]:
     del instance
     lines = []
     for kind, taken in (("full", full), ("delta", deltas)):
-        chain = [full[0].data] if taken is full else [full[0].data, deltas[0].data]
+        chain = [full[0].parts] if taken is full else [full[0].parts, deltas[0].parts]
         restores = [restore(plan, chain, keys) for _ in range(repeat)]
         seconds = [[t.cut for t in taken], [t.background for t in taken], restores]
         lines.append([
             f"{keys:,}", "compiled" if compiled else "Python", kind, f"{taken[0].rows:,}",
-            f"{len(taken[0].data) / 1e6:,.3f}",
+            f"{sum(map(len, taken[0].parts)) / 1e6:,.3f}",
             *(f"{statistics.median(s) * 1e3:,.2f}" for s in seconds),
         ])  # fmt: skip
     return lines
