@@ -353,7 +353,7 @@ def _ask(ask: Ask[Any], split: str, epoch: int) -> Held | None:
 
 
 class Fetched(NamedTuple):
-    """The images of a range, by its parts. whole: the keepers that have them, if it is one part."""
+    """The images of a range, by its parts. whole: the keepers that have images of exactly it."""
 
     chains: tuple[tuple[Image, ...], ...]
     whole: frozenset[Any]
