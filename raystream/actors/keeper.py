@@ -67,12 +67,15 @@ class Keeper:
         part: KeyRange,
         data: Any,
     ) -> bool:
-        """Keep a part (uint8 array) of an image of the range `keys`; False if it was the last of a
-        delta on something that is not held."""
+        """Keep a part (uint8 array) of an image of the range `keys`; False if it was the last one
+        and the image is not held: others have got parts of it, or it is a delta on something that
+        is not held."""
         arrived = Stored(cut, base or None, ray.put(data), len(data), ended)
         with self._imaging:
             whole = self._arrivals.take(sender, keys, part, arrived)
-            return whole is None or self._images.store(vertex, keys, whole)
+            if whole is None:
+                return part.hi < keys.hi
+            return self._images.store(vertex, keys, whole)
 
     def images(self, vertex: int, cut: int, wanted: KeyRange) -> list[tuple[KeyRange, list[Parts]]]:
         """Per range that has something of the wanted one, the references of the parts of the images
