@@ -21,9 +21,9 @@ class Span(NamedTuple):
 class Chain:
     """The checkpoints that an instance has made and that are stored, one after the other.
 
-    base: the cut on which the next checkpoint builds; 0 asks for a full one, which is made when the
-    deltas since the last one have become as large as it, so a restore reads about twice the state
-    at most, and little is written of state that changes little.
+    base: the cut on which the next checkpoint builds; 0 asks for a full one. That is made when the
+    deltas since the last one, unless they are few, have become as large as it: so little is written
+    of state that changes little.
     """
 
     def __init__(self, stored: int) -> None:
@@ -68,8 +68,11 @@ class Chain:
         return self._deltas >= CHAIN_MIN and self._changed >= self._full
 
     def answered(self, base: int, cut: int, nbytes: int, *, held: bool) -> None:
-        """All keepers hold the checkpoint at `cut`, of so many bytes; or not, so the next one is
-        full."""
+        """All keepers hold the checkpoint at `cut`; or not, so the next one is full.
+
+        Args:
+            base: the cut that it was taken against, 0 if it is full; nbytes: its encoded size.
+        """
         if held:
             self._stored = Span(cut if self._gap else self._stored.since, cut)
             self._full = self._full if base else nbytes

@@ -92,18 +92,11 @@ class ImageStore(Generic[B]):
 
 
 @dataclass(slots=True)
-class _Coming(Generic[B]):
-    base: int | None
-    cut: int
-    parts: dict[KeyRange, Stored[B]]
-
-
-@dataclass(slots=True)
 class Arrivals(Generic[B]):
     """Images that come in parts, each of a part of their range. A sender has the same parts of an
     image whenever it sends it, and sends one image after the other."""
 
-    coming: dict[str, _Coming[B]] = field(default_factory=dict)
+    coming: dict[str, dict[KeyRange, Stored[B]]] = field(default_factory=dict)
 
     def take(
         self, sender: str, keys: KeyRange, part: KeyRange, image: Stored[B]
@@ -112,25 +105,22 @@ class Arrivals(Generic[B]):
 
         image: as that of the whole range, but for its data and size.
         """
-        here = self.coming.get(sender)
-        if here is None or (here.base, here.cut) != (image.base, image.cut):
-            here = self.coming[sender] = _Coming(image.base, image.cut, {})
-        here.parts[part] = image
-        if sum(map(len, here.parts)) < len(keys):
+        parts = self.coming.setdefault(sender, {})
+        if any((p.cut, p.base) != (image.cut, image.base) for p in parts.values()):
+            parts.clear()
+        parts[part] = image
+        if sum(map(len, parts)) < len(keys):
             return None
         del self.coming[sender]
-        parts = [here.parts[k] for k in sorted(here.parts)]
-        return Stored(
-            image.cut,
-            image.base,
-            tuple(p.data for p in parts),
-            sum(p.size for p in parts),
-            image.ended,
-        )
+        data = tuple(parts[k].data for k in sorted(parts))
+        size = sum(p.size for p in parts.values())
+        return Stored(image.cut, image.base, data, size, image.ended)
 
     def trim(self, floor: int) -> None:
         """Drop what no restore at `floor` or later needs: its sender died, or gave it up."""
-        self.coming = {name: c for name, c in self.coming.items() if c.cut > floor}
+        for sender, parts in list(self.coming.items()):
+            if all(p.cut <= floor for p in parts.values()):
+                del self.coming[sender]
 
 
 def _built(chain: list[Stored[B]]) -> list[Stored[B]]:

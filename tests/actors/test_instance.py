@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,3 +31,19 @@ def test_the_death_of_a_keeper_is_no_fault_of_who_restores(
     place = Place(0, "count", KeyRange(0, 16), 0)
     with pytest.raises(leaves):
         InstanceActor("token").become(place, 5, [], True, False)
+
+
+@pytest.mark.parametrize(
+    ("keepers", "whole"), [(("a",), True), (("b", "a"), True), (("a", "c"), False), ((), False)]
+)
+def test_a_delta_follows_a_restore_if_all_keepers_hold_what_was_restored(
+    keepers: tuple[str, ...], whole: bool
+) -> None:
+    told: list[bool] = []
+    shell: Any = SimpleNamespace(store_with_others=lambda *, whole: told.append(whole))
+    actor = InstanceActor("token")
+    actor._whole, actor._shell = frozenset("ab"), shell
+    actor._keep(keepers, 3)
+    actor._keep(keepers, 3)
+    actor._keep(("a",), 4)
+    assert told == [whole, False], "later they may have dropped it"

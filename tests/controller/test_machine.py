@@ -168,6 +168,26 @@ def test_a_lost_copy_is_replaced_by_a_cut_out_of_turn() -> None:
     assert job.machine.bare == 0
 
 
+def test_a_cut_out_of_turn_is_not_committed_before_all_have_heard_of_it() -> None:
+    """Who has not may have passed it as no cut, and does not say so yet."""
+    job = Driven(cut_every=1000)
+    job.start()
+    job.at(25)
+    job.tick()
+    before = job.machine.journal.assignment.version
+    job.hear(do.Gone(job.machine.members[1].seat.keepers[0], "killed"))
+    (cut,) = job.machine.journal.assignment.cuts
+    unheard = job.machine.members[-1].name
+    for member in job.machine.members[:-1]:
+        job.at(cut, only=member.name)
+    job.at(cut, only=unheard, version=before)
+    job.tick()
+    assert job.machine.journal.committed == 0
+    job.at(cut, only=unheard)
+    job.tick()
+    assert job.machine.journal.committed == cut
+
+
 def test_a_cut_that_a_source_heard_of_too_late_is_asked_for_again() -> None:
     job = Driven(cut_every=1000)
     job.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from raystream.controller.planning import make_plan
@@ -9,6 +10,7 @@ from raystream.controller.report import SAMPLES_MAX, Sample, Samples, progress_o
 from raystream.dataflow.instance import SourceInstance
 from raystream.dataflow.source import Recorded
 from raystream.schema.types import KeyRange
+from raystream.state.chain import Span
 from raystream.testing import Collect
 from tests.flows import running, word_flow
 
@@ -44,6 +46,19 @@ def test_who_is_said_to_have_ended_is_at_its_end() -> None:
         said = progress_of(machine, 0)
         assert machine.ended
         assert not said.ended or said.position == machine.position, watched
+
+
+def test_who_passed_an_epoch_as_no_cut_does_not_say_that_it_is_stored() -> None:
+    """Although later cuts are."""
+    plan = replace(make_plan(word_flow(Collect(), running)), cut_every=2)
+    keys = KeyRange(0, plan.groups)
+    machine = SourceInstance(plan, plan.vertices[0], keys)
+    recorded = Recorded(plan, plan.vertices[0], keys)
+    for epoch in (1, 2):
+        machine.publish(recorded.take(epoch))
+    assert progress_of(machine, 0, stored=Span(0, 2)).since == 0
+    machine.cuts.ask([1])
+    assert progress_of(machine, 0, stored=Span(0, 2)).since == 2
 
 
 def test_samples_of_a_long_job_are_bounded_and_the_newest_are_all_there() -> None:
