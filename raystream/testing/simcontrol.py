@@ -121,12 +121,12 @@ class Job(Laws):
 
     def lost_journal(self, entry: Entry | None) -> bool:
         """Whether an entry is not the newest that was written, although some copy of that lives, or
-        although it was acted on."""
+        although it was acted on. Without any, while nobody has a seat, the job begins anew."""
         if entry is not None and entry.order >= self.entry.order:
             return False
         kept = [k.journal for k in self.keepers.values() if k.alive and k.journal.entry is not None]
         there = any(j.order >= self.entry.order for j in kept)
-        return there or (0, 0) < self.entry.order <= self.acted_on
+        return there or (entry is not None and (0, 0) < self.entry.order <= self.acted_on)
 
     def end(self, error: RaystreamError | None) -> None:
         """The job has ended. The boundary register may be called lost when its places are gone."""
@@ -264,8 +264,10 @@ class Controller(Box):
             engagement = self.machine.engaged(become.process)
             if given is not None and engagement is not None and not engagement.node:
                 operator = self.job.plan.vertices[become.place.vertex].kind == "operator"
-                hands = [b for b in self._hands.values() if b.alive and b.node in nodes]
-                idle = [b.node for b in hands if not self.machine.engaged(b.process)]
+                # One that an earlier controller told to take a place may have done so meanwhile.
+                hands = [b for b in self._hands.values() if b.process in self.job.blanks]
+                idle = [b.node for b in hands if b.alive and b.node in nodes
+                        and not self.machine.engaged(b.process)]  # fmt: skip
                 check_given(become, operator, given.node, idle, self.job.for_operators)
 
     def _go_on(self) -> None:
