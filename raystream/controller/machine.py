@@ -260,7 +260,9 @@ class Machine(Moving):
             elif isinstance(command, Recover):
                 self._recover(command)
             elif isinstance(command, Release):
-                self._assign(self.journal.assignment.without(command.instances))
+                last = {m.name: m.progress.position for m in self.members if m.progress}
+                ended = {name: last[name] for name in command.instances}
+                self._assign(self.journal.assignment.released(ended))
             elif command.failed:
                 self._end(self._failed[0][1])
             else:

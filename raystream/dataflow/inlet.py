@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from raystream.dataflow.pieces import Header, Piece
+from raystream.dataflow.pieces import Piece, silence
 from raystream.errors import InternalError
-from raystream.schema.columns import empty
-from raystream.schema.types import NEVER, KeyRange
+from raystream.schema.types import KeyRange
 
 
 def tile(ranges: list[KeyRange], groups: int) -> list[int] | None:
@@ -65,7 +64,7 @@ class Inlet:
         """Take a piece; whether it was new (False: applied already, or covered)."""
         epoch = piece.header.epoch
         if piece.header.ended:
-            self._end(_silent(piece))
+            self._end(piece)
         if epoch <= self.position or epoch in self.tiled:
             return False
         have = self.pieces.setdefault(epoch, [])
@@ -76,10 +75,11 @@ class Inlet:
         self.rows += piece.rows.length
         return True
 
-    def _end(self, silent: Piece) -> None:
-        keys, epoch = silent.header.keys, silent.header.epoch
+    def _end(self, piece: Piece) -> None:
+        epoch, keys, *_ = piece.header
         known = [p for p in self.ended if p.header.keys == keys]
         if not known or epoch < known[0].header.epoch:
+            silent = silence(epoch, keys, piece.rows.schema, len(piece.offsets) - 1)
             self.ended = [*(p for p in self.ended if p.header.keys != keys), silent]
 
     def ready(self, epoch: int) -> bool:
@@ -113,11 +113,3 @@ class Inlet:
         """Whether every range of the producer has ended."""
         over = [p.header.keys for p in self.ended if p.header.epoch <= self.position]
         return bool(over) and tile(over, self.groups) is not None
-
-
-def _silent(piece: Piece) -> Piece:
-    """What an ended range sends in all later epochs: nothing."""
-    h = piece.header
-    return Piece(
-        Header(h.epoch, h.keys, NEVER, False, True), empty(piece.rows.schema), piece.offsets * 0
-    )

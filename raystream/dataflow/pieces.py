@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from raystream.schema.columns import Columns
-from raystream.schema.types import KeyRange
+from raystream.schema.columns import Columns, empty
+from raystream.schema.records import RecordSchema
+from raystream.schema.types import NEVER, KeyRange
 
 
 class Header(NamedTuple):
@@ -32,3 +33,9 @@ class Piece(NamedTuple):
     header: Header
     rows: Columns
     offsets: np.ndarray
+
+
+def silence(epoch: int, keys: KeyRange, schema: RecordSchema, groups: int) -> Piece:
+    """What a range that has ended sends in an epoch to `groups` key groups: nothing."""
+    header = Header(epoch, keys, NEVER, False, True)
+    return Piece(header, empty(schema), np.zeros(groups + 1, np.int64))

@@ -19,17 +19,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from raystream.api.operators import OperatorSpec
 from raystream.api.windows import Session, Sliding, Tumbling
 from raystream.dataflow.inlet import Inlet
 from raystream.dataflow.instance import Counts, Instance, SourceInstance
-from raystream.dataflow.pieces import Header, Piece
-from raystream.dataflow.plan import Edge
+from raystream.dataflow.pieces import silence
 from raystream.errors import InternalError, StateError
-from raystream.schema.columns import empty
-from raystream.schema.types import NEVER, KeyRange
+from raystream.schema.types import KeyRange
 from raystream.state.checkpoint import (
     WHOLE,
     Finish,
@@ -197,7 +193,9 @@ def _stand(machine: Machine, cut: int, standing: Standing) -> None:
         for edge in machine.vertex.inputs:
             inlet = Inlet(machine.plan.groups, cut)
             ends = standing.inlets.get(edge.id, ())
-            inlet.ended = [_silent(edge, end, len(machine.keys)) for end in ends]
+            inlet.ended = [
+                silence(e.epoch, KeyRange(e.lo, e.hi), edge.schema, len(machine.keys)) for e in ends
+            ]
             machine.inlets[edge.id] = inlet
 
 
@@ -344,12 +342,6 @@ def _ends(machine: Instance) -> dict[int, tuple[Ended, ...]]:
         for edge, inlet in machine.inlets.items()
     }
     return {edge: ranges for edge, ranges in ends.items() if ranges}
-
-
-def _silent(edge: Edge, end: Ended, groups: int) -> Piece:
-    """What an ended range sends in all later epochs: nothing."""
-    header = Header(end.epoch, KeyRange(end.lo, end.hi), NEVER, False, True)
-    return Piece(header, empty(edge.schema), np.zeros(groups + 1, np.int64))
 
 
 _PORT = "port "
