@@ -339,6 +339,18 @@ def test_who_has_ended_keeps_nothing_and_hears_of_commits() -> None:
             assert shell.progress().floor == shells.committed + 50
 
 
+def test_who_is_told_that_a_range_is_over_does_not_wait_for_it() -> None:
+    """Its instance ended and is gone, and nobody who sent its last epochs said that it had."""
+    with shells_of(word_flow(Collect(), running)) as shells:
+        source, *others = shells.shells
+        over = shells.assignment.released({source.role.name: 0})
+        for shell in others:
+            shell.assign(over)
+            shell.start("run", None)
+        shells.until(lambda: all(s.machine.ended for s in others))
+        assert not source.begun and not any(s.error for s in others)
+
+
 # ---------------------------------------------------------------------- pace
 
 

@@ -258,6 +258,22 @@ def test_the_journal_knows_who_has_ended() -> None:
     assert [p.position for p in again.progress()] == [25] * len(entry.seats)
 
 
+def test_who_ended_and_died_is_named_with_its_last_epoch() -> None:
+    """Who has its epochs from others could wait for it."""
+    job = Driven()
+    job.start()
+    job.at(30)
+    source = next(m for m in job.machine.members if m.name == "lines/0")
+    job.at(17, only=source.name, ended=True, stored=17)
+    job.tick()
+    assert job.machine.journal.committed == 30
+    job.hear(do.Gone(source.seat.process, "killed"))
+    told = job.all(do.Assign)[-1].assignment
+    (over,) = told.over
+    assert (over.vertex, over.keys, over.last) == (0, source.seat.place.keys, 17)
+    assert "lines/0" not in [s.instance for s in told.serving]
+
+
 def test_a_user_s_error_ends_the_job() -> None:
     job = Driven()
     job.start()
