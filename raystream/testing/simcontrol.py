@@ -22,13 +22,15 @@ from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Boundaries, View
 from raystream.errors import LostError, RaystreamError
 from raystream.schema.types import KeyRange
+from raystream.state.checkpoint import WHOLE
 from raystream.state.image import Image, decode
 from raystream.state.keys import cover
-from raystream.state.partition import partition, recut
+from raystream.state.partition import by_parts, partition, recut
 from raystream.testing.simchecks import check_given, check_hired
 from raystream.testing.simlaws import Laws
-from raystream.testing.simprocess import LINK, Instances, Keeper
+from raystream.testing.simprocess import Instances
 from raystream.testing.simregister import Ledger
+from raystream.testing.simshipping import LINK, Keeper
 from raystream.testing.simsinks import Checked, Deferred, Reference, Written
 from raystream.testing.simtier import Tier
 from raystream.testing.simworld import Box, World, Wrong
@@ -60,10 +62,11 @@ class Job(Laws):
     """A job in a simulated cluster, and the laws that it has to keep.
 
     again: how often a new connection asks for what came already. fragile: how often processes die
-    while they take a place. blanks: processes without a place. over: the job has ended; error: why,
-    if it failed. answers: to requests, by kind. ledger: where epochs ended that were cut by
-    arrival; their sinks are judged at the end. acted_on: the order of the newest entry of the
-    journal that was written wherever it should be, so that something may have followed from it.
+    while they take a place. part_bytes: of the parts in which images are shipped. blanks: processes
+    without a place. over: the job has ended; error: why, if it failed. answers: to requests, by
+    kind. ledger: where epochs ended that were cut by arrival; their sinks are judged at the end.
+    acted_on: the order of the newest entry of the journal that was written wherever it should be,
+    so that something may have followed from it.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Job(Laws):
         ahead: int,
         again: float,
         fragile: float,
+        part_bytes: int = WHOLE,
         tier: Tier | None = None,
     ) -> None:
         super().__init__()
@@ -87,6 +91,7 @@ class Job(Laws):
         self.acted_on = (0, 0)
         self.deferred: list[tuple[Place, str, tuple[Any, ...]]] = []
         self.ahead, self.again, self.fragile = ahead, again, fragile
+        self.part_bytes = part_bytes
         self.ships = options.recovery == "state"
         self.nodes = tuple(f"node-{i}" for i in range(nodes))
         self.for_operators = frozenset(self.nodes[nodes - operator_nodes :])
@@ -557,16 +562,17 @@ class Controller(Box):
     def _images(
         self, place: Place, floor: int, holders: tuple[str, ...]
     ) -> list[list[Image]] | None:
-        held: dict[KeyRange, list[Image]] = {}
+        held: dict[KeyRange, list[list[Image]]] = {}
         for keeper in (self.job.keepers[h] for h in holders):
-            found = keeper.images.images(place.vertex, floor, place.keys) if keeper.alive else []
-            for keys, chain in found:
-                held.setdefault(keys, [decode(s.data) for s in chain])
-        parts = cover(held, place.keys)
+            there = keeper.images.images(place.vertex, floor, place.keys) if keeper.alive else []
+            for keys, chain in there:
+                parts = [[decode(data) for data in s.data] for s in chain]
+                held.setdefault(keys, by_parts(parts))
+        found = cover(held, place.keys)
         saved, tier = self.job.plan.resumed, self.job.tier
-        if parts is None and saved is not None and floor == saved.cut:
+        if found is None and saved is not None and floor == saved.cut:
             assert tier is not None
             return tier.saves.images(saved, place.operator, place.keys)
-        if parts is None:
+        if found is None:
             return None
-        return [chain for keys, part in parts for chain in recut([held[keys]], part)]
+        return [chain for keys, part in found for chain in recut(held[keys], part)]

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from raystream.testing.simcontrol import RESTART, Controller, Job
-from raystream.testing.simprocess import Instances, Keeper
+from raystream.testing.simprocess import Instances
+from raystream.testing.simshipping import Keeper
 
 KINDS = {
     "kill": 6,

@@ -76,6 +76,11 @@ class Chain(rs.State):
     digest: int = 7
 
 
+class Digest(rs.State):
+    digest: int = 7
+    n: int = 0
+
+
 class Account(rs.State):
     owed: int = 0
     orders: int = 0
@@ -118,6 +123,17 @@ class Count:
 
     def close(self, key: str, window: rs.Window, tally: Tally) -> Iterator[Counted]:
         yield Counted(key, window.start, window.end, tally.n)
+
+
+@rs.operator(key="word")
+def digest(words: rs.Batch[Word], rows: rs.Rows[Digest]) -> rs.Batch[Nth]:
+    """Depends on the order of everything; its rows are structured."""
+    found, digests = [], rows["digest"]
+    for time, row in zip(words["time"].tolist(), rows.index.tolist(), strict=True):
+        digests[row] = (digests[row] * 31 + time) % 1_000_003
+        found.append(int(digests[row]))
+    rows["n"] += rows.counts
+    return rs.Batch(Nth, {"word": words["word"], "n": found})
 
 
 @rs.operator(key="word", window=rs.session(gap=4))
@@ -235,6 +251,12 @@ def sessions(sink: Collect) -> rs.Flow:
     return flow
 
 
+def batches(sink: Collect) -> rs.Flow:
+    flow = rs.Flow("batches", key_groups=GROUPS)
+    _lines(flow).through(digest).to(sink)
+    return flow
+
+
 def timers(sink: Collect) -> rs.Flow:
     flow = rs.Flow("timers", key_groups=GROUPS)
     _events(flow, Order, "orders", 2).through(Remind(), name="remind").to(sink)
@@ -258,5 +280,5 @@ def arriving(sink: Collect) -> rs.Flow:
 
 
 FLOWS: dict[str, Callable[[Collect], rs.Flow]] = {
-    f.__name__: f for f in (words, windows, sessions, timers, join, arriving)
+    f.__name__: f for f in (words, windows, sessions, batches, timers, join, arriving)
 }

@@ -11,7 +11,8 @@ from raystream.dataflow.plan import Plan
 from raystream.schema.types import KeyRange
 from raystream.state.assignment import Serving
 from raystream.state.keys import common, cover
-from raystream.testing.simprocess import Instances, Keeper, Reading
+from raystream.testing.simprocess import Instances, Reading
+from raystream.testing.simshipping import Keeper
 from raystream.testing.simtier import Tier
 from raystream.testing.simworld import Wrong
 

@@ -1,4 +1,4 @@
-"""Simulated processes: instances with their streams, and keepers.
+"""Simulated processes with an instance each, and their streams.
 
 A stream is what `actors.subscription` and `actors.server` do: a consumer asks a producer's log for
 all from an epoch on; pieces come in order within a stream, in any order between streams.
@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from raystream.controller.journal import Entry, Seat, Shelf
+from raystream.controller.journal import Seat
 from raystream.controller.recovery import Place
 from raystream.controller.report import Progress, progress_of, sink_context
 from raystream.dataflow.instance import Instance, SourceInstance
@@ -20,67 +20,20 @@ from raystream.dataflow.routing import Served, catching_up, readers, reads, sile
 from raystream.dataflow.snapshot import Captured, advance, capture, install, settled
 from raystream.dataflow.source import Positions, Recorded, Taken
 from raystream.errors import JobError, RaystreamError
-from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment
-from raystream.state.chain import Chain
-from raystream.state.image import Image, ImageHeader
-from raystream.state.images import ImageStore, Stored
+from raystream.state.image import Image
 from raystream.testing.simchecks import check_bounded, check_waits
-from raystream.testing.simregister import Claimer, RegisterPlace
+from raystream.testing.simregister import Claimer
+from raystream.testing.simshipping import LINK, RETRY, Keeper, Shipping
 from raystream.testing.simsources import ArrivalReading, RecordedReading
-from raystream.testing.simworld import Box, World, Wrong
+from raystream.testing.simworld import Box
 
 if TYPE_CHECKING:
     from raystream.testing.simcontrol import Job
 
 COMPUTE = 0.02
-LINK = 0.03
-RETRY = 0.15
-STORE_LIMIT = 0.3
-"""How long an instance waits for its keepers."""
 WINDOW = 3
 """Pieces of a stream that may be under way."""
-
-
-class Keeper(RegisterPlace):
-    """Holds images and the journal, and may be a place of the boundary register.
-
-    ever: every (vertex, range, cut) that it has held; ends: those of which the cut was the end.
-    """
-
-    def __init__(self, process: str, node: str) -> None:
-        super().__init__(f"keeper {process} of {node}")
-        self.process = process
-        self.node = node
-        self.images: ImageStore[memoryview] = ImageStore()
-        self.journal: Shelf[Entry] = Shelf()
-        self.ever: set[tuple[int, KeyRange, int]] = set()
-        self.ends: set[tuple[int, KeyRange, int]] = set()
-
-    def store(self, world: World, to: Instances, header: ImageHeader, data: memoryview,
-              ship: int) -> None:  # fmt: skip
-        """Keep an image and say whether it is held."""
-        vertex, keys, cut = to.place.vertex, header.keys, header.cut
-        image = Stored(cut, header.base or None, data, len(data), header.standing.ended)
-        stored = self.images.store(vertex, keys, image)
-        if stored:
-            self.ever.add((vertex, keys, cut))
-            if header.standing.ended:
-                self.ends.add((vertex, keys, cut))
-        world.send(LINK, to, to.answered, ship, self, stored)
-
-    def trim(self, floor: int, places: tuple[Place, ...]) -> None:
-        """Drop what no restore from `floor` on needs."""
-        newer = self._newer(floor)
-        self.images.trim(floor, {(p.vertex, p.keys) for p in places})
-        self.boundaries.trim(floor)
-        if gone := newer - self._newer(floor):
-            raise Wrong(f"{self.name} was told of the floor {floor}, and dropped {gone}")
-
-    def _newer(self, floor: int) -> set[tuple[int, KeyRange, int]]:
-        return {
-            (*p, s.cut) for p, chain in self.images.chains.items() for s in chain if s.cut > floor
-        }
 
 
 @dataclass(eq=False)
@@ -134,7 +87,7 @@ class Instances(Box):
         self.kept = 0
         self.whole: set[str] = set()
         """The keepers that hold what it began with."""
-        self._sizes = [image.nbytes for chain in images for image in chain]
+        self._sizes = [sum(i.nbytes for i in parts) for parts in zip(*images, strict=False)]
         self.begun = self.floor = floor
         self.shown = 0
         self.vertex: Vertex = job.plan.vertices[place.vertex]
@@ -149,18 +102,14 @@ class Instances(Box):
         standing = install(self.machine, images, floor) if images else None
         self._positions = standing.splits if standing else None
         self.served = Served()
-        self.chain = Chain(floor)
+        self.shipping = Shipping(self, floor, job.part_bytes)
+        self.chain = self.shipping.chain
         self.version = 0
         self.over = False
         self.failed: RaystreamError | None = None
         self._readings: dict[tuple[int, str], Reading] = {}
         self._feedings: dict[tuple[int, str], Feeding] = {}
         self._started = self._busy = False
-        self._ships: deque[Captured] = deque()
-        self._bytes = 0
-        """Of the checkpoint that is shipped just now."""
-        self._ship = 0
-        self._unanswered: set[Keeper] = set()
 
     def open(self) -> None:
         """Make ready to begin, with what it was given."""
@@ -276,7 +225,7 @@ class Instances(Box):
                 return
             self.chain.restart()
             if self.machine.ended:
-                self._put_again()
+                self.put_again()
 
     def progress(self) -> Progress:
         """What it says of itself."""
@@ -502,50 +451,9 @@ class Instances(Box):
         return capture(self.machine, since, splits=splits)
 
     def _put(self, captured: Captured) -> None:
-        if not self.job.ships:
-            return
-        self.chain.made(captured.header.base, captured.header.cut)
-        self._ships.append(captured)
-        self._ship_next()
+        if self.job.ships:
+            self.shipping.put(captured)
 
-    def _put_again(self) -> None:
+    def put_again(self) -> None:
         """No cut comes after the last."""
         self._put(self._captured(0))
-
-    def _ship_next(self) -> None:
-        """Ship the oldest checkpoint that is not shipped; one at a time, encoded only now."""
-        if self._unanswered or not self._ships:
-            return
-        captured = self._ships[0]
-        header, data = captured.header, captured.image().encode()
-        self._ship += 1
-        self._bytes = len(data)
-        self._unanswered = set(self.keepers)
-        for keeper in self.keepers:
-            self.world.send(LINK, keeper, keeper.store, self.world, self, header, data, self._ship)
-        if not self._unanswered:  # there is no keeper
-            self._shipped(False)
-            return
-        self.world.at(self.world.now + STORE_LIMIT, self, self._too_late, self._ship)
-
-    def answered(self, ship: int, keeper: Keeper, held: bool) -> None:
-        """A keeper has stored a checkpoint, or has not got its base."""
-        if ship != self._ship or not self._unanswered:
-            return
-        self._unanswered.discard(keeper)
-        if not held or not self._unanswered:
-            self._shipped(held)
-
-    def _too_late(self, ship: int) -> None:
-        if ship == self._ship and self._unanswered:
-            self._shipped(False)
-
-    def _shipped(self, held: bool) -> None:
-        header = self._ships.popleft().header
-        cut = header.cut
-        self._unanswered = set()
-        self.chain.answered(header.base, cut, self._bytes, held=held)
-        if header.standing.ended and not held:
-            self.world.after(RETRY, self, self._put_again)
-        self.world.tell(self.name, "stored" if held else "could not store", cut)
-        self._ship_next()

@@ -56,14 +56,17 @@ class Tier:
         self.saved: Saved | None = None
 
     def put(
-        self, command: do.PutChains, number: int, held: dict[Place, list[Stored[memoryview]] | None]
+        self,
+        command: do.PutChains,
+        number: int,
+        held: dict[Place, list[Stored[tuple[memoryview, ...]]] | None],
     ) -> do.Put:
         """Store what a keeper held when it was asked."""
         chains: list[tuple[int, SavedChain]] = []
         for place, chain in held.items():
             if chain is None:
                 return do.Put(command.process, command.cut, why=f"{place.name} is not held")
-            images = [Encoded(s.base or 0, s.cut, s.data) for s in chain]
+            images = [Encoded(s.base or 0, s.cut, data) for s in chain for (data,) in [s.data]]
             put = self.saves.put_chain(number, place.operator, place.keys, images)
             chains.append((place.vertex, put))
         return do.Put(command.process, command.cut, tuple(chains))

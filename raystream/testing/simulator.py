@@ -35,6 +35,7 @@ from raystream.controller.resuming import durably
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, JobError, LostError, RaystreamError
 from raystream.schema.types import KeyRange
+from raystream.state.checkpoint import WHOLE
 from raystream.state.keys import even_ranges
 from raystream.state.saved import Saved
 from raystream.testing.collect import Collect
@@ -68,7 +69,8 @@ class Scenario:
     fragile: share of restores at which a substitute dies. again: share of connections that ask
     for what came before. ahead: epochs that a producer may be ahead. durable: whether committed
     cuts are saved, so that a job which lost something goes on from there. moves: how often it is
-    asked for ranges to be moved. operator_nodes: how many of the nodes are meant for operators.
+    asked for ranges to be moved. part_bytes: of the parts in which images are shipped, where no
+    cuts are saved. operator_nodes: how many of the nodes are meant for operators.
     """
 
     flow: str = "words"
@@ -89,6 +91,7 @@ class Scenario:
     durable: bool | None = None
     moves: int | None = None
     operator_nodes: int | None = None
+    part_bytes: int | None = None
 
 
 Kind = Literal["right", "lost", "wrong"]
@@ -250,6 +253,7 @@ def _job(
         ahead=s.ahead,
         again=s.again,
         fragile=s.fragile,
+        part_bytes=s.part_bytes if s.part_bytes and tier is None else WHOLE,
         tier=tier,
     )
     if before is not None and saved is not None:
@@ -292,6 +296,7 @@ def _drawn(s: Scenario, rng: random.Random) -> Scenario:
         durable=rng.random() < 0.5 if s.durable is None else s.durable,
         moves=rng.choice((0, 0, 1, 2, 3, 5)) if s.moves is None else s.moves,
         operator_nodes=meant if s.operator_nodes is None else s.operator_nodes,
+        part_bytes=s.part_bytes or rng.choice((WHOLE, WHOLE, 500, 100)),
     )
 
 

@@ -28,7 +28,7 @@ from raystream.schema.types import KeyRange
 from raystream.state import checkpoint
 from raystream.state.assignment import Assignment
 from raystream.state.chain import Chain
-from raystream.state.images import ImageStore
+from raystream.state.images import Arrivals, ImageStore
 from raystream.state.log import EpochLog
 from raystream.state.objects import ObjectTable
 from raystream.testing import simsinks, simulator
@@ -54,6 +54,8 @@ UNHEARD = Scenario("words", recovery="state", faults=3, loss=0.3)
 """Much of what is said is lost."""
 MOVED = Scenario("words", recovery="state", moves=8, faults=2, loss=0)
 """Ranges move all the time."""
+IN_PARTS = Scenario("batches", cut_every=1, recovery="state", durable=False, part_bytes=60)
+"""Checkpoints are shipped in parts, all the time."""
 SCHEDULES = 40
 TRIES = 80
 """Schedules in which a broken engine has to be caught."""
@@ -291,12 +293,26 @@ def _delivers_no_rows(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def _takes_operators_for_sources(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(taking.Taking, "_is_operator", lambda self, place: False)
+def _gives_places_to_anybody(patch: pytest.MonkeyPatch) -> None:
+    matched = lambda self, places, there: list(zip(there, places, strict=False))  # noqa: E731
+    patch.setattr(taking.Taking, "_matched", matched)
 
 
 def _starts_processes_anywhere(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(taking.Taking, "_anywhere", lambda self, operator: "")
+
+
+def _holds_what_has_parts_missing(patch: pytest.MonkeyPatch) -> None:
+    take = Arrivals.take
+
+    def hasty(self: Arrivals[Any], sender: str, keys: Any, part: Any, image: Any) -> Any:
+        whole = take(self, sender, keys, part, image)
+        if whole is not None or part.hi < keys.hi:
+            return whole
+        there = self.coming.pop(sender)
+        return image._replace(data=tuple(there[k].data for k in sorted(there)))
+
+    patch.setattr(Arrivals, "take", hasty)
 
 
 BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
@@ -320,7 +336,8 @@ BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     _lets_candidates_own: "two owners",
     _retires_before_the_floor: "",
     _delivers_no_rows: "wrote",
-    _takes_operators_for_sources: "is to be on",
+    _gives_places_to_anybody: "is to be on",
+    _holds_what_has_parts_missing: "without a part of it",
     _starts_processes_anywhere: "where no operator is meant to be",
 }
 
@@ -330,7 +347,7 @@ def test_a_broken_engine_is_caught(
     broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(simulator, "EVENTS_MAX", 4000)
-    scenarios = (Scenario("words"), AT_THE_END, OUTLIVED, UNHEARD, MOVED)
+    scenarios = (Scenario("words"), AT_THE_END, OUTLIVED, UNHEARD, MOVED, IN_PARTS)
     for s, seed in product(scenarios, range(TRIES)):
         simulator.planned(s.flow, s.instances or _instances(seed))  # before it breaks
     broken(monkeypatch)
