@@ -10,11 +10,12 @@ from __future__ import annotations
 import gc
 import os
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Annotated, NamedTuple
 
 import typer
@@ -64,13 +65,21 @@ def run_on(
 
 
 def _ready(idle: bool) -> None:
-    """Make a worker process ready."""
+    """Make a worker process ready: one that ends with the command, also when that is killed."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if idle and hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     elif idle:
         os.nice(19)
     gc.freeze()
     gc.set_threshold(OBJECTS)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _run(scenarios: Sequence[Scenario], count: int, seed: int) -> Ran:

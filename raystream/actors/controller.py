@@ -19,7 +19,7 @@ import ray
 from ray.exceptions import RayError
 
 from raystream.actors.asking import Requests
-from raystream.actors.naming import actor, kill, processes_of
+from raystream.actors.naming import actor, kill, processes_of, starts
 from raystream.actors.pool import NodePool, ending
 from raystream.actors.staff import Environment, Fenced, Staff
 from raystream.controller import commands as do
@@ -108,6 +108,7 @@ class Controller:
         self._pool: NodePool | None = None
         self._notes = Notes()
         self._incarnation = 1
+        self._begun = starts()
         context: Any = ray.get_runtime_context()
         self._again: bool = context.was_current_actor_reconstructed
         if self._again:
@@ -275,7 +276,7 @@ class Controller:
         charter = self._charter
         self._plan = plan
         ships = charter.options.recovery == "state"
-        self._staff = Staff(plan, charter.run, charter.token, charter.env, ships)
+        self._staff = Staff(plan, charter.run, charter.token, charter.env, ships, self._begun)
         self._machine = Machine(plan, charter.options, entry, self._incarnation)
         if charter.options.policy is not None:
             self._scaling = Scaling(plan, charter.options.policy, charter.options.bounds)

@@ -54,6 +54,25 @@ def actor(run: str, process: str) -> Any:
         return None
 
 
+def starts() -> int | None:
+    """How often Ray has started the actor that asks again, as the cluster knows it now; -1 if it is
+    not to live any more. None: there is no answer.
+
+    One that was cut off may live beside the one that was started in its place, and only the cluster
+    knows of both.
+    """
+    from ray._private.state import state  # Ray has no public call for what an actor may ask
+
+    me: Any = ray.get_runtime_context()
+    try:
+        known = state.actor_table(me.get_actor_id())
+    except Exception:  # whatever keeps the cluster from answering
+        return None
+    if not known:
+        return None
+    return -1 if known["State"] == "DEAD" else int(known["NumRestarts"])
+
+
 def kill(run: str, process: str) -> None:
     """End a process at once, if it is there."""
     handle = actor(run, process)

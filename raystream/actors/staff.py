@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from raystream.actors.instance import Brought, Hello, InstanceActor, Placed, Refusal, versions
 from raystream.actors.keeper import Keeper
-from raystream.actors.naming import NAMESPACE, actor, actor_name, processes_of
+from raystream.actors.naming import NAMESPACE, actor, actor_name, processes_of, starts
 from raystream.controller import commands as do
 from raystream.controller import registering
 from raystream.controller.commands import Command, Event
@@ -72,14 +72,20 @@ class Staff:
     """Does what is commanded.
 
     Args:
-        run: of the job, the prefix of all names. ships: whether checkpoints are taken.
+        run: of the job, the prefix of all names. ships: whether checkpoints are taken. begun: the
+            `starts` of the controller when it began.
     """
 
-    def __init__(self, plan: Plan, run: str, token: str, env: Environment, ships: bool) -> None:
+    def __init__(
+        self, plan: Plan, run: str, token: str, env: Environment, ships: bool, begun: int | None
+    ) -> None:
         self._plan = ray.put(plan)
         self._run = run
         self._token = token
         self._ships = ships
+        self._begun = begun
+        self._at: tuple[str, ...] = ()
+        """The keepers that hold the journal."""
         self._paced = plan.clock is not None and plan.clock.speed is not None
         self._calls: dict[Any, Call] = {}
         self._asked: set[str] = set()
@@ -231,6 +237,8 @@ class Staff:
         Raises:
             Fenced: another controller has taken over.
         """
+        if command.at != self._at and not self._decides():
+            return False
         actors = {p: a for p in command.at if (a := self._actor(p)) is not None}
         calls = {a.write.remote(command.entry): p for p, a in actors.items()}
         if calls:
@@ -244,8 +252,21 @@ class Staff:
             except RayError as error:
                 self._here.append(do.Gone(process, f"it did not write: {first_line(error)}"))
         if written:
+            self._at = command.at
             self._leave(command)
         return written
+
+    def _decides(self) -> bool:
+        """Whether this controller is the newest, which keepers that are all new do not know. False
+        if that cannot be known now. A newer one that begins after this knows of these keepers.
+
+        Raises:
+            Fenced: it is not.
+        """
+        now = starts()
+        if now is not None and now != self._begun:
+            raise Fenced
+        return now is not None
 
     def _leave(self, command: do.Write) -> None:
         """Who does not forget what others hold now counts as dead.

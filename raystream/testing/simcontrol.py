@@ -206,11 +206,13 @@ class Controller(Box):
 
     def __init__(self, job: Job, number: int, entry: Entry | None) -> None:
         super().__init__(f"controller {number}")
-        self.job, self.world = job, job.world
+        self.job, self.world, self.number = job, job.world, number
         self.machine = Machine(job.plan, job.options, entry, number)
         self._todo: deque[Command] = deque()
         self._writing: set[str] | None = None  # who has not answered yet
         self._written = False  # whether somebody has
+        self._to: tuple[str, ...] = ()  # who is to have it
+        self._at: tuple[str, ...] = ()  # who has it
         self._left: list[Keeper] = []  # who is to forget it then
         self._heard: dict[str, float] = {}
         self._hands: dict[str, Blank] = {}
@@ -421,17 +423,25 @@ class Controller(Box):
 
     def _write(self, command: do.Write) -> None:
         entry, at = command.entry, command.at
+        if at != self._at and not self.newest:
+            self._depose()
+            return
         self._left = [self.job.keepers[p] for p in command.left]
         if entry.committed > self.job.entry.committed:
             self.world.tell(self.name, "commits", entry.committed)
         keepers = [self.job.keepers[p] for p in at]
-        self._writing, self._written = {k.process for k in keepers}, False
+        self._writing, self._written, self._to = {k.process for k in keepers}, False, at
         for keeper in keepers:
             if keeper.alive:
                 self.world.after(LINK, keeper, self._shelve, keeper, entry)
             self.world.after(3 * LINK, self, self._look, keeper, entry)
         if not keepers:
             self.world.after(POLL, self, self._wrote, "", entry)
+
+    @property
+    def newest(self) -> bool:
+        """Whether there is no newer controller: Ray knows. Keepers that are all new do not."""
+        return self.job.controllers == self.number
 
     def _look(self, keeper: Keeper, entry: Entry) -> None:
         """Whoever died will not answer."""
@@ -469,6 +479,7 @@ class Controller(Box):
         self._writing = None
         left = [k for k in self._left if k.alive]
         if self._written:
+            self._at = self._to
             if all(keeper.journal.leave(entry.order) for keeper in left):
                 self.job.acted_on = max(self.job.acted_on, entry.order)
                 self._go_on()

@@ -54,7 +54,8 @@ class Faults:
     def _one(self, kind: str) -> None:
         chance, job = self.world.rng, self.job
         if kind == "keeper":
-            self._keeper(chance.choice(self._keepers()))
+            for keeper in chance.sample(there := self._keepers(), min(len(there), 1)):
+                self._keeper(keeper)
         elif kind == "node":
             self._node(chance.choice(job.nodes))
         elif kind == "controller":

@@ -21,8 +21,9 @@ class Laws:
     """Watches over a job.
 
     entry: the newest that was written. released: owners of ranges that are over, and nobody's.
-    decisions: how many entries were written. at: every instance ever, by address; takers: by
-    process. ships: whether checkpoints are taken.
+    at_floor: the ranges that were served when the newest cut was committed: of what others stored
+    before nothing has to be kept. decisions: how many entries were written. at: every instance
+    ever, by address; takers: by process. ships: whether checkpoints are taken.
     """
 
     plan: Plan
@@ -36,6 +37,7 @@ class Laws:
     def __init__(self) -> None:
         self.entry = Entry()
         self.released: tuple[Serving, ...] = ()
+        self.at_floor: set[tuple[int, KeyRange]] = set()
         self.decisions = 0
 
     def members(self) -> list[tuple[Seat, Instances]]:
@@ -73,6 +75,8 @@ class Laws:
     def check_entry(self, entry: Entry) -> None:
         """What a new entry must keep to."""
         self._released(_owners(self.entry), _owners(entry))
+        if entry.committed > self.entry.committed:
+            self.at_floor = {(s.vertex, s.keys) for s in entry.assignment.serving}
         self.entry = entry
         self.decisions += 1
         if entry.assignment.serving:
@@ -143,7 +147,8 @@ class Laws:
         """A checkpoint may be called lost when those who held it are dead."""
         posts = {p.process for p in self.entry.posts}
         held = [k for k in self.held(place, floor) if k.process in posts]
-        parts = [keys for k in held if k.alive for keys in self._of(k, place, floor)]
+        found = [keys for k in held if k.alive for keys in self._of(k, place, floor)]
+        parts = [keys for keys in found if (place.vertex, keys) in self.at_floor]
         whole = cover(parts, place.keys)
         if whole is not None:
             raise Wrong(f"{place.name} at {floor} is not lost: {[(k.name, k.alive) for k in held]}")

@@ -64,7 +64,7 @@ class Scenario:
     flow: a name of `simflows.FLOWS`, or `module:function` (a function of a `Collect` that returns a
     flow). instances: of every operator. cut_every: epochs between cuts. copies: of checkpoints.
     recovery, into: what a recovery starts from, and how many share the range of who died.
-    faults: how many; kinds: of which kinds (see `simfaults.KINDS`), all unless given.
+    faults: how many; kinds: of which kinds (see `simfaults.KINDS`).
     loss, doubling: shares of control messages. slow: share of slow messages.
     fragile: share of restores at which a substitute dies. again: share of connections that ask
     for what came before. ahead: epochs that a producer may be ahead. durable: whether committed
@@ -270,7 +270,8 @@ def _left(job: Job) -> Saved | None:
 
 
 def _drawn(s: Scenario, rng: random.Random) -> Scenario:
-    """A scenario with everything decided: not all kinds of faults in all schedules."""
+    """A scenario with everything decided: not all kinds of faults in all schedules, since some
+    states are only reached by many of few kinds (Groce et al., Swarm Testing, ISSTA 2012)."""
 
     def maybe(given: float | None, most: float) -> float:
         drawn = rng.random() * most if rng.random() < 0.6 else 0.0
@@ -278,7 +279,8 @@ def _drawn(s: Scenario, rng: random.Random) -> Scenario:
 
     instances = tuple(rng.choice((1, 2, 2, 3)) for _ in range(4))
     cut_every, copies = rng.choice((1, 2, 2, 3, 3, 5)), rng.choice((1, 2))
-    faults, meant = rng.randrange(1, 8), rng.choice((0, 0, 1, 2))
+    faults, meant = rng.choice((*range(1, 8), 12)), rng.choice((0, 0, 1, 2))
+    few = rng.sample([*KINDS], rng.randrange(1, 4)) if rng.random() < 0.5 else ()
     return replace(
         s,
         instances=s.instances or instances,
@@ -287,6 +289,7 @@ def _drawn(s: Scenario, rng: random.Random) -> Scenario:
         recovery=s.recovery or rng.choice(("state",) * 8 + ("upstream", "source")),
         into=s.into or rng.choice((1, 1, 1, 2, 3)),
         faults=faults if s.faults is None else s.faults,
+        kinds=s.kinds or tuple(few),
         loss=maybe(s.loss, 0.05),
         doubling=maybe(s.doubling, 0.3),
         slow=maybe(s.slow, 0.05),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import psutil
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -26,6 +30,20 @@ def test_processes_run_the_same_schedules() -> None:
     kinds, faults, _ = run_many(scenarios, count, 5)
     assert sum((ran.kinds for ran in parts), Counter()) == kinds
     assert sum((ran.faults for ran in parts), Counter()) == faults
+
+
+def test_nobody_is_left_when_the_command_is_killed() -> None:
+    command = [sys.executable, "-m", "benchmarks.schedules", "--processes", "2", "--count", "9999"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
+        process = psutil.Process(running.pid)
+        for _ in range(300):
+            if len(workers := process.children(recursive=True)) > 2:  # and a resource tracker
+                break
+            time.sleep(0.1)
+        running.kill()
+    assert len(workers) > 2
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert not alive
 
 
 def test_what_is_wrong_is_shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from raystream.state.chain import Chain
 from raystream.state.images import Arrivals, ImageStore
 from raystream.state.log import EpochLog
 from raystream.state.objects import ObjectTable
-from raystream.testing import simsinks, simulator
+from raystream.testing import simcontrol, simsinks, simulator
 from raystream.testing.simcontrol import Job
 from raystream.testing.simflows import FLOWS
 from raystream.testing.simulator import (
@@ -54,6 +54,8 @@ UNHEARD = Scenario("words", recovery="state", faults=3, loss=0.3)
 """Much of what is said is lost."""
 MOVED = Scenario("words", recovery="state", moves=8, faults=2, loss=0)
 """Ranges move all the time."""
+UNKNOWN = Scenario("words", recovery="state", kinds=("keeper", "controller pause"), faults=12)
+"""Controllers wake when no keeper is left that knew them."""
 IN_PARTS = Scenario("batches", cut_every=1, recovery="state", durable=False, part_bytes=60)
 """Checkpoints are shipped in parts, all the time."""
 SCHEDULES = 40
@@ -302,6 +304,10 @@ def _starts_processes_anywhere(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(taking.Taking, "_anywhere", lambda self, operator: "")
 
 
+def _asks_nobody_who_decides(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(simcontrol.Controller, "newest", True)
+
+
 def _holds_what_has_parts_missing(patch: pytest.MonkeyPatch) -> None:
     take = Arrivals.take
 
@@ -337,6 +343,7 @@ BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     _retires_before_the_floor: "",
     _delivers_no_rows: "wrote",
     _gives_places_to_anybody: "is to be on",
+    _asks_nobody_who_decides: "",
     _holds_what_has_parts_missing: "without a part of it",
     _starts_processes_anywhere: "where no operator is meant to be",
 }
@@ -347,7 +354,7 @@ def test_a_broken_engine_is_caught(
     broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(simulator, "EVENTS_MAX", 4000)
-    scenarios = (Scenario("words"), AT_THE_END, OUTLIVED, UNHEARD, MOVED, IN_PARTS)
+    scenarios = (Scenario("words"), AT_THE_END, OUTLIVED, UNHEARD, MOVED, IN_PARTS, UNKNOWN)
     for s, seed in product(scenarios, range(TRIES)):
         simulator.planned(s.flow, s.instances or _instances(seed))  # before it breaks
     broken(monkeypatch)

@@ -1,0 +1,98 @@
+"""Who writes the journal to new keepers: only the newest controller."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+
+from raystream.actors import naming, staff
+from raystream.actors.staff import Fenced, Staff
+from raystream.controller import commands as do
+from raystream.controller.journal import Entry
+
+
+class Shelf:
+    """A keeper that takes every entry."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        self.write = SimpleNamespace(remote=self._write)
+
+    def _write(self, entry: Entry) -> str:
+        self.written += 1
+        return f"written {self.written}"
+
+
+@pytest.fixture
+def shelves(monkeypatch: pytest.MonkeyPatch) -> dict[str, Shelf]:
+    """Keepers; no Ray."""
+    made = {"old": Shelf(), "new": Shelf()}
+    monkeypatch.setattr(ray, "put", lambda value: value)
+    monkeypatch.setattr(ray, "wait", lambda calls, **_: (calls, []))
+    monkeypatch.setattr(ray, "get", lambda call, **_: True)
+    monkeypatch.setattr(staff.Staff, "_actor", lambda self, process: made.get(process))
+    return made
+
+
+def told(monkeypatch: pytest.MonkeyPatch, *answers: int | None) -> Staff:
+    """The staff of a controller that began with the first answer of the cluster, and gets these."""
+    monkeypatch.setattr(staff, "starts", iter(answers[1:]).__next__)
+    plan: Any = SimpleNamespace(clock=None)
+    return Staff(plan, "run", "token", staff.Environment({}, {}), True, answers[0])
+
+
+def test_only_when_places_change_is_asked_who_decides(
+    monkeypatch: pytest.MonkeyPatch, shelves: dict[str, Shelf]
+) -> None:
+    mine = told(monkeypatch, 0, 0, 0)
+    assert mine.write(do.Write(Entry(), ("old",)))
+    assert mine.write(do.Write(Entry(), ("old",)))
+    assert mine.write(do.Write(Entry(), ("new",)))
+    assert (shelves["old"].written, shelves["new"].written) == (2, 1)
+
+
+@pytest.mark.parametrize("now", [1, -1])
+def test_a_controller_that_was_replaced_writes_nothing_to_a_new_keeper(
+    monkeypatch: pytest.MonkeyPatch, shelves: dict[str, Shelf], now: int
+) -> None:
+    """No keeper that knew of the newer one may be left."""
+    mine = told(monkeypatch, 0, 0, now)
+    assert mine.write(do.Write(Entry(), ("old",)))
+    with pytest.raises(Fenced):
+        mine.write(do.Write(Entry(), ("new",)))
+    assert shelves["new"].written == 0
+
+
+def test_while_the_cluster_does_not_answer_nothing_is_decided(
+    monkeypatch: pytest.MonkeyPatch, shelves: dict[str, Shelf]
+) -> None:
+    mine = told(monkeypatch, 0, None, 0)
+    assert not mine.write(do.Write(Entry(), ("new",)))
+    assert shelves["new"].written == 0
+    assert mine.write(do.Write(Entry(), ("new",)))
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("on_ray")
+def test_an_actor_knows_how_often_it_was_started_again() -> None:
+    @ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)
+    class Mortal:
+        def __init__(self) -> None:
+            self.first = naming.starts()
+
+        def starts(self) -> tuple[int | None, int | None]:
+            return self.first, naming.starts()
+
+        def die(self) -> None:
+            if naming.starts() == 0:
+                os._exit(1)
+
+    actor: Any = Mortal.remote()
+    assert ray.get(actor.starts.remote(), timeout=60) == (0, 0)
+    ray.get(actor.die.remote(), timeout=60)
+    assert ray.get(actor.starts.remote(), timeout=60) == (1, 1)
+    ray.kill(actor)
