@@ -20,7 +20,7 @@ from raystream.controller.recovery import ATTEMPTS_MAX, Place
 from raystream.controller.registering import Fill, Hand, Recall, Tell
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Boundaries, View
-from raystream.errors import LostError, RaystreamError
+from raystream.errors import LostError, RaystreamError, StateError
 from raystream.schema.types import KeyRange
 from raystream.state.checkpoint import WHOLE
 from raystream.state.image import Image, decode
@@ -519,7 +519,11 @@ class Controller(Box):
             self.job.died(process)
         if not blank.alive:
             return
-        images = [] if not floor else self._images(place, floor, command.holders)
+        try:
+            images = [] if not floor else self._images(place, floor, command.holders)
+        except StateError as error:  # of a controller that slept until its saved cut was dropped
+            self.world.after(LINK, self, self.hear, do.Failed(process, error))
+            return
         if images is None:
             engagement = self.machine.engaged(process)
             # A move that misses something is tried again, from a later floor.

@@ -49,8 +49,11 @@ from raystream.testing.simsinks import Reference
 from raystream.testing.simtier import Tier
 from raystream.testing.simworld import World, Wrong
 
-EVENTS_MAX = 40_000
-"""So many events after the last fault are more than any job needs to come to its end."""
+EVENTS_MAX = 2_000
+"""So many events for each instance after the last fault are more than any job needs to come to its
+end."""
+INSTANCES_MIN = 20
+"""So few have as many events as this many."""
 SHOWN_MAX = 5
 """Wrong schedules that the command shows."""
 AFTERWARDS = 300
@@ -323,7 +326,8 @@ def _run(world: World, job: Job, faults: Faults, mover: Mover) -> None:
             world.tell("no more faults")
             world.loss = world.slow = world.doubling = job.fragile = 0.0
             quiet = world.events
-        if not world.step() or world.events > quiet + EVENTS_MAX + 1000 * len(faults.at):
+        most = EVENTS_MAX * max(INSTANCES_MIN, len(job.entry.seats))
+        if not world.step() or world.events > quiet + most + 1000 * len(faults.at):
             at = {i.name: (p.machine.position, p.chain.stored) for i, p in job.members()}
             raise Wrong(f"it does not come to its end: committed {job.entry.committed}, {at}")
     for _ in range(AFTERWARDS):

@@ -353,7 +353,7 @@ BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
 def test_a_broken_engine_is_caught(
     broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(simulator, "EVENTS_MAX", 4000)
+    monkeypatch.setattr(simulator, "EVENTS_MAX", 200)
     scenarios = (Scenario("words"), AT_THE_END, OUTLIVED, UNHEARD, MOVED, IN_PARTS, UNKNOWN)
     for s, seed in product(scenarios, range(TRIES)):
         simulator.planned(s.flow, s.instances or _instances(seed))  # before it breaks
