@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from raystream.testing.simcontrol import RESTART, Controller, Job
+from raystream.testing.simcontrol import RESTART, Controller
+from raystream.testing.simjob import Job
 from raystream.testing.simprocess import Instances
 from raystream.testing.simshipping import Keeper
 

@@ -11,7 +11,7 @@ from raystream.dataflow.plan import Vertex
 from raystream.schema.types import KeyRange
 from raystream.state.assignment import Serving
 from raystream.state.keys import even_ranges
-from raystream.testing.simcontrol import Job
+from raystream.testing.simjob import Job
 
 LINK = 0.03
 PARTS_MAX = 4

@@ -29,7 +29,7 @@ from raystream.testing.simsources import ArrivalReading, RecordedReading
 from raystream.testing.simworld import Box
 
 if TYPE_CHECKING:
-    from raystream.testing.simcontrol import Job
+    from raystream.testing.simjob import Job
 
 COMPUTE = 0.02
 WINDOW = 3
@@ -62,6 +62,15 @@ class Feeding:
     under_way: int = 0
     last: float = 0.0
     ends: float = 1e18
+
+
+class Blank(Box):
+    """A process without a place."""
+
+    def __init__(self, process: str, node: str) -> None:
+        super().__init__(f"process {process}")
+        self.process = process
+        self.node = node
 
 
 class Instances(Box):

@@ -41,9 +41,9 @@ from raystream.state.saved import Saved
 from raystream.testing.collect import Collect
 from raystream.testing.local import Ends, LocalJob
 from raystream.testing.same import difference
-from raystream.testing.simcontrol import Job
 from raystream.testing.simfaults import KINDS, Faults
 from raystream.testing.simflows import FLOWS
+from raystream.testing.simjob import Job
 from raystream.testing.simmoves import Mover
 from raystream.testing.simsinks import Reference
 from raystream.testing.simtier import Tier

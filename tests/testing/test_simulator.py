@@ -32,8 +32,8 @@ from raystream.state.images import Arrivals, ImageStore
 from raystream.state.log import EpochLog
 from raystream.state.objects import ObjectTable
 from raystream.testing import simcontrol, simsinks, simulator
-from raystream.testing.simcontrol import Job
 from raystream.testing.simflows import FLOWS
+from raystream.testing.simjob import Job
 from raystream.testing.simulator import (
     Outcome,
     Scenario,
