@@ -55,6 +55,7 @@ class Controller(Box):
         self._todo: deque[Command] = deque()
         self._writing: set[str] | None = None  # who has not answered yet
         self._written = False  # whether somebody has
+        self._entry: Entry | None = None  # what is written
         self._to: tuple[str, ...] = ()  # who is to have it
         self._at: tuple[str, ...] = ()  # who has it
         self._left: list[Keeper] = []  # who is to forget it then
@@ -274,7 +275,8 @@ class Controller(Box):
         if entry.committed > self.job.entry.committed:
             self.world.tell(self.name, "commits", entry.committed)
         keepers = [self.job.keepers[p] for p in at]
-        self._writing, self._written, self._to = {k.process for k in keepers}, False, at
+        self._writing, self._written = {k.process for k in keepers}, False
+        self._entry, self._to = entry, at
         for keeper in keepers:
             if keeper.alive:
                 self.world.after(LINK, keeper, self._shelve, keeper, entry)
@@ -305,9 +307,9 @@ class Controller(Box):
     def _shelved(self, process: str, entry: Entry, kept: bool) -> None:
         if not kept:
             self._depose()
-            return
-        self._written = True
-        self._wrote(process, entry)
+        elif entry is self._entry:  # else it answers late: nobody waits for that any more
+            self._written = True
+            self._wrote(process, entry)
 
     def _depose(self) -> None:
         self.world.tell(self.name, "is not the controller any more")
