@@ -126,7 +126,7 @@ class InstanceActor:
         self._token = token
         self._folder: Path | None = None
         self._keepers: tuple[Any, ...] = ()
-        self._kept = 0
+        self._kept = self._kept_at = 0
         self._whole: frozenset[Any] = frozenset()
         """The keepers that hold what this instance began with."""
         self._sent: list[list[Any]] = []
@@ -302,7 +302,8 @@ class InstanceActor:
     def _keep(self, keepers: tuple[Any, ...], kept: int) -> None:
         if kept > self._kept:
             whole = not self._kept and bool(keepers) and self._whole.issuperset(keepers)
-            self._keepers, self._kept = keepers, kept
+            self._keepers = keepers
+            self._kept, self._kept_at = kept, self._mine().machine.position
             self._mine().store_with_others(whole=whole)
 
     @ray.method(concurrency_group="control")
@@ -324,7 +325,8 @@ class InstanceActor:
     @ray.method(concurrency_group="control")
     def progress(self) -> Any:
         """What it has done so far."""
-        return replace(self._mine().progress(), kept=self._kept, view=self._claimer.view)
+        kept, at = self._kept, self._kept_at
+        return replace(self._mine().progress(), kept=kept, kept_at=at, view=self._claimer.view)
 
     @ray.method(concurrency_group="control")
     def commit(self, epoch: int, shown: int) -> None:

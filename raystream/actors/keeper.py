@@ -69,12 +69,12 @@ class Keeper:
     ) -> bool:
         """Keep a part (uint8 array) of an image of the range `keys`; False if it was the last one
         and the image is not held: others have got parts of it, or it is a delta on something that
-        is not held."""
+        is not held. It may have been whole before, with parts that were sent earlier."""
         arrived = Stored(cut, base or None, ray.put(data), len(data), ended)
         with self._imaging:
             whole = self._arrivals.take(sender, keys, part, arrived)
             if whole is None:
-                return part.hi < keys.hi
+                return part.hi < keys.hi or self._images.holds(vertex, keys, cut)
             return self._images.store(vertex, keys, whole)
 
     def images(self, vertex: int, cut: int, wanted: KeyRange) -> list[tuple[KeyRange, list[Parts]]]:

@@ -97,11 +97,12 @@ class SourceReader:
 
     def _arrived(self, machine: Arrival, epoch: int, stopping: Callable[[], bool]) -> Taken | None:
         """Cut what has arrived: after `seconds`, or at once while others have closed this epoch."""
-        due = max(self.last_cut + self.seconds, time.time())
+        now = time.monotonic  # nobody may set this clock back
+        due = max(self.last_cut + self.seconds, now())
         waits = self.newest < epoch and not all(r.full or r.done for r in self.readers)
-        if waits and not sleep_until(due, stopping):
+        if waits and not sleep_until(due, stopping, now):
             return None
-        self.last_cut = min(due, time.time())  # epochs that did not wait owe no time to later ones
+        self.last_cut = min(due, now())  # epochs that did not wait owe no time to later ones
         boundaries = []
         for split, reader in zip(machine.splits, self.readers, strict=True):
             for position, rows in reader.arrived():
@@ -178,9 +179,12 @@ class _ReadAhead:
         return found
 
 
-def sleep_until(at: float, stopping: Callable[[], bool]) -> bool:
-    """Sleep to a Unix time; False when the job stops meanwhile."""
-    while (left := at - time.time()) > 0:
+def sleep_until(
+    at: float, stopping: Callable[[], bool], clock: Callable[[], float] | None = None
+) -> bool:
+    """Sleep to a time of a clock (Unix time unless given); False when the job stops meanwhile."""
+    now = clock or time.time
+    while (left := at - now()) > 0:
         if stopping():
             return False
         time.sleep(min(left, WAIT_SECONDS))

@@ -82,6 +82,8 @@ class LogServer(flight.FlightServerBase):  # type: ignore[misc]
         if not 0 <= asked.keys.lo < asked.keys.hi <= self._outlets.plan.groups:
             raise flight.FlightServerError(f"there are no key groups {asked.keys}")
         with self._cursors.changed:
+            if self._cursors.stopped:
+                raise flight.FlightUnavailableError("this instance serves nobody any more")
             if (edge.id, asked.instance) not in self._cursors.next:
                 raise flight.FlightUnavailableError(f"{asked.instance} is not assigned (yet)")
             first = self._outlets.logs[edge.id].first
@@ -96,6 +98,16 @@ class LogServer(flight.FlightServerBase):  # type: ignore[misc]
         return flight.GeneratorStream(schema, self._serve(edge, asked, schema), _OPTIONS)
 
     def _serve(self, edge: Edge, asked: Ticket, schema: Any) -> Iterator[tuple[Any, bytes]]:
+        """Whatever goes wrong here is no broken connection, for which Flight would give out some
+        of it."""
+        try:
+            yield from self._entries(edge, asked, schema)
+        except flight.FlightError:
+            raise
+        except Exception as error:
+            raise flight.FlightServerError(f"{type(error).__name__}: {error}") from error
+
+    def _entries(self, edge: Edge, asked: Ticket, schema: Any) -> Iterator[tuple[Any, bytes]]:
         none = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
         subscriber = (edge.id, asked.instance)
         epoch = asked.first

@@ -62,6 +62,9 @@ WAIT_SECONDS = 0.5
 DELIVER_SECONDS = 30.0
 """How long may pass until an epoch ends, so that what is known then can be delivered."""
 GC_SECONDS = 2.0
+GC_ALL_SECONDS = 900.0
+GC_ALL_SHARE = 2000
+"""A full collection that takes a second comes again after so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +250,6 @@ class Shell:
     def commit(self, epoch: int, shown: int) -> None:
         """The cut at `epoch` is committed: trim up to it (on the compute thread, while there is
         anything to trim). A sink may show what it wrote up to `shown`."""
-        if self._over:
-            self._floor, self._shown = max(self._floor, epoch), max(self._shown, shown)
-            return
         self._commits.put((epoch, shown))
         self._inbox.put(None)
 
@@ -459,10 +459,12 @@ class Shell:
             self._over = True
 
     def _linger(self) -> None:
-        """Who has ended stays until its last epoch is committed: its log is asked for until then,
-        and a sink is open."""
-        while not self.stopping and not self._over:
+        """Who has ended has work until its last epoch is committed: its log is asked for until
+        then, and a sink is open. After that it may have to store its last checkpoint again."""
+        while not self.stopping:
             self._trim()
+            if self._over:
+                self.done.set()
             if self._again and self._shipper is not None:
                 self._again = False
                 self._shipper.put(self._captured())
@@ -475,17 +477,22 @@ class _Tidy:
     It looks at young objects only: what was there at the start is frozen, and rows of state hold no
     cycles. A full collection would stop the flow for as long as it takes to walk over all of them:
     0.1 s for what is imported alone, so there is none at the start either. The collector was on
-    until then and left nothing to find.
+    until then and left nothing to find. What grew old meanwhile is looked at now and then, the more
+    seldom the longer that takes.
     """
 
     def __init__(self) -> None:
         gc.freeze()
         self.at = time.monotonic()
+        self.all_at = self.at + GC_ALL_SECONDS
 
     def __call__(self) -> None:
-        if time.monotonic() - self.at > GC_SECONDS:
-            gc.collect(1)
+        now = time.monotonic()
+        if now - self.at > GC_SECONDS:
+            gc.collect(2 if now > self.all_at else 1)
             self.at = time.monotonic()
+            if now > self.all_at:
+                self.all_at = self.at + max(GC_ALL_SECONDS, GC_ALL_SHARE * (self.at - now))
 
 
 def ours(error: BaseException) -> RaystreamError:

@@ -92,20 +92,18 @@ class Subscription:
                 if refused and self._applied() < self.next:
                     self._fail(JobError(f"{self.address} refused a subscription: {_said(error)}"))
                     return
-                now = time.monotonic()
-                if self.next > before:
-                    give_up = now + RECONNECT_SECONDS
-                elif self._connected is not None:
-                    give_up += now - self._connected
-                if now > give_up:
-                    self._fail(
-                        JobError(f"no connection to {self.address} for {RECONNECT_SECONDS:g} s")
-                    )
-                    return
-                time.sleep(RETRY_SECONDS)
             except BaseException as error:
                 self._fail(error)
                 return
+            now = time.monotonic()  # the connection broke, or the other side ended it
+            if self.next > before:
+                give_up = now + RECONNECT_SECONDS
+            elif self._connected is not None:
+                give_up += now - self._connected
+            if now > give_up:
+                self._fail(JobError(f"no connection to {self.address} for {RECONNECT_SECONDS:g} s"))
+                return
+            time.sleep(RETRY_SECONDS)
 
     def _follow(self) -> bool:
         """Read until the range ends (True) or the connection does (False)."""

@@ -275,7 +275,7 @@ class Machine(Moving):
         for m in self.members:
             if m.progress is not None and m.progress.ended:
                 m.seat = replace(m.seat, last=m.progress)
-            if m.bare < epoch:
+            if m.bare < epoch and (m.dead or m.settled):
                 m.bare = -1
         self._write(committed=epoch, seats=tuple(m.seat for m in self.members))
         self._tell_commits()
@@ -347,6 +347,8 @@ class Machine(Moving):
         if member.progress is None or progress.position > member.progress.position:
             member.moved = now
         member.progress = progress
+        if member.bare >= 0 and member.settled:
+            member.bare = max(member.bare, progress.kept_at)
         entry = self.journal
         version, kept = entry.assignment.version, member.seat.kept
         untold = behind(progress, version, entry.committed, self.shown, kept)

@@ -39,9 +39,10 @@ class Progress:
     cpu: seconds of CPU that its process used since the start. ended_at: the Unix time at which it
     had applied its last epoch. version, floor: of the newest assignment and commit that it was
     told; shown: up to which epoch a sink may show what it wrote, as far as it was told; kept: of
-    its keepers; view: of the boundary register. closed: nothing is left to do after its last epoch;
-    a sink has to be closed. image_bytes, image_seconds: of the checkpoint that was stored last, its
-    size in bytes and how long it took until all its copies were there.
+    its keepers, which hold all that it stored after the epoch `kept_at`; view: of the boundary
+    register. closed: nothing is left to do after its last epoch; a sink has to be closed.
+    image_bytes, image_seconds: of the checkpoint that was stored last, its size in bytes and how
+    long it took until all its copies were there.
     seconds: since it began to work, by its own clock. busy, blocked: how many of them it worked,
     and waited for those who read from it; in the rest it waited for input. waiting: records at
     hand and not yet applied. state_bytes: about what its state takes when it is stored; 0 while
@@ -79,6 +80,7 @@ class Progress:
     load: bytes = b""
     shown: int = 0
     table_bytes: int = 0
+    kept_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,10 @@ class ImageStore(Generic[B]):
         self.chains[vertex, keys] = sorted([*chain, image], key=lambda s: s.cut)
         return True
 
+    def holds(self, vertex: int, keys: KeyRange, cut: int) -> bool:
+        """Whether there is an image of exactly this range and cut."""
+        return any(s.cut == cut for s in self.chains.get((vertex, keys), ()))
+
     def images(
         self, vertex: int, cut: int, wanted: KeyRange | None = None
     ) -> list[tuple[KeyRange, list[Stored[B]]]]:

@@ -7,7 +7,7 @@ all from an epoch on; pieces come in order within a stream, in any order between
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from raystream.controller.journal import Seat
@@ -93,7 +93,7 @@ class Instances(Box):
         self.node = node
         self.address = job.register(self)
         self.keepers: tuple[Keeper, ...] = ()
-        self.kept = 0
+        self.kept = self.kept_at = 0
         self.whole: set[str] = set()
         """The keepers that hold what it began with."""
         self._sizes = [sum(i.nbytes for i in parts) for parts in zip(*images, strict=False)]
@@ -229,6 +229,7 @@ class Instances(Box):
         if kept > self.kept:
             whole = not self.kept and bool(keepers) and self.whole.issuperset(keepers)
             self.keepers, self.kept = tuple(self.job.keepers[k] for k in keepers), kept
+            self.kept_at = self.machine.position
             if whole and not self.machine.ended:
                 self.chain.continues(self._sizes)
                 return
@@ -239,7 +240,7 @@ class Instances(Box):
     def progress(self) -> Progress:
         """What it says of itself."""
         view = 0 if self.claimer is None else self.claimer.claims.told.number
-        return progress_of(
+        said = progress_of(
             self.machine,
             self.place.index,
             name=self.name,
@@ -251,6 +252,7 @@ class Instances(Box):
             kept=self.kept,
             view=view,
         )
+        return replace(said, kept_at=self.kept_at)
 
     def die(self) -> None:
         """Its process is gone; of what it sent last some still comes."""

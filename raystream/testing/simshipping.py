@@ -47,7 +47,10 @@ class Keeper(RegisterPlace):
         vertex, keys, cut = to.vertex, header.keys, header.cut
         arrived = Stored(cut, header.base or None, data, len(data), header.standing.ended)
         whole = self._arrivals.take(to.instance.name, keys, part, arrived)
-        held = part.hi < keys.hi if whole is None else self.images.store(vertex, keys, whole)
+        if whole is None:
+            held = part.hi < keys.hi or self.images.holds(vertex, keys, cut)
+        else:
+            held = self.images.store(vertex, keys, whole)
         if whole is not None and held:
             self._check_whole(keys, cut, whole.data)
             self.ever.add((vertex, keys, cut))

@@ -40,6 +40,13 @@ def test_an_image_of_which_another_got_the_first_part_is_not_held(keeper: Keeper
     assert not keeper.images(1, 5, ALL)
 
 
+def test_an_image_that_was_whole_before_its_last_part_came_is_held(keeper: Keeper) -> None:
+    """It is sent again, and its end was here from the first time."""
+    assert not store(keeper, LAST)
+    assert store(keeper, FIRST)
+    assert store(keeper, LAST)
+
+
 def test_a_delta_on_what_is_not_held_is_refused_with_its_last_part(keeper: Keeper) -> None:
     assert store(keeper, FIRST, base=3)
     assert not store(keeper, LAST, base=3)

@@ -36,15 +36,17 @@ class Silent:
 
 
 class Clock:
-    """Stands in for the module `time`; sleeping moves it."""
+    """Stands in for the module `time`; sleeping moves it. set_back: seconds, of Unix time."""
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.set_back = 0.0
 
     def time(self) -> float:
-        return self.now
+        return self.now - self.set_back
 
-    monotonic = time
+    def monotonic(self) -> float:
+        return self.now
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -102,6 +104,15 @@ def test_a_source_that_has_caught_up_waits_no_longer_than_any_other(
         take(reader, epoch)
     assert clock.now == begun
     take(reader, 501)
+    assert clock.now - begun == pytest.approx(SECONDS)
+
+
+def test_epochs_go_on_when_the_clock_of_the_machine_is_set_back(
+    reader: SourceReader, clock: Clock
+) -> None:
+    take(reader, 1)
+    begun, clock.set_back = clock.now, 3600.0
+    take(reader, 2)
     assert clock.now - begun == pytest.approx(SECONDS)
 
 

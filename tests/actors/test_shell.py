@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import raystream as rs
+from raystream.actors import shell as shells_module
+from raystream.actors import subscription
 from raystream.actors.server import BURST
 from raystream.actors.shell import AHEAD, Shell
+from raystream.actors.subscription import RECONNECT_SECONDS
 from raystream.errors import InputError, JobError, OperatorError, notes
 from raystream.testing import Collect, run_local
 from tests.actors.shells import error_of, run_in_shells, shells_of
@@ -336,7 +342,28 @@ def test_who_has_ended_keeps_nothing_and_hears_of_commits() -> None:
         for shell in shells.shells:
             assert not any(log.entries for log in shell.machine.outlets.logs.values())
             shell.commit(shells.committed + 50, 0)
-            assert shell.progress().floor == shells.committed + 50
+            shells.until(lambda s=shell: s.progress().floor == shells.committed + 50)
+
+
+def test_who_has_ended_stores_its_last_checkpoint_again_with_other_keepers() -> None:
+    """Also when its end is committed long ago: the job may go on for hours."""
+    short, long = (tuple(Order(t, 1, 1) for t in range(n)) for n in (5, 4000))
+    flow = rs.Flow("unequal")
+    source = flow.source(Rows(Order, (short, long)), epochs=rs.by_time(seconds=1, speed=50.0))
+    source.to(Collect())
+    with shells_of(flow, instances={"rows": 2}) as shells:
+        shells.start(time.time())
+        first = next(s for s in shells.of("rows") if s.keys.lo == 0)
+        shells.until(
+            lambda: all(s.machine.position >= 10 or s.machine.ended for s in shells.shells)
+        )
+        for shell in shells.shells:
+            shell.commit(10, 10)
+        assert first.done.wait(10.0) and first.machine.ended
+        shells.images.chains.clear()
+        first.store_with_others(whole=False)
+        held = lambda: shells.images.holds(0, first.keys, first.machine.position)  # noqa: E731
+        shells.until(held)
 
 
 def test_who_is_told_that_a_range_is_over_does_not_wait_for_it() -> None:
@@ -351,7 +378,57 @@ def test_who_is_told_that_a_range_is_over_does_not_wait_for_it() -> None:
         assert not source.begun and not any(s.error for s in others)
 
 
+@pytest.mark.parametrize("age", [0.0, 2 * RECONNECT_SECONDS])
+def test_a_stream_that_its_producer_ends_is_no_lost_connection(
+    monkeypatch: pytest.MonkeyPatch, age: float
+) -> None:
+    """A range was moved, and who read of it for an hour hears of the new owner a little later."""
+    passed = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, sleep=time.sleep)
+    monkeypatch.setattr(subscription, "time", clock)
+    asked: list[str] = []
+    connect = subscription.flight.connect
+    flow = rs.Flow("moved")
+    parts = (tuple(Order(t, 1, 1) for t in range(4000)),)
+    flow.source(Rows(Order, parts), epochs=rs.by_time(seconds=1, speed=50.0)).to(Collect())
+    with shells_of(flow) as shells:
+        shells.start(time.time())
+        (source,), (sink,) = shells.of("rows"), shells.of("collect")
+        shells.until(lambda: sink.machine.position > 10)
+        passed = age
+        at = sink.machine.position
+        shells.until(lambda: sink.machine.position > at + 5)
+        monkeypatch.setattr(
+            subscription.flight, "connect", lambda to: asked.append(to) or connect(to)
+        )
+        source.stop()
+        assert not sink.done.wait(0.5), sink.error
+    assert 2 < len(asked) < 200
+
+
 # ---------------------------------------------------------------------- pace
+
+
+def test_garbage_that_grew_old_is_found_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ring:
+        def __init__(self) -> None:
+            self.me = self
+
+    monkeypatch.setattr(shells_module, "GC_SECONDS", 0.0)
+    monkeypatch.setattr(shells_module, "GC_ALL_SECONDS", 0.05)
+    gc.disable()
+    try:
+        tidy = shells_module._Tidy()
+        ring = Ring()
+        gc.collect(1)
+        there = weakref.ref(ring)
+        del ring
+        time.sleep(0.1)
+        tidy()
+        assert there() is None
+    finally:
+        gc.unfreeze()
+        gc.enable()
 
 
 def test_a_paced_source_keeps_to_the_clock() -> None:

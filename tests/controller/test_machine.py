@@ -168,6 +168,23 @@ def test_a_lost_copy_is_replaced_by_a_cut_out_of_turn() -> None:
     assert job.machine.bare == 0
 
 
+def test_what_was_stored_before_it_knew_its_keepers_others_may_hold() -> None:
+    """A cut that passed on the way is committed, and still the new keepers do not hold it."""
+    job = Driven()
+    job.start()
+    job.at(25)
+    job.tick()
+    job.hear(do.Gone(job.machine.members[1].seat.keepers[0], "killed"))
+    waiting = job.machine.bare
+    job.at(112, stored=110, kept=-1)
+    job.tick()
+    assert job.machine.journal.committed == 110 and job.machine.bare == waiting > 0
+    job.at(118, stored=110, kept_at=115)
+    job.at(125, stored=120, kept_at=115)
+    job.tick()
+    assert job.machine.journal.committed == 120 and job.machine.bare == 0
+
+
 def test_a_cut_out_of_turn_is_not_committed_before_all_have_heard_of_it() -> None:
     """Who has not may have passed it as no cut, and does not say so yet."""
     job = Driven(cut_every=1000)
