@@ -23,6 +23,7 @@ class Requests:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._numbers = itertools.count(1)
         self._answers: dict[int, Future[str]] = {}
+        self._waiting: set[int] = set()  # requests that were not heard yet
         self._closed = False
         self._lock = threading.Lock()
 
@@ -41,11 +42,19 @@ class Requests:
             if self._closed:
                 return ENDED
             number, answer = self._new()
+            self._waiting.add(number)
         self._events.put(request(number))
         try:
             return answer.result(seconds)
         except TimeoutError:
-            return f"the controller did not take it up within {seconds:g} s"
+            with self._lock:
+                if not answer.done():
+                    waits = number in self._waiting
+                    del self._answers[number]
+                    self._waiting.discard(number)  # it is not heard any more
+                    late = "did not take it up" if waits else "has it, and has not answered"
+                    return f"the controller {late} within {seconds:g} s"
+            return answer.result(0)
 
     def own(self, request: Callable[[int], Event], refused: Callable[[str], None]) -> Event:
         """A request of the controller's own, which hears why it is refused, if it is."""
@@ -63,7 +72,13 @@ class Requests:
         """All that the machine is to hear now."""
         found = []
         while not self._events.empty():
-            found.append(self._events.get())
+            event = self._events.get()
+            number = getattr(event, "request", 0)
+            with self._lock:
+                wanted = not number or number in self._waiting
+                self._waiting.discard(number)
+            if wanted:
+                found.append(event)
         return found
 
     def answer(self, number: int, refusal: str) -> None:

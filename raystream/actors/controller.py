@@ -44,7 +44,7 @@ from raystream.controller.scaling import Scaling
 from raystream.controller.status import Status, status_of
 from raystream.controller.story import Notes
 from raystream.dataflow.plan import Plan
-from raystream.errors import ConfigError, InternalError, RaystreamError, Stopped, lost
+from raystream.errors import ConfigError, InternalError, JobError, RaystreamError, Stopped, lost
 
 POLL_SECONDS = 0.25
 """How often instances are asked for their progress."""
@@ -55,8 +55,8 @@ ORPHAN_SECONDS = 60.0
 HEAR_SECONDS = 1.0
 """How long who stopped a job may take to hear of its end: who submitted it then ends this process.
 """
-FIND_SECONDS = 10.0
-"""How long a keeper may take to show its journal."""
+FIND_SECONDS = 60.0
+"""How long a keeper, which may be starting, may take to show its journal; then it is dead."""
 
 
 class Charter(NamedTuple):
@@ -111,8 +111,12 @@ class Controller:
         self._begun = starts()
         context: Any = ray.get_runtime_context()
         self._again: bool = context.was_current_actor_reconstructed
-        if self._again:
-            self._go_on()
+        self._leave_after(ORPHAN_SECONDS, unless=lambda: self._thread is not None)
+        try:
+            if self._again:
+                self._go_on()
+        except Exception as error:  # an actor that raises here is not begun again, and tells nobody
+            self._lost(str(error))
 
     # ------------------------------------------------------------ calls
 
@@ -144,7 +148,7 @@ class Controller:
 
     @ray.method(concurrency_group="control")
     def status(self) -> Status | None:
-        """How the job stands; None if it has not begun yet, or has ended."""
+        """How the job stands; None if it has not begun yet, or has ended (see `standing`)."""
         if not self._ready.is_set() or self._over.is_set():
             return None
         machine, entry = self._machine, self._machine.journal
@@ -201,10 +205,10 @@ class Controller:
         return self._requests.ask(lambda number: do.Drain(number, node, because))
 
     @ray.method(concurrency_group="control")
-    def moves(self) -> Moves:
-        """All moves."""
+    def moves(self) -> Moves | None:
+        """All moves; None if the job has not begun yet, or its controller has not."""
         if not self._ready.is_set():
-            return Moves((), ())
+            return Moves((), (), True) if self._over.is_set() else None
         entry = self._machine.journal
         return Moves(entry.moves, entry.moved, self._machine.ended)
 
@@ -235,18 +239,19 @@ class Controller:
                 kill(run, process)
 
     def _lost(self, why: str) -> None:
-        self._result = lost(f"the journal of the job is lost: {why}")
+        self._result = lost(f"the job cannot go on from its journal: {why}")
         for process in processes_of(self._charter.run):
             kill(self._charter.run, process)
         self._thread = threading.current_thread()
         self._over.set()
+        self._leave_after(ORPHAN_SECONDS)
 
     def _kept_plan(self, keepers: list[Any]) -> Plan:
         for keeper in keepers:
             with suppress(RayError):
                 plan: Plan = ray.get(keeper.plan.remote(), timeout=FIND_SECONDS)
                 return plan
-        raise lost("the plan of the job is lost with the keepers that held it")
+        raise JobError("the plan of the job is lost with the keepers that held it")
 
     def _begin(self, plan: Plan, entry: Entry | None) -> None:
         self._thread = threading.Thread(target=self._live, args=(plan, entry), daemon=True)
@@ -268,9 +273,19 @@ class Controller:
         if hasattr(self, "_staff"):
             self._staff.dismiss([m.seat.process for m in self._machine.members])
         self._over.set()
-        time.sleep(ORPHAN_SECONDS)  # whoever asked for the result ends this process
+        self._leave_after(ORPHAN_SECONDS)  # whoever asked for the result ends this process
+
+    def _leave_after(self, seconds: float, unless: Callable[[], bool] = lambda: False) -> None:
+        """End this process some time later, if nobody else has and it has nothing to do."""
         me: Any = ray.get_runtime_context()
-        ray.kill(me.current_actor)
+        myself = me.current_actor
+
+        def leave() -> None:
+            time.sleep(seconds)
+            if not unless():
+                ray.kill(myself)
+
+        threading.Thread(target=leave, daemon=True).start()
 
     def _drive(self, plan: Plan, entry: Entry | None) -> JobReport:
         charter = self._charter
@@ -298,10 +313,13 @@ class Controller:
             if now - polled >= POLL_SECONDS:
                 polled = now
                 members = [m.seat.process for m in self._machine.members if not m.dead]
+                for event in self._staff.events(0.0):  # it may be late, and those came before
+                    todo += self._hear(event)
                 self._staff.ask(members)
                 self._sample()
                 if now - self._looked > NODES_SECONDS:
                     self._look_at_nodes()
+                    self._staff.look_after(p.process for p in self._machine.journal.posts)
                     todo += self._leave_nodes()
                 todo += self._hear(do.Tick(self._nodes, self._for_operators))
                 todo += self._scale()
@@ -464,12 +482,13 @@ def claim(keepers: list[Any], least: int) -> tuple[int, list[tuple[tuple[int, in
             are not called as earlier ones were, also when there is no journal yet.
     """
     for incarnation in itertools.count(least):
+        calls = [k.claim_journal.remote(incarnation) for k in keepers]
+        ray.wait(calls, num_returns=len(calls), timeout=FIND_SECONDS) if calls else None
         found = []
         in_time = True
-        for keeper in keepers:
+        for call in calls:
             with suppress(RayError):
-                call = keeper.claim_journal.remote(incarnation)
-                mine, order, entry = ray.get(call, timeout=FIND_SECONDS)
+                mine, order, entry = ray.get(call, timeout=0)
                 in_time = in_time and mine
                 found.append((order, entry))
         if in_time:

@@ -149,7 +149,7 @@ def cluster(address: str, *, start: bool = True) -> Iterator[None]:
         else:
             _answers(address)
             ray.init(address=address, job_config=_job_config(), **common)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (ConnectionError, ValueError, RuntimeError, RayError) as error:
         raise ConfigError(
             f"no Ray cluster at {address!r}: {str(error).partition(chr(10))[0]}",
             hint="Start one with `ray start --head`, or leave the address away.",

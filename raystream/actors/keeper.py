@@ -7,6 +7,7 @@ journal of the controller as well, and are places of the boundary register.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from typing import Any
@@ -27,6 +28,8 @@ from raystream.state.partition import recut_encoded
 from raystream.state.saved import Saved, SavedChain
 
 LOOK_SECONDS = 0.5
+
+log = logging.getLogger(__name__)
 
 Parts = tuple[Any, ...]
 """References of the encoded parts of an image, which tile its range."""
@@ -140,9 +143,12 @@ class Keeper:
         alone need; why that cannot be, or "" when it is done."""
         try:
             self._opened().commit(saved)
-            self._opened().drop(saved.number)
         except Exception as error:
             return told(error)
+        try:
+            self._opened().drop(saved.number)
+        except Exception as error:  # the cut is saved; what is old is dropped with a later one
+            log.warning("what %s does not need could not be deleted: %s", saved, told(error))
         return ""
 
     def _opened(self) -> Saves:
@@ -172,26 +178,31 @@ class Keeper:
         with self._registering:
             return self._register.fill(view, content)
 
-    # ------------------------------------------------------------ journal
+    # ------------------------------------------------------------ journal, which waits for nothing
 
+    @ray.method(concurrency_group="journal")
     def write(self, entry: Entry) -> bool:
         """Keep an entry of the journal; False when its writer is not the controller any more."""
         return self._journal.write(entry.order, entry)
 
+    @ray.method(concurrency_group="journal")
     def leave_journal(self, order: tuple[int, int]) -> bool:
         """Others keep the journal; see `Shelf.leave`."""
         return self._journal.leave(order)
 
+    @ray.method(concurrency_group="journal")
     def claim_journal(self, incarnation: int) -> tuple[bool, tuple[int, int], Entry | None]:
         """A controller begins; see `Shelf.claim`."""
         return self._journal.claim(incarnation)
 
+    @ray.method(concurrency_group="journal")
     def plan(self) -> Plan:
         """The plan of the job."""
         return self._plan
 
     # ------------------------------------------------------------ process
 
+    @ray.method(concurrency_group="journal")
     def pid(self) -> int:
         """The process id."""
         return os.getpid()

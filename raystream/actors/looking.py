@@ -12,6 +12,12 @@ from raystream.actors.deploy import cluster
 from raystream.actors.naming import CONTROLLER, actor, running
 from raystream.actors.stopping import asked, chosen
 from raystream.controller.status import Status
+from raystream.errors import JobError
+
+BEGIN_SECONDS = 60.0
+"""How long a job, or its controller after a restart, may take to have something to show."""
+LOOK_SECONDS = 0.2
+"""From one look to the next until then."""
 
 
 def looks(job: str, address: str, seconds: float) -> Iterator[tuple[Status, dict[str, str]]]:
@@ -26,13 +32,26 @@ def looks(job: str, address: str, seconds: float) -> Iterator[tuple[Status, dict
     with cluster(address, start=False):
         run = chosen(job, running())
         controller = actor(run, CONTROLLER)
+        begins = time.monotonic() + BEGIN_SECONDS
         while controller is not None:
             due = time.monotonic() + seconds
             status = asked(run, controller.status)
-            if status is None:
+            if status is not None:
+                yield status, node_names()
+                begins = time.monotonic() + BEGIN_SECONDS
+            elif _over(run, controller):
                 return
-            yield status, node_names()
+            elif time.monotonic() > begins:
+                raise JobError(f"{run} has not begun within {BEGIN_SECONDS:g} s")
+            else:
+                due = max(due, time.monotonic() + LOOK_SECONDS)
             time.sleep(max(0.0, due - time.monotonic()))
+
+
+def _over(run: str, controller: Any) -> bool:
+    """Whether a job that has nothing to show has ended; else it begins, or its controller does."""
+    standing = asked(run, controller.standing)
+    return standing is None or bool(standing.ended)
 
 
 def node_names() -> dict[str, str]:

@@ -85,22 +85,34 @@ def _asked(job: str, address: str, request: Callable[[Any], Any]) -> list[Moved]
         controller = actor(run, CONTROLLER)
         if controller is None:
             raise ConfigError(f"{run} has ended")
-        before = _answer(run, controller.moves.remote()).ended
+        before = _moves(run, controller).ended
         refusal = _answer(run, request(controller))
         if refusal:
             raise ConfigError(f"{run}: {refusal}")
         due = time.monotonic() + MOVE_SECONDS
         while time.monotonic() < due:
-            moves: Moves = _answer(run, controller.moves.remote())
-            if not moves.under_way:
-                return [m for m in moves.ended if m not in before]
+            moves = _moves(run, controller)
+            done = [m for m in moves.ended if m not in before]
+            if not moves.under_way and (done or not moves.over):
+                return done
             if moves.over:
                 break
             time.sleep(LOOK_SECONDS)
         waiting = ", ".join(f"{m.operator} ({m.why or 'no process yet'})" for m in moves.under_way)
         if moves.over:
-            raise JobError(f"{run} has ended before it could move {waiting}")
+            raise JobError(f"{run} has ended before it could move {waiting or 'anything'}")
         raise JobError(f"{run} has not moved after {MOVE_SECONDS:g} s: {waiting}")
+
+
+def _moves(run: str, controller: Any) -> Moves:
+    """All moves of a job; waits while it, or its controller, begins."""
+    due = time.monotonic() + ANSWER_SECONDS
+    while time.monotonic() < due:
+        moves: Moves | None = _answer(run, controller.moves.remote())
+        if moves is not None:
+            return moves
+        time.sleep(LOOK_SECONDS)
+    raise JobError(f"{run} has not begun within {ANSWER_SECONDS:g} s")
 
 
 def _answer(run: str, call: Any) -> Any:

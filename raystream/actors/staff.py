@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import ActorDiedError, RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from raystream.actors.instance import Brought, Hello, InstanceActor, Placed, Refusal, versions
@@ -21,6 +21,7 @@ from raystream.actors.naming import NAMESPACE, actor, actor_name, processes_of, 
 from raystream.controller import commands as do
 from raystream.controller import registering
 from raystream.controller.commands import Command, Event
+from raystream.controller.keeping import KEEPER
 from raystream.controller.registering import Fill, Hand, Recall, Tell
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import View
@@ -32,7 +33,8 @@ functions, references, its state."""
 PROGRESS_SECONDS = 10.0
 """How long an instance may take to answer a control call before it counts as dead."""
 WRITE_SECONDS = 30.0
-"""How long a keeper, which may be starting, may take to write the journal; then it is dead."""
+"""How long a keeper, which may be starting, may take to write the journal, or to say that it is
+there; then it is dead."""
 REGISTER_SECONDS = 10.0
 """How long a place of the boundary register may take to answer before it counts as dead."""
 STOP_SECONDS = 5.0
@@ -110,7 +112,7 @@ class Staff:
         )(InstanceActor)
         self._keeper = remote(
             **common,
-            concurrency_groups={"park": 2, "register": 1, "save": 1},
+            concurrency_groups={"park": 2, "register": 1, "save": 1, "journal": 1},
             runtime_env=runtime_env(env.others),
         )(Keeper)
 
@@ -291,6 +293,17 @@ class Staff:
                 heard = partial(self._heard, process)
                 self._call(process, "answer", PROGRESS_SECONDS, heard, "progress")
 
+    def look_after(self, keepers: Iterable[str]) -> None:
+        """Ask keepers that have begun whether they are there, unless they still owe an answer: one
+        that hangs is as bad as a dead one."""
+        for process in keepers:
+            if process in self._pids and process not in self._asked:
+                self._asked.add(process)
+                self._call(process, "answer", WRITE_SECONDS, partial(self._there, process), "pid")
+
+    def _there(self, process: str, _: int) -> None:
+        self._asked.discard(process)
+
     def _heard(self, process: str, progress: Any) -> Event:
         self._asked.discard(process)
         return do.Heard(process, progress)
@@ -371,6 +384,8 @@ class Staff:
         if isinstance(error, RayTaskError):
             if isinstance(error.cause, RayError):  # what it was given died with its keeper
                 return do.Missing(call.process, again=True)
+            if call.process.startswith(KEEPER):
+                return do.Gone(call.process, f"it could not {call.doing}: {cause_of(error)}")
             return do.Failed(call.process, cause_of(error))
         self._asked.discard(call.process)
         return do.Gone(call.process, f"its process died: {first_line(error)}")
@@ -449,5 +464,9 @@ def cause_of(error: Any) -> RaystreamError:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text."""
-    return str(error).strip().partition("\n")[0]
+    """The line of an error's text that says what happened. Of an actor's death that is the last
+    one, behind a list of what the actor was; then Ray guesses."""
+    text = str(error).strip()
+    if isinstance(error, ActorDiedError):
+        text = [line for line in text.split("\n") if not line.startswith("\t")][-1]
+    return text.partition("\n")[0].partition(" Some common root causes")[0]

@@ -201,7 +201,7 @@ def run(
 
     Example: raystream run examples.word_count:flow --instances CountWords=2
     """
-    with _errors_told():
+    with _errors_told("interrupted: the job was ended"):
         if local and address is not None:
             raise ConfigError("--local and --address exclude each other")
         from raystream.actors.late_pandas import put_off_pandas
@@ -443,8 +443,12 @@ def version() -> None:
 
 
 @contextmanager
-def _errors_told() -> Iterator[None]:
-    """End the process with one clear message and the exit code that goes with it."""
+def _errors_told(interrupted: str = "interrupted") -> Iterator[None]:
+    """End the process with one clear message and the exit code that goes with it.
+
+    Args:
+        interrupted: what to say of Ctrl-C.
+    """
     try:
         yield
     except Stopped as error:
@@ -460,7 +464,7 @@ def _errors_told() -> Iterator[None]:
         bug.add_note(traceback.format_exc().rstrip())
         _end(bug, FAILED)
     except KeyboardInterrupt:
-        _say("interrupted: the job was ended")
+        _say(interrupted)
         raise SystemExit(INTERRUPTED) from None
 
 

@@ -86,9 +86,9 @@ class Entry:
 
     @property
     def lasting(self) -> tuple[Post, ...]:
-        """The keepers that are to stay, by node; all, if none is."""
-        posts = sorted(self.posts, key=lambda p: p.node)
-        return tuple(p for p in posts if p.node not in self.drained) or tuple(posts)
+        """The keepers that are to stay, the oldest first; all, if none is. One that is new may not
+        have begun: it is not to take the journal from those that hold it."""
+        return tuple(p for p in self.posts if p.node not in self.drained) or self.posts
 
     def places(self, copies: int) -> tuple[str, ...]:
         """The keepers that hold the journal."""

@@ -39,6 +39,7 @@ class Keeping:
         self.members = [Member(seat, seat.last, began=committed) for seat in journal.seats]
         self.ended = False
         self._drawn = 0
+        self._at: tuple[str, ...] = ()  # who is to have the newest entry of the journal
         self._nodes: tuple[str, ...] = ()
         self._reposted: set[str] = set()  # nodes that got another keeper since the last tick
         self._wanted: tuple[int, int] | None = None  # an extra cut: after which floor, how far on
@@ -61,10 +62,10 @@ class Keeping:
     def _write(self, **changes: object) -> None:
         """Put the journal's next entry before whatever follows."""
         entry = replace(self.journal, number=self.journal.number + 1, **changes)  # type: ignore[arg-type]
-        before, at = self.journal.places(self.options.copies), entry.places(self.options.copies)
+        before, at = self._at, entry.places(self.options.copies)
         old = [p.process for p in self.journal.posts if p in entry.posts]
         left = tuple(p for p in old if p not in at) if at != before else ()
-        self.journal = entry
+        self.journal, self._at = entry, at
         self._out.append(do.Write(entry, at, left))
 
     def _keep_journal(self, event: Event) -> None:

@@ -77,9 +77,10 @@ class Engagement:
     gone: who gives up its own for them. waiting: without a process. preparing: by process, who was
     given a place. ready: who has it, and the address. failures: of each place. began: when;
     because: why. operator: of a move, "" unless it is one; node: where its processes have to be, ""
-    for anywhere. stopping: processes that have to end before others take their places. delivering:
-    owners that have not yet brought those who take their places to where they are; bases: where
-    these are then, by process. nbytes: of state that was given.
+    for anywhere. stopping: processes that have to end before others take their places; told: when
+    it was first looked whether they had, after they were told. delivering: owners that have not yet
+    brought those who take their places to where they are; bases: where these are then, by process.
+    nbytes: of state that was given.
     """
 
     floor: int
@@ -93,6 +94,7 @@ class Engagement:
     ready: dict[str, tuple[Hand, Place, str]] = field(default_factory=dict)
     failures: Counter[Place] = field(default_factory=Counter)
     stopping: set[str] | None = None
+    told: float = 0.0
     delivering: set[str] | None = None
     bases: dict[str, int] = field(default_factory=dict)
     nbytes: int = 0

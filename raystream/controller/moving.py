@@ -362,7 +362,8 @@ class Moving(Taking):
         """Who does not end in time is left behind, as the dead are that cannot be reached."""
         for e in [e for e in self._engagements if e.stopping]:
             assert e.stopping is not None
-            if self.now - self._move(e.operator).restored > STOP_SECONDS:
+            e.told = e.told or self.now  # the journal may have taken long to be written before
+            if self.now - e.told > STOP_SECONDS:
                 e.stopping.clear()
                 self._go_on(e)
             else:

@@ -331,6 +331,7 @@ class Taking(Keeping):
         place = e.preparing[process][1] if process in e.preparing else e.ready[process][1]
         e.preparing.pop(process, None)
         e.ready.pop(process, None)
+        self._dismiss([process], why)  # it may only be late, and hold all that it was given
         if e.operator:
             self._fall_through(e, f"{place.name} died before it began: {why}")
             return

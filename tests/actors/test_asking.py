@@ -46,8 +46,19 @@ def test_the_end_of_the_job_answers_all_who_wait_and_who_asks_later() -> None:
     assert not requests.heard()
 
 
+def test_a_machine_that_hears_nothing_is_not_waited_for() -> None:
+    requests = Requests()
+    assert "did not take it up" in requests.ask(drain, 0.0)
+    assert not requests.heard()  # who was told so does not see it done after all
+
+
 def test_a_machine_that_says_nothing_is_not_waited_for() -> None:
-    assert "did not take it up" in Requests().ask(drain, 0.0)
+    requests = Requests()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(requests.ask, drain, 0.5)
+        (number,) = numbers(requests, 1)
+        assert "has not answered" in asked.result(MOST_SECONDS)
+    requests.answer(number, "")
 
 
 def test_the_controller_hears_why_its_own_request_is_refused() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import ray
+from ray.core.generated.common_pb2 import ActorDiedErrorContext
+from ray.exceptions import ActorDiedError
 
 from raystream.actors import naming, staff
 from raystream.actors.staff import Fenced, Staff
@@ -74,6 +76,34 @@ def test_while_the_cluster_does_not_answer_nothing_is_decided(
     assert not mine.write(do.Write(Entry(), ("new",)))
     assert shelves["new"].written == 0
     assert mine.write(do.Write(Entry(), ("new",)))
+
+
+def test_why_an_actor_died_is_told() -> None:
+    """Ray says it last, behind a list of what the actor was."""
+    died = ActorDiedErrorContext(
+        class_name="InstanceActor", actor_id=b"1" * 16, pid=7, name="words-1:1.2",
+        error_message="The node ran low on memory. Some common root causes include: (1) ...",
+    )  # fmt: skip
+    assert staff.first_line(ActorDiedError(died)) == "The node ran low on memory."
+    assert staff.first_line(ActorDiedError()).startswith("The actor died")
+    assert staff.first_line(ValueError("one\ntwo")) == "one"
+
+
+def test_a_keeper_that_hangs_is_missed(
+    monkeypatch: pytest.MonkeyPatch, shelves: dict[str, Shelf]
+) -> None:
+    mine = told(monkeypatch, 0)
+    hangs: Any = SimpleNamespace(pid=SimpleNamespace(remote=lambda: "never"))
+    monkeypatch.setattr(staff.Staff, "_actor", lambda self, process: hangs)
+    monkeypatch.setattr(staff, "WRITE_SECONDS", 0.0)
+    monkeypatch.setattr(ray, "wait", lambda calls, **_: ([], calls))
+    mine.look_after(["keeper-1.1"])
+    assert mine.events(0.0) == []  # it may still be starting
+    mine._pids["keeper-1.1"] = 7
+    mine.look_after(["keeper-1.1"])
+    mine.look_after(["keeper-1.1"])
+    (gone,) = mine.events(0.0)
+    assert isinstance(gone, do.Gone) and "did not answer in time" in gone.why
 
 
 @pytest.mark.ray

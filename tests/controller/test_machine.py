@@ -53,18 +53,28 @@ def test_a_cut_that_all_have_stored_is_committed_and_keepers_are_told() -> None:
     assert {p.operator for p in trim.places} == {v.name for v in job.plan.vertices}
 
 
-def test_a_keeper_that_is_new_does_not_take_the_journal_without_the_others() -> None:
-    """It knows nothing of a newer controller, so a controller that slept could go on with it."""
+def test_a_keeper_that_is_new_does_not_take_the_journal() -> None:
+    """It may not have begun, and nothing is decided while the journal is written."""
+    job = Driven()
+    job.start()
+    first, _ = (p.process for p in job.machine.journal.posts)
+    written = [c for c in job.tick(("0", *NODES)) if isinstance(c, do.Write)]
+    assert job.machine.journal.posts[-1].node == "0"
+    assert [(w.at, w.left) for w in written] == [((first,), ())]
+
+
+def test_another_keeper_does_not_take_the_journal_without_the_others() -> None:
+    """It may know nothing of a newer controller, so a controller that slept could go on with it."""
     job = Driven()
     job.start()
     first, second = (p.process for p in job.machine.journal.posts)
-    written = [c for c in job.tick(("0", *NODES)) if isinstance(c, do.Write)]
+    job.tick(("0", *NODES))
     new = job.machine.journal.posts[-1].process
-    assert [w.at for w in written] == [(new,)]
-    assert written[0].left == (first, second)
+    written = [c for c in job.hear(do.Gone(first, "killed")) if isinstance(c, do.Write)]
+    assert (written[0].at, written[0].left) == ((second,), (new,))
     job.at(25)
     later = [c for c in job.tick(("0", *NODES)) if isinstance(c, do.Write)]
-    assert {(w.at, w.left) for w in later} == {((new,), ())}
+    assert {(w.at, w.left) for w in later} == {((second,), ())}
 
 
 def test_the_dead_are_replaced_from_the_floor() -> None:
@@ -352,3 +362,17 @@ def test_places_know_their_vertex() -> None:
     assert {m.seat.place for m in job.machine.members} == {
         Place(v.id, v.name, job.plan.ranges[v.id][0], 0) for v in job.plan.vertices
     }
+
+
+def test_who_takes_its_place_too_late_is_ended() -> None:
+    """It may live, and hold all the state that it was given."""
+    job = Driven()
+    job.start()
+    job.at(25)
+    job.tick()
+    job.hear(do.Gone(job.process("count"), "killed"))
+    job.hear(do.Hired(job.all(do.Hire)[-1].process, "a", 99))
+    late = job.all(do.Become)[-1].process
+    said = job.hear(do.Gone(late, "it did not take its place in time"))
+    assert late in [c.process for c in said if isinstance(c, do.Kill)]
+    assert job.process("count") != late

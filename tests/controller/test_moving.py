@@ -439,6 +439,9 @@ def test_a_sink_that_does_not_end_is_left_behind() -> None:
     job.ask("collect", ALL, leave=("collect/0",))
     job.hire()
     job.restore()
+    job.now += STOP_SECONDS + 1  # so long the journal took to be written: only now it is told
+    job.tick()
+    assert list(job.owners("collect")) == ["collect/0"] and not job.all(do.Begin)
     job.now += STOP_SECONDS + 1
     job.tick()
     assert list(job.owners("collect")) == ["collect/1"]

@@ -1,0 +1,126 @@
+"""How a controller begins: from the journal, or with the news that it cannot; never for nobody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+from ray.exceptions import GetTimeoutError
+
+from raystream.actors import controller
+from raystream.actors.controller import Charter, Controller, claim
+from raystream.actors.staff import Environment
+from raystream.controller import commands as do
+from raystream.controller.journal import Entry, Shelf
+from raystream.controller.members import Options
+from raystream.errors import LostError
+
+CHARTER = Charter("job-1", "token", Environment({}, {}), Options())
+ME = "this controller"
+
+
+@dataclass
+class Cluster:
+    """Who is there, who was ended, and what is not answered."""
+
+    again: bool = True
+    there: dict[str, Any] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
+
+    def get(self, call: tuple[str, Callable[[], Any]], timeout: float) -> Any:
+        if call[0] in self.silent:
+            raise GetTimeoutError("too late")
+        return call[1]()
+
+
+def keeper(entry: Entry | None) -> Any:
+    shelf = Shelf[Entry]()
+    if entry is not None:
+        shelf.write(entry.order, entry)
+    return SimpleNamespace(
+        claim_journal=SimpleNamespace(remote=lambda i: ("claim", lambda: shelf.claim(i))),
+        plan=SimpleNamespace(remote=lambda: ("plan", lambda: "the plan")),
+    )
+
+
+def instance(*, begun: bool) -> Any:
+    return SimpleNamespace(begun=SimpleNamespace(remote=lambda: ("begun", lambda: begun)))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster()
+    context = SimpleNamespace(current_actor=ME)
+    monkeypatch.setattr(
+        ray,
+        "get_runtime_context",
+        lambda: SimpleNamespace(**vars(context), was_current_actor_reconstructed=made.again),
+    )
+    monkeypatch.setattr(ray, "get", made.get)
+    monkeypatch.setattr(ray, "wait", lambda calls, **_: (calls, []))
+    monkeypatch.setattr(ray, "kill", made.ended.append)
+    monkeypatch.setattr(controller, "starts", lambda: 1)
+    monkeypatch.setattr(controller, "processes_of", lambda run: list(made.there))
+    monkeypatch.setattr(controller, "actor", lambda run, process: made.there.get(process))
+    monkeypatch.setattr(controller, "kill", lambda run, process: made.ended.append(process))
+    monkeypatch.setattr(controller, "ORPHAN_SECONDS", 0.05)
+    monkeypatch.setattr(Controller, "_live", lambda self, plan, entry: time.sleep(0.5))
+    return made
+
+
+def until(condition: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise TimeoutError
+
+
+def test_it_goes_on_from_the_newest_entry(cluster: Cluster) -> None:
+    cluster.there = {"keeper-1.1": keeper(Entry(1, 7)), "1.2": instance(begun=True)}
+    begun = Controller(CHARTER)
+    time.sleep(0.1)
+    assert not cluster.ended and not begun.standing().ended
+
+
+@pytest.mark.parametrize("silent", ["claim", "plan"])
+def test_one_that_cannot_go_on_says_so_and_ends_all(cluster: Cluster, silent: str) -> None:
+    """Ray begins no actor again that raises at its beginning, and its submitter would wait."""
+    cluster.there = {"keeper-1.1": keeper(Entry(1, 7)), "1.2": instance(begun=True)}
+    cluster.silent = {silent}
+    made = Controller(CHARTER)
+    assert isinstance(made.run(None), LostError)  # type: ignore[arg-type]
+    assert "cannot go on from its journal" in made.standing().ended
+    until(lambda: ME in cluster.ended)
+    assert {*cluster.ended} == {"keeper-1.1", "1.2", ME}
+
+
+def test_one_that_nobody_asks_to_run_ends_itself(cluster: Cluster) -> None:
+    """Its submitter died before it could."""
+    cluster.again = False
+    Controller(CHARTER)
+    until(lambda: cluster.ended == [ME])
+
+
+def test_all_keepers_are_asked_at_once_and_who_is_silent_is_left_out(cluster: Cluster) -> None:
+    entry = Entry(3, 4)
+    assert claim([keeper(None), keeper(entry)], 9) == (9, [((0, 0), None), (entry.order, entry)])
+    cluster.silent = {"claim"}
+    assert claim([keeper(entry)], 9) == (9, [])
+
+
+def test_a_keeper_that_cannot_begin_is_gone_and_no_error_of_the_job() -> None:
+    from raystream.actors.staff import Call, Staff
+
+    staff: Any = SimpleNamespace(_asked=set())
+    error = ray.exceptions.RayTaskError("pid", "no module", RuntimeError("cannot be imported"))
+    call = Call("keeper-1.1", "start", 0.0, lambda value: None)
+    assert isinstance(Staff._failed(staff, call, error), do.Gone)
+    call = Call("1.1", "start", 0.0, lambda value: None)
+    assert isinstance(Staff._failed(staff, call, error), do.Failed)

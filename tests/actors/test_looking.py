@@ -1,0 +1,109 @@
+"""What commands say of a job whose controller begins, or was restarted a moment ago."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from raystream import cli
+from raystream.actors import looking, rescaling
+from raystream.actors.controller import Controller, Moves
+from raystream.errors import JobError
+
+
+@contextmanager
+def no_cluster(address: str, *, start: bool = True) -> Iterator[None]:
+    yield
+
+
+def beginning() -> Controller:
+    """A controller that has not come to have a machine."""
+    made = Controller.__new__(Controller)
+    made._ready, made._over = threading.Event(), threading.Event()
+    return made
+
+
+@pytest.fixture
+def controller(monkeypatch: pytest.MonkeyPatch) -> Controller:
+    made = beginning()
+    monkeypatch.setattr(looking, "cluster", no_cluster)
+    monkeypatch.setattr(looking, "running", lambda: ["words-1"])
+    monkeypatch.setattr(looking, "actor", lambda run, process: made)
+    monkeypatch.setattr(looking, "asked", lambda run, method: method())
+    monkeypatch.setattr(looking, "node_names", lambda: {})
+    monkeypatch.setattr(looking, "LOOK_SECONDS", 0.01)
+    return made
+
+
+def test_who_looks_waits_until_there_is_something_to_see(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = iter([None, None, "status", None])
+    monkeypatch.setattr(Controller, "status", lambda self: next(said))
+    over = iter(["", "", "all its input was processed"])
+    standing = lambda self: SimpleNamespace(ended=next(over))  # noqa: E731
+    monkeypatch.setattr(Controller, "standing", standing)
+    assert list(looking.looks("words", "auto", 0.0)) == [("status", {})]
+
+
+def test_who_looks_does_not_wait_for_ever(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "BEGIN_SECONDS", 0.1)
+    with pytest.raises(JobError, match="has not begun within"):
+        list(looking.looks("words", "auto", 0.0))
+
+
+def test_who_scales_waits_for_a_controller_that_was_restarted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    under: Any = SimpleNamespace(operator="count", why="")
+    restarted = beginning().moves()
+    said: Any = iter(
+        [
+            Moves((), ()),
+            "",
+            Moves((under,), ()),
+            restarted,
+            Moves((under,), ()),
+            Moves((), ("new",)),
+        ]
+    )
+    call = SimpleNamespace(remote=lambda *a: None)
+    monkeypatch.setattr(rescaling, "cluster", no_cluster)
+    monkeypatch.setattr(rescaling, "running", lambda: ["words-1"])
+    monkeypatch.setattr(
+        rescaling, "actor", lambda run, process: SimpleNamespace(moves=call, scale=call)
+    )
+    monkeypatch.setattr(rescaling, "_answer", lambda run, asked: next(said))
+    assert rescaling.scale("words", "auto", {"count": 2}, "replay") == ["new"]
+
+
+def test_a_job_that_ended_before_it_could_move_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: Any = iter([Moves((), ()), "", Moves((), (), over=True)])
+    call = SimpleNamespace(remote=lambda *a: None)
+    monkeypatch.setattr(rescaling, "cluster", no_cluster)
+    monkeypatch.setattr(rescaling, "running", lambda: ["words-1"])
+    monkeypatch.setattr(
+        rescaling, "actor", lambda run, process: SimpleNamespace(moves=call, scale=call)
+    )
+    monkeypatch.setattr(rescaling, "_answer", lambda run, asked: next(said))
+    with pytest.raises(JobError, match="has ended before it could move"):
+        rescaling.scale("words", "auto", {"count": 2}, "replay")
+
+
+def test_who_leaves_top_does_not_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def looks(job: str, address: str, seconds: float) -> Iterator[Any]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(looking, "looks", looks)
+    found = CliRunner().invoke(cli.app, ["top", "words"])
+    assert found.exit_code == cli.INTERRUPTED
+    assert "interrupted" in found.stderr and "ended" not in found.stderr
