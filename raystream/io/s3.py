@@ -23,10 +23,14 @@ PAGE = 1000
 
 _GONE = ("404", "NoSuchKey")
 _TAKEN = ("PreconditionFailed", "ConditionalRequestConflict")
+_RIGHTS = (
+    "Allow s3:ListBucket and s3:ListBucketMultipartUploads on the bucket, and s3:GetObject,"
+    " s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload on what is in it."
+)
 _WHAT_TO_DO = {
     "NoSuchBucket": "Make the bucket first, or name one that is there.",
-    "AccessDenied": "Allow s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject.",
-    "403": "Allow s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject.",
+    "AccessDenied": _RIGHTS,
+    "403": _RIGHTS,
     "InvalidAccessKeyId": "Check AWS_ACCESS_KEY_ID, or the profile.",
     "SignatureDoesNotMatch": "Check AWS_SECRET_ACCESS_KEY, or the profile.",
     "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile.",
