@@ -239,7 +239,7 @@ class Controller:
                 kill(run, process)
 
     def _lost(self, why: str) -> None:
-        self._result = lost(f"the job cannot go on from its journal: {why}")
+        self._result = lost(f"the job is lost, it cannot go on from its journal: {why}")
         for process in processes_of(self._charter.run):
             kill(self._charter.run, process)
         self._thread = threading.current_thread()

@@ -40,10 +40,16 @@ def test_a_delta_follows_a_restore_if_all_keepers_hold_what_was_restored(
     keepers: tuple[str, ...], whole: bool
 ) -> None:
     told: list[bool] = []
-    shell: Any = SimpleNamespace(store_with_others=lambda *, whole: told.append(whole))
+    machine = SimpleNamespace(position=7)
+    shell: Any = SimpleNamespace(
+        store_with_others=lambda *, whole: told.append(whole), machine=machine
+    )
     actor = InstanceActor("token")
     actor._whole, actor._shell = frozenset("ab"), shell
     actor._keep(keepers, 3)
+    machine.position = 9
     actor._keep(keepers, 3)
+    assert actor._kept_at == 7, "what it stores later, these keepers hold"
     actor._keep(("a",), 4)
+    assert actor._kept_at == 9
     assert told == [whole, False], "later they may have dropped it"
