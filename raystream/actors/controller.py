@@ -331,6 +331,8 @@ class Controller:
         return self._report()
 
     def _hear(self, event: Event) -> list[Command]:
+        if isinstance(event, do.Gone):
+            self._looked = 0.0  # its node may be gone, too
         return self._machine.handle(event, time.time())
 
     def _do(self, todo: deque[Command]) -> None:

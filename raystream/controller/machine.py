@@ -132,6 +132,7 @@ class Machine(Moving):
             case do.Tick(nodes, for_operators):
                 self._nodes, self._for_operators = nodes, for_operators
                 self._reposted.clear()
+                self._failing.clear()
                 self._post(nodes)
                 self._keep()
                 self._hire()

@@ -52,7 +52,10 @@ class Taking(Keeping):
         self._deaths = Deaths()
         self._stand_by = False
         self._settled = 0.0  # when places were taken last
-        self._unhired = 0  # processes that died before they were there, one after the other
+        self._unhired: Counter[str] = Counter()
+        """How often, one after the other, no process could be started: on a node where a move is to
+        have its processes, or ("") anywhere."""
+        self._failing: set[str] = set()  # nodes where none could be since the last tick
 
     def _member(self, process: str) -> Member | None:
         return next((m for m in self.members if m.seat.process == process), None)
@@ -65,7 +68,7 @@ class Taking(Keeping):
 
     def _hire(self) -> None:
         """Have a process for every place that waits for one."""
-        for node in sorted({e.node for e in self._engagements} - {""}):
+        for node in sorted({e.node for e in self._engagements} - {""} - self._failing):
             there = [h for h in self._hands.values() if h.node == node]
             coming = [p for p, at in self._hiring.items() if at == node]
             wanted = sum(len(e.waiting) for e in self._engagements if e.node == node)
@@ -79,7 +82,7 @@ class Taking(Keeping):
         """Have another spare process, one after the other, while nobody takes a place."""
         settled = self.now >= self._settled + SETTLE_SECONDS
         calm = not self._engagements and not self._hiring and settled
-        short = len(self._hands) < self.options.spares and self._unhired < ATTEMPTS_MAX
+        short = len(self._hands) < self.options.spares and self._unhired[""] < ATTEMPTS_MAX
         if self._stand_by and calm and short:
             self._hire_one(self._anywhere(operator=True), spare=True)
 
@@ -98,11 +101,12 @@ class Taking(Keeping):
         """Of the nodes that are not to be left, one with few processes; of those that are meant for
         it, if there are some."""
         nodes = [n for n in self._nodes if n not in self.journal.drained]
-        meant = [n for n in nodes if (n in self._for_operators) == operator]
+        meant = [n for n in nodes if (n in self._for_operators) == operator] or nodes
+        alive = [n for n in meant if n not in self._failing] or meant
         used = self._used()
         used.update(h.node for h in self._hands.values())
         used.update(self._hiring.values())
-        return min(meant or nodes, key=lambda n: (used[n], n), default="")
+        return min(alive, key=lambda n: (used[n], n), default="")
 
     def _used(self) -> Counter[str]:
         """How many instances there are on each node."""
@@ -125,7 +129,7 @@ class Taking(Keeping):
 
     def _hired(self, process: str, node: str, pid: int) -> None:
         self._hiring.pop(process, None)
-        self._unhired = 0
+        self._unhired.clear()
         if node in self.journal.drained:
             self._dismiss([process], "its node is to be left")
             self._hire()
@@ -141,13 +145,21 @@ class Taking(Keeping):
             self._out += [do.Kill(p, why) for p in processes]
 
     def _not_hired(self, process: str, why: str) -> None:
-        del self._hiring[process]
+        node = self._hiring.pop(process)
         self._dismiss([process], why)  # it may be on its way
-        if process not in self._adopting:
-            self._unhired += 1
-        if self._unhired < ATTEMPTS_MAX:
+        bound = [e for e in self._engagements if e.waiting and node and e.node == node]
+        at = node if bound else ""
+        if process not in self._adopting and node not in self._failing:
+            self._unhired[at] += 1  # once of all that were to begin together on a node that is gone
+        self._failing |= {node} - {""}
+        if self._unhired[at] < ATTEMPTS_MAX:
             return
-        why = f"no process could be started, {self._unhired} times: {why}"
+        why = f"no process could be started, {self._unhired[at]} times: {why}"
+        if bound:
+            self._unhired[at] = 0
+            for e in bound:
+                self._fall_through(e, why)
+            return
         if any(e.waiting for e in self._engagements if not e.operator):
             raise JobError(why)
         for e in [e for e in self._engagements if e.waiting]:
