@@ -1,0 +1,42 @@
+"""Processes that cannot be started: where, and whom that concerns."""
+
+from __future__ import annotations
+
+from raystream.controller import commands as do
+from raystream.controller.recovery import ATTEMPTS_MAX
+from tests.controller.test_moving import ALL, Moved
+
+
+def test_a_move_to_a_node_that_is_gone_ends_no_job_that_recovers() -> None:
+    """Nothing can be started there, while others wait for a process, too."""
+    job = Moved()
+    job.at(25)
+    job.tick()
+    assert job.ask("chain", ALL, leave=("chain/0",), node="b") == ""
+    job.hear(do.Gone(job.process("count"), "killed"))
+    for _ in range(40):
+        for hire in [h for h in job.all(do.Hire) if h.process in job.machine._hiring]:
+            if hire.node == "b":
+                job.hear(do.Gone(hire.process, "the node does not exist any more"))
+        job.now += 1.0
+        job.tick()
+    assert not job.all(do.End)
+    assert "no process could be started" in job.record()[3]
+
+
+def test_a_node_that_is_gone_takes_no_recovery_with_it() -> None:
+    """All that were to begin there fail together, before anybody knows that it is gone."""
+    job = Moved()
+    job.at(25)
+    nodes = do.Tick(("a", "b", "c"), frozenset({"b", "c"}))
+    job.hear(nodes)
+    for operator in ("count", "chain"):
+        job.hear(do.Gone(job.process(operator), "its node died"))
+    gone = {h.node for h in job.all(do.Hire) if h.process in job.machine._hiring} - {""}
+    gone = set(sorted(gone)[:1])
+    for _ in range(2 * ATTEMPTS_MAX):
+        for hire in [h for h in job.all(do.Hire) if h.process in job.machine._hiring]:
+            if hire.node in gone:
+                job.hear(do.Gone(hire.process, "the node does not exist any more"))
+    waiting = {h.node for h in job.all(do.Hire) if h.process in job.machine._hiring}
+    assert not job.all(do.End) and waiting and not waiting & gone
