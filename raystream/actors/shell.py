@@ -222,7 +222,7 @@ class Shell:
                     self.keys,
                     lambda: self.machine.position,
                     self._deliver,
-                    self._fail,
+                    self._missed,
                     (lambda: self._floor) if self.plan.check else None,
                     serving.first,
                 )
@@ -322,6 +322,12 @@ class Shell:
                 while piece.header.epoch > self.machine.position + AHEAD and not self.stopping:
                     self._room.wait(WAIT_SECONDS)
         self._inbox.put((edge, piece))
+
+    def _missed(self, error: BaseException) -> None:
+        """A subscription cannot go on. Who has ended needs nothing more: what a range that was
+        moved at its end says once more may be trimmed by then."""
+        if not self.machine.ended:
+            self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         if not self.stopping and self.error is None:

@@ -302,7 +302,7 @@ class Instances(Box):
 
     def refused(self, reading: Reading, connection: int, first: int) -> None:
         """The log begins later than what was asked for."""
-        if connection != reading.connection or reading.stopped:
+        if connection != reading.connection or reading.stopped or self.machine.ended:
             return
         if self.machine.position < reading.asked:
             self.job.check_refused(self, reading, first)
