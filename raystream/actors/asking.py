@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from raystream.controller.commands import Event
+from raystream.controller.commands import Drain, Event, Rescale
 
 ANSWER_SECONDS = 20.0
 """How long the machine may take to say whether it takes a request up."""
@@ -73,7 +73,7 @@ class Requests:
         found = []
         while not self._events.empty():
             event = self._events.get()
-            number = getattr(event, "request", 0)
+            number = event.request if isinstance(event, Rescale | Drain) else 0
             with self._lock:
                 wanted = not number or number in self._waiting
                 self._waiting.discard(number)

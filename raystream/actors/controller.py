@@ -19,7 +19,7 @@ import ray
 from ray.exceptions import RayError
 
 from raystream.actors.asking import Requests
-from raystream.actors.naming import actor, kill, processes_of, starts
+from raystream.actors.naming import actor, kill, processes_of, restarts
 from raystream.actors.pool import NodePool, ending
 from raystream.actors.staff import Environment, Fenced, Staff
 from raystream.controller import commands as do
@@ -108,7 +108,7 @@ class Controller:
         self._pool: NodePool | None = None
         self._notes = Notes()
         self._incarnation = 1
-        self._begun = starts()
+        self._restarts = restarts()
         context: Any = ray.get_runtime_context()
         self._again: bool = context.was_current_actor_reconstructed
         self._leave_after(ORPHAN_SECONDS, unless=lambda: self._thread is not None)
@@ -291,7 +291,7 @@ class Controller:
         charter = self._charter
         self._plan = plan
         ships = charter.options.recovery == "state"
-        self._staff = Staff(plan, charter.run, charter.token, charter.env, ships, self._begun)
+        self._staff = Staff(plan, charter.run, charter.token, charter.env, ships, self._restarts)
         self._machine = Machine(plan, charter.options, entry, self._incarnation)
         if charter.options.policy is not None:
             self._scaling = Scaling(plan, charter.options.policy, charter.options.bounds)
@@ -485,7 +485,8 @@ def claim(keepers: list[Any], least: int) -> tuple[int, list[tuple[tuple[int, in
     """
     for incarnation in itertools.count(least):
         calls = [k.claim_journal.remote(incarnation) for k in keepers]
-        ray.wait(calls, num_returns=len(calls), timeout=FIND_SECONDS) if calls else None
+        if calls:
+            ray.wait(calls, num_returns=len(calls), timeout=FIND_SECONDS)
         found = []
         in_time = True
         for call in calls:

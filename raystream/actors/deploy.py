@@ -13,7 +13,7 @@ from typing import Any
 
 import ray
 from ray._private import worker
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import AuthenticationError, RayError, RayTaskError
 from ray.job_config import JobConfig
 
 from raystream.actors.controller import Charter, Controller
@@ -149,7 +149,13 @@ def cluster(address: str, *, start: bool = True) -> Iterator[None]:
         else:
             _answers(address)
             ray.init(address=address, job_config=_job_config(), **common)
-    except (ConnectionError, ValueError, RuntimeError, RayError) as error:
+    except AuthenticationError as error:
+        raise ConfigError(
+            f"the Ray cluster at {address!r} is not open to this process: {error.message}",
+            hint="Set RAY_AUTH_MODE=token, and the cluster's token in RAY_AUTH_TOKEN or"
+            " ~/.ray/auth_token.",
+        ) from None
+    except (ConnectionError, ValueError, RuntimeError) as error:
         raise ConfigError(
             f"no Ray cluster at {address!r}: {str(error).partition(chr(10))[0]}",
             hint="Start one with `ray start --head`, or leave the address away.",

@@ -29,7 +29,7 @@ from raystream.state.saved import Saved, SavedChain
 
 LOOK_SECONDS = 0.5
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("raystream.keeper")
 
 Parts = tuple[Any, ...]
 """References of the encoded parts of an image, which tile its range."""

@@ -54,8 +54,8 @@ def actor(run: str, process: str) -> Any:
         return None
 
 
-def starts() -> int | None:
-    """How often Ray has started the actor that asks again, as the cluster knows it now; -1 if it is
+def restarts() -> int | None:
+    """How often Ray has started the actor that asks anew, as the cluster knows it now; -1 if it is
     not to live any more. None: there is no answer.
 
     One that was cut off may live beside the one that was started in its place, and only the cluster

@@ -82,7 +82,7 @@ class SourceReader:
         if self.paced_from is not None and clock is not None and clock.speed is not None:
             due = self.paced_from + epoch * clock.seconds / clock.speed
             with self.meter.meanwhile("idle"):
-                if not sleep_until(due, stopping):
+                if not sleep_until(due, stopping, time.time):
                     return None
         return taken
 
@@ -179,11 +179,8 @@ class _ReadAhead:
         return found
 
 
-def sleep_until(
-    at: float, stopping: Callable[[], bool], clock: Callable[[], float] | None = None
-) -> bool:
-    """Sleep to a time of a clock (Unix time unless given); False when the job stops meanwhile."""
-    now = clock or time.time
+def sleep_until(at: float, stopping: Callable[[], bool], now: Callable[[], float]) -> bool:
+    """Sleep to a time, in seconds of the clock `now`; False when the job stops meanwhile."""
     while (left := at - now()) > 0:
         if stopping():
             return False

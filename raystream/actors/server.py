@@ -98,8 +98,8 @@ class LogServer(flight.FlightServerBase):  # type: ignore[misc]
         return flight.GeneratorStream(schema, self._serve(edge, asked, schema), _OPTIONS)
 
     def _serve(self, edge: Edge, asked: Ticket, schema: Any) -> Iterator[tuple[Any, bytes]]:
-        """Whatever goes wrong here is no broken connection, for which Flight would give out some
-        of it."""
+        """The entries of a subscription. Whatever goes wrong is an error of the server: some of
+        Python's errors Flight would give out as a broken connection, which is tried again."""
         try:
             yield from self._entries(edge, asked, schema)
         except flight.FlightError:

@@ -64,7 +64,8 @@ DELIVER_SECONDS = 30.0
 GC_SECONDS = 2.0
 GC_ALL_SECONDS = 900.0
 GC_ALL_SHARE = 2000
-"""A full collection that takes a second comes again after so many seconds."""
+"""A full collection of the garbage comes again after so many seconds, or after so many times what
+it took, if that is longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +249,8 @@ class Shell:
         return self._context is not None
 
     def commit(self, epoch: int, shown: int) -> None:
-        """The cut at `epoch` is committed: trim up to it (on the compute thread, while there is
-        anything to trim). A sink may show what it wrote up to `shown`."""
+        """The cut at `epoch` is committed: trim up to it, on the compute thread. A sink may show
+        what it wrote up to `shown`."""
         self._commits.put((epoch, shown))
         self._inbox.put(None)
 

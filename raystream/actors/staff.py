@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from raystream.actors.instance import Brought, Hello, InstanceActor, Placed, Refusal, versions
 from raystream.actors.keeper import Keeper
-from raystream.actors.naming import NAMESPACE, actor, actor_name, processes_of, starts
+from raystream.actors.naming import NAMESPACE, actor, actor_name, processes_of, restarts
 from raystream.controller import commands as do
 from raystream.controller import registering
 from raystream.controller.commands import Command, Event
@@ -74,18 +74,18 @@ class Staff:
     """Does what is commanded.
 
     Args:
-        run: of the job, the prefix of all names. ships: whether checkpoints are taken. begun: the
-            `starts` of the controller when it began.
+        run: of the job, the prefix of all names. ships: whether checkpoints are taken. began: the
+            `restarts` of the controller when it began.
     """
 
     def __init__(
-        self, plan: Plan, run: str, token: str, env: Environment, ships: bool, begun: int | None
+        self, plan: Plan, run: str, token: str, env: Environment, ships: bool, began: int | None
     ) -> None:
         self._plan = ray.put(plan)
         self._run = run
         self._token = token
         self._ships = ships
-        self._begun = begun
+        self._began = began
         self._at: tuple[str, ...] = ()
         """The keepers that hold the journal."""
         self._paced = plan.clock is not None and plan.clock.speed is not None
@@ -265,8 +265,8 @@ class Staff:
         Raises:
             Fenced: it is not.
         """
-        now = starts()
-        if now is not None and now != self._begun:
+        now = restarts()
+        if now is not None and now != self._began:
             raise Fenced
         return now is not None
 

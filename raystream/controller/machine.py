@@ -261,9 +261,9 @@ class Machine(Moving):
             elif isinstance(command, Recover):
                 self._recover(command)
             elif isinstance(command, Release):
-                last = {m.name: m.progress.position for m in self.members if m.progress}
-                ended = {name: last[name] for name in command.instances}
-                self._assign(self.journal.assignment.released(ended))
+                known = {m.name: m.progress.position for m in self.members if m.progress}
+                last = {name: known[name] for name in command.instances}
+                self._assign(self.journal.assignment.released(last))
             elif command.failed:
                 self._end(self._failed[0][1])
             else:
@@ -276,7 +276,7 @@ class Machine(Moving):
         for m in self.members:
             if m.progress is not None and m.progress.ended:
                 m.seat = replace(m.seat, last=m.progress)
-            if m.bare < epoch and (m.dead or m.settled):
+            if m.bare < epoch and (m.dead or m.knows_keepers):
                 m.bare = -1
         self._write(committed=epoch, seats=tuple(m.seat for m in self.members))
         self._tell_commits()
@@ -348,7 +348,7 @@ class Machine(Moving):
         if member.progress is None or progress.position > member.progress.position:
             member.moved = now
         member.progress = progress
-        if member.bare >= 0 and member.settled:
+        if member.bare >= 0 and member.knows_keepers:
             member.bare = max(member.bare, progress.kept_at)
         entry = self.journal
         version, kept = entry.assignment.version, member.seat.kept

@@ -41,9 +41,9 @@ class Options(NamedTuple):
 class Member:
     """An instance as the controller knows it. dead: why its process is gone, if it is. bare: the
     epoch up to which others than its keepers may hold its checkpoints, or nobody; -1 when they are
-    stored. moved: when
-    it was first heard to be where it is. began: the floor when it began, or when this controller
-    did: of what was known then, other keepers than its own may have the only copies."""
+    stored. moved: when it was first heard to be where it is. began: the floor when it began, or
+    when this controller did: of what was known then, other keepers than its own may have the only
+    copies."""
 
     seat: Seat
     progress: Progress | None = None
@@ -57,7 +57,7 @@ class Member:
         return self.seat.place.name
 
     @property
-    def settled(self) -> bool:
+    def knows_keepers(self) -> bool:
         """Whether it has said that it knows its keepers: what it stores later, they hold."""
         return self.progress is not None and self.progress.kept >= self.seat.kept
 

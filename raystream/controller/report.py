@@ -77,7 +77,7 @@ class Progress:
     blocked: float = 0.0
     waiting: int = 0
     state_bytes: int = 0
-    load: bytes = b""
+    load: bytes = field(default=b"", repr=False)
     shown: int = 0
     table_bytes: int = 0
     kept_at: int = 0

@@ -36,6 +36,7 @@ class Piece(NamedTuple):
 
 
 def silence(epoch: int, keys: KeyRange, schema: RecordSchema, groups: int) -> Piece:
-    """What a range that has ended sends in an epoch to `groups` key groups: nothing."""
+    """What the range `keys`, which has ended, sends in an epoch to a consumer range of so many key
+    groups: no rows."""
     header = Header(epoch, keys, NEVER, False, True)
     return Piece(header, empty(schema), np.zeros(groups + 1, np.int64))

@@ -100,11 +100,11 @@ class Assignment:
         gone = set(names)
         return self._next(tuple(s for s in self.serving if s.instance not in gone))
 
-    def released(self, ended: Mapping[str, int]) -> Assignment:
-        """The next version: these instances are gone, and had ended after these epochs."""
-        gone = [s for s in self.serving if s.instance in ended]
-        over = tuple(Over(s.vertex, s.keys, ended[s.instance]) for s in gone)
-        return replace(self.without(ended), over=self.over + over)
+    def released(self, last: Mapping[str, int]) -> Assignment:
+        """The next version: these instances have ended after these epochs, and are gone."""
+        gone = [s for s in self.serving if s.instance in last]
+        over = tuple(Over(s.vertex, s.keys, last[s.instance]) for s in gone)
+        return replace(self.without(last), over=self.over + over)
 
     def cut_at(self, epoch: int, floor: int) -> Assignment:
         """The next version: there is a checkpoint at `epoch` too; cuts up to the floor are over."""

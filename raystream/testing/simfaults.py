@@ -55,8 +55,8 @@ class Faults:
     def _one(self, kind: str) -> None:
         chance, job = self.world.rng, self.job
         if kind == "keeper":
-            for keeper in chance.sample(there := self._keepers(), min(len(there), 1)):
-                self._keeper(keeper)
+            if living := self._keepers():
+                self._keeper(chance.choice(living))
         elif kind == "node":
             self._node(chance.choice(job.nodes))
         elif kind == "controller":
@@ -69,8 +69,8 @@ class Faults:
                 job.blanks[name].alive = False
                 job.died(name)
         else:
-            living = [p for p in job.at.values() if p.alive]
-            for process in chance.sample(living, min(len(living), 1 + (kind == "kill two"))):
+            there = [p for p in job.at.values() if p.alive]
+            for process in chance.sample(there, min(len(there), 1 + (kind == "kill two"))):
                 {"sleep": self._sleep, "cut": self._cut}.get(kind, self._kill)(process)
 
     def _keepers(self) -> list[Keeper]:

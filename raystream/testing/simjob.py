@@ -12,7 +12,6 @@ from raystream.controller.members import Options
 from raystream.controller.recovery import ATTEMPTS_MAX, Place
 from raystream.dataflow.plan import Plan
 from raystream.errors import LostError, RaystreamError
-from raystream.state.checkpoint import WHOLE
 from raystream.testing.simcontrol import NOTICE, Controller
 from raystream.testing.simlaws import Laws
 from raystream.testing.simprocess import Blank, Instances
@@ -46,7 +45,7 @@ class Job(Laws):
         ahead: int,
         again: float,
         fragile: float,
-        part_bytes: int = WHOLE,
+        part_bytes: int,
         tier: Tier | None = None,
     ) -> None:
         super().__init__()

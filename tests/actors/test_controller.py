@@ -32,6 +32,11 @@ class Cluster:
     there: dict[str, Any] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
     silent: set[str] = field(default_factory=set)
+    begun: list[tuple[str, Entry]] = field(default_factory=list)
+
+    def live(self, plan: str, entry: Entry) -> None:
+        self.begun.append((plan, entry))
+        time.sleep(0.5)
 
     def get(self, call: tuple[str, Callable[[], Any]], timeout: float) -> Any:
         if call[0] in self.silent:
@@ -65,12 +70,12 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(ray, "get", made.get)
     monkeypatch.setattr(ray, "wait", lambda calls, **_: (calls, []))
     monkeypatch.setattr(ray, "kill", made.ended.append)
-    monkeypatch.setattr(controller, "starts", lambda: 1)
+    monkeypatch.setattr(controller, "restarts", lambda: 1)
     monkeypatch.setattr(controller, "processes_of", lambda run: list(made.there))
     monkeypatch.setattr(controller, "actor", lambda run, process: made.there.get(process))
     monkeypatch.setattr(controller, "kill", lambda run, process: made.ended.append(process))
     monkeypatch.setattr(controller, "ORPHAN_SECONDS", 0.05)
-    monkeypatch.setattr(Controller, "_live", lambda self, plan, entry: time.sleep(0.5))
+    monkeypatch.setattr(Controller, "_live", lambda self, plan, entry: made.live(plan, entry))
     return made
 
 
@@ -83,10 +88,12 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_it_goes_on_from_the_newest_entry(cluster: Cluster) -> None:
-    cluster.there = {"keeper-1.1": keeper(Entry(1, 7)), "1.2": instance(begun=True)}
-    begun = Controller(CHARTER)
-    time.sleep(0.1)
-    assert not cluster.ended and not begun.standing().ended
+    entries = Entry(1, 7), Entry(1, 9), Entry(1, 8)
+    cluster.there = {f"keeper-1.{i}": keeper(e) for i, e in enumerate(entries)}
+    made = Controller(CHARTER)
+    time.sleep(0.1)  # longer than one waits that nobody asks to run
+    assert cluster.begun == [("the plan", Entry(1, 9))]
+    assert not cluster.ended and not made.standing().ended
 
 
 @pytest.mark.parametrize("silent", ["claim", "plan"])
@@ -108,7 +115,7 @@ def test_one_that_nobody_asks_to_run_ends_itself(cluster: Cluster) -> None:
     until(lambda: cluster.ended == [ME])
 
 
-def test_all_keepers_are_asked_at_once_and_who_is_silent_is_left_out(cluster: Cluster) -> None:
+def test_who_does_not_show_its_journal_is_left_out(cluster: Cluster) -> None:
     entry = Entry(3, 4)
     assert claim([keeper(None), keeper(entry)], 9) == (9, [((0, 0), None), (entry.order, entry)])
     cluster.silent = {"claim"}

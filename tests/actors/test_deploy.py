@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from ray.job_config import JobConfig
 import raystream as rs
 from raystream.actors import deploy
 from raystream.actors.deploy import MEMORY, cluster, environment, environments, refuse_main
+from raystream.cli import REFUSED
 from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
 from raystream.errors import ConfigError, GraphError, Stopped
@@ -33,6 +35,22 @@ def test_an_address_where_nobody_answers_is_refused(
     monkeypatch.setattr(deploy.ray, "is_initialized", lambda: False)
     with pytest.raises(ConfigError, match="no Ray cluster at"), cluster(address):
         pass
+
+
+def test_a_cluster_that_wants_a_token_is_no_bug(tmp_path: Path) -> None:
+    """Ray asks for one as soon as somebody listens there."""
+    unset = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ADDRESS"}
+    env = {name: value for name, value in os.environ.items() if name not in unset}
+    env |= {"RAY_AUTH_MODE": "token", "HOME": str(tmp_path), "RAY_USAGE_STATS_ENABLED": "0"}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        command = [sys.executable, "-m", "raystream", "jobs", "--address", address]
+        done = subprocess.run(
+            command, check=False, env=env, capture_output=True, text=True, timeout=120
+        )
+    assert done.returncode == REFUSED
+    assert "is not open to this process" in done.stderr and "RAY_AUTH_TOKEN" in done.stderr
+    assert "Traceback" not in done.stderr and "report it" not in done.stderr
 
 
 def test_a_ray_that_was_too_slow_to_start_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import ray
 
 from raystream.actors.keeper import Keeper
+from raystream.errors import OutputError
 from raystream.schema.types import KeyRange
 
 ALL = KeyRange(0, 16)
@@ -50,3 +52,23 @@ def test_an_image_that_was_whole_before_its_last_part_came_is_held(keeper: Keepe
 def test_a_delta_on_what_is_not_held_is_refused_with_its_last_part(keeper: Keeper) -> None:
     assert store(keeper, FIRST, base=3)
     assert not store(keeper, LAST, base=3)
+
+
+@pytest.mark.parametrize(("fails", "told"), [("commit", "no rights"), ("drop", "")])
+def test_a_cut_is_saved_though_old_ones_cannot_be_deleted(
+    keeper: Keeper, fails: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[str] = []
+
+    def do(what: str) -> None:
+        if what == fails:
+            raise OutputError("no rights")
+        done.append(what)
+
+    saves: Any = SimpleNamespace(commit=lambda cut: do("commit"), drop=lambda number: do("drop"))
+    saved: Any = SimpleNamespace(number=1)
+    keeper._saves, keeper._plan = saves, SimpleNamespace(durable=True)  # type: ignore[assignment]
+    assert told in keeper.save_cut(saved)
+    assert bool(keeper.save_cut(saved)) == bool(told)
+    assert done == ([] if told else ["commit", "commit"])
+    assert ("could not be deleted: no rights" in caplog.text) == (not told)

@@ -60,42 +60,30 @@ def test_who_looks_does_not_wait_for_ever(
         list(looking.looks("words", "auto", 0.0))
 
 
+def scale(monkeypatch: pytest.MonkeyPatch, *said: Any) -> list[Any]:
+    """What was moved, when the controller says this."""
+    call = SimpleNamespace(remote=lambda *a: None)
+    there = SimpleNamespace(moves=call, scale=call)
+    answers = iter(said)
+    monkeypatch.setattr(rescaling, "cluster", no_cluster)
+    monkeypatch.setattr(rescaling, "running", lambda: ["words-1"])
+    monkeypatch.setattr(rescaling, "actor", lambda run, process: there)
+    monkeypatch.setattr(rescaling, "_answer", lambda run, asked: next(answers))
+    return rescaling.scale("words", "auto", {"count": 2}, "replay")
+
+
 def test_who_scales_waits_for_a_controller_that_was_restarted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     under: Any = SimpleNamespace(operator="count", why="")
-    restarted = beginning().moves()
-    said: Any = iter(
-        [
-            Moves((), ()),
-            "",
-            Moves((under,), ()),
-            restarted,
-            Moves((under,), ()),
-            Moves((), ("new",)),
-        ]
-    )
-    call = SimpleNamespace(remote=lambda *a: None)
-    monkeypatch.setattr(rescaling, "cluster", no_cluster)
-    monkeypatch.setattr(rescaling, "running", lambda: ["words-1"])
-    monkeypatch.setattr(
-        rescaling, "actor", lambda run, process: SimpleNamespace(moves=call, scale=call)
-    )
-    monkeypatch.setattr(rescaling, "_answer", lambda run, asked: next(said))
-    assert rescaling.scale("words", "auto", {"count": 2}, "replay") == ["new"]
+    before, moving, restarted = Moves((), ()), Moves((under,), ()), beginning().moves()
+    moved: Any = Moves((), ("new",))  # type: ignore[arg-type]
+    assert scale(monkeypatch, before, "", moving, restarted, moving, moved) == ["new"]
 
 
 def test_a_job_that_ended_before_it_could_move_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: Any = iter([Moves((), ()), "", Moves((), (), over=True)])
-    call = SimpleNamespace(remote=lambda *a: None)
-    monkeypatch.setattr(rescaling, "cluster", no_cluster)
-    monkeypatch.setattr(rescaling, "running", lambda: ["words-1"])
-    monkeypatch.setattr(
-        rescaling, "actor", lambda run, process: SimpleNamespace(moves=call, scale=call)
-    )
-    monkeypatch.setattr(rescaling, "_answer", lambda run, asked: next(said))
     with pytest.raises(JobError, match="has ended before it could move"):
-        rescaling.scale("words", "auto", {"count": 2}, "replay")
+        scale(monkeypatch, Moves((), ()), "", Moves((), (), over=True))
 
 
 def test_who_leaves_top_does_not_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import raystream as rs
+from raystream.actors import server, subscription
 from raystream.actors import shell as shells_module
-from raystream.actors import subscription
 from raystream.actors.server import BURST
 from raystream.actors.shell import AHEAD, Shell
 from raystream.actors.subscription import RECONNECT_SECONDS
@@ -376,6 +376,30 @@ def test_who_is_told_that_a_range_is_over_does_not_wait_for_it() -> None:
             shell.start("run", None)
         shells.until(lambda: all(s.machine.ended for s in others))
         assert not source.begun and not any(s.error for s in others)
+
+
+def test_who_has_ended_misses_nothing_that_was_trimmed() -> None:
+    """A range that was moved at its end says that once more, and it is trimmed before all wake."""
+    refused = JobError("refused: the epoch was trimmed")
+    with shells_of(word_flow(Collect(), running)) as shells:
+        shells.shells[1]._missed(refused)
+        assert shells.shells[1].error is refused
+    with shells_of(word_flow(Collect(), running)) as shells:
+        shells.start()
+        shells.until(lambda: all(s.machine.ended for s in shells.shells))
+        shells.shells[1]._missed(refused)
+        assert shells.shells[1].error is None
+
+
+def test_what_breaks_while_serving_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not taken for a broken connection, which is tried again for minutes."""
+
+    def messages(*given: Any) -> Any:
+        raise KeyError("rows")
+
+    monkeypatch.setattr(server, "messages", messages)
+    error = error_of(word_flow(Collect(), running))
+    assert "KeyError: 'rows'" in str(error)
 
 
 @pytest.mark.parametrize("age", [0.0, 2 * RECONNECT_SECONDS])

@@ -42,7 +42,7 @@ def shelves(monkeypatch: pytest.MonkeyPatch) -> dict[str, Shelf]:
 
 def told(monkeypatch: pytest.MonkeyPatch, *answers: int | None) -> Staff:
     """The staff of a controller that began with the first answer of the cluster, and gets these."""
-    monkeypatch.setattr(staff, "starts", iter(answers[1:]).__next__)
+    monkeypatch.setattr(staff, "restarts", iter(answers[1:]).__next__)
     plan: Any = SimpleNamespace(clock=None)
     return Staff(plan, "run", "token", staff.Environment({}, {}), True, answers[0])
 
@@ -112,17 +112,17 @@ def test_an_actor_knows_how_often_it_was_started_again() -> None:
     @ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)
     class Mortal:
         def __init__(self) -> None:
-            self.first = naming.starts()
+            self.first = naming.restarts()
 
-        def starts(self) -> tuple[int | None, int | None]:
-            return self.first, naming.starts()
+        def restarts(self) -> tuple[int | None, int | None]:
+            return self.first, naming.restarts()
 
         def die(self) -> None:
-            if naming.starts() == 0:
+            if naming.restarts() == 0:
                 os._exit(1)
 
     actor: Any = Mortal.remote()
-    assert ray.get(actor.starts.remote(), timeout=60) == (0, 0)
+    assert ray.get(actor.restarts.remote(), timeout=60) == (0, 0)
     ray.get(actor.die.remote(), timeout=60)
-    assert ray.get(actor.starts.remote(), timeout=60) == (1, 1)
+    assert ray.get(actor.restarts.remote(), timeout=60) == (1, 1)
     ray.kill(actor)
