@@ -49,11 +49,10 @@ from raystream.testing.simsinks import Reference
 from raystream.testing.simtier import Tier
 from raystream.testing.simworld import World, Wrong
 
-EVENTS_MAX = 2_000
-"""So many events for each instance after the last fault are more than any job needs to come to its
-end."""
-INSTANCES_MIN = 20
-"""So few have as many events as this many."""
+EVENTS_MAX = 40_000
+CONNECTION_EVENTS_MAX = 500
+"""So many events after the last fault, and so many more for each pair of instances that one sends
+to the other, are more than any job needs to come to its end."""
 SHOWN_MAX = 5
 """Wrong schedules that the command shows."""
 AFTERWARDS = 300
@@ -317,7 +316,7 @@ def _times(rng: random.Random, faults: int, instances: int) -> list[int]:
 
 
 def _run(world: World, job: Job, faults: Faults, mover: Mover) -> None:
-    quiet = 0
+    quiet, most = 0, _most_events(job)
     while not job.over:
         faults.strike()
         mover.strike()
@@ -327,12 +326,20 @@ def _run(world: World, job: Job, faults: Faults, mover: Mover) -> None:
             world.tell("no more faults")
             world.loss = world.slow = world.doubling = job.fragile = 0.0
             quiet = world.events
-        most = EVENTS_MAX * max(INSTANCES_MIN, len(job.entry.seats))
+        if world.events % 1000 == 0:
+            most = max(most, _most_events(job))
         if not world.step() or world.events > quiet + most + 1000 * len(faults.at):
             at = {i.name: (p.machine.position, p.chain.stored) for i, p in job.members()}
             raise Wrong(f"it does not come to its end: committed {job.entry.committed}, {at}")
     for _ in range(AFTERWARDS):
         world.step()
+
+
+def _most_events(job: Job) -> int:
+    """After so many without a fault a job of this size hangs, or runs in circles."""
+    instances = Counter(seat.place.vertex for seat in job.entry.seats)
+    connections = sum(instances[e.producer] * instances[e.consumer] for e in job.plan.edges)
+    return EVENTS_MAX + CONNECTION_EVENTS_MAX * connections
 
 
 def _judged(job: Job) -> tuple[Kind, str]:
