@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.w1 import EPOCH_ROWS, Tally
+from benchmarks.w1 import Tally
 from raystream.api.batch import Rows
 from raystream.dataflow.source import Cutting
 from raystream.schema.state import state_schema
@@ -29,7 +29,7 @@ BATCHES = 8
 
 
 def main(
-    rows: Annotated[int, typer.Option(min=1, help="Records of a batch.")] = EPOCH_ROWS,
+    rows: Annotated[int, typer.Option(min=1, help="Records of a batch.")] = 100_000,
     distinct: Annotated[int, typer.Option(min=1, help="Distinct keys.")] = 100_000,
     repeat: Annotated[int, typer.Option(min=1, help="Calls; the median is shown.")] = 25,
 ) -> None:

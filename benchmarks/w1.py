@@ -18,7 +18,10 @@ import numpy as np
 import raystream as rs
 from raystream.errors import JobError
 
-EPOCH_ROWS = 100_000
+EPOCH_ROWS = 400_000
+"""Of an epoch: so many that its fixed cost does not show."""
+EPOCHS_OF_A_CUT = 25
+"""10 million records from one cut to the next, so that some fall into a run of a second."""
 
 
 class Key(NamedTuple):
@@ -147,7 +150,11 @@ def run(
         flow = rs.Flow("w1")
         keys = flow.source(source, epochs=rs.by_time("time", seconds=1))
         keys.through(FORMS[form], name="count").to(Check(folder))
-        report = flow.run(cluster=None if local else "auto", instances={"count": instances})
+        report = flow.run(
+            cluster=None if local else "auto",
+            instances={"count": instances},
+            cut_every=EPOCHS_OF_A_CUT,
+        )
         got = totals(Path(folder))
     if got != expected(source):
         raise JobError(f"W1 {form}: wrong answers: {got} instead of {expected(source)}")

@@ -36,8 +36,10 @@ OPERATORS = (SOURCE, "vehicles", "places", "segments", "accounts", "expenditure"
 
 PACED_EPOCH_SECONDS = 0.05
 """Real seconds of an epoch of a paced run: what an answer may wait for its epoch to end."""
-EPOCH_ROWS = 50_000
+EPOCH_ROWS = 200_000
 """Rows of an epoch at full speed: so many that the fixed cost of an epoch does not show."""
+EPOCHS_OF_A_CUT = 25
+"""From one cut to the next at full speed, when epochs take as long as they take."""
 
 Answer = Toll | Alert | Balance | Spent
 

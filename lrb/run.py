@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import raystream as rs
 from lrb import answers as answer_files
 from lrb.answers import LATENCY_FILE, LATENCY_SCHEMA, RUN_FILE, Kind
-from lrb.flow import SINK, SOURCE, build, interpret
+from lrb.flow import EPOCHS_OF_A_CUT, SINK, SOURCE, build, interpret
 from lrb.folder import new_parts, remove_answers, remove_parts
 from lrb.sink import LATENCY, AnswerParts, collect, handed_over, latency_p99
 from lrb.source import Prepared
@@ -74,6 +74,7 @@ def run(
         report = flow.run(
             cluster=cluster,
             instances=instances,
+            cut_every=EPOCHS_OF_A_CUT if speed is None else None,
             copies=copies,
             policy=policy or "auto",
             bounds=bounds,

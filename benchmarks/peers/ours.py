@@ -42,9 +42,9 @@ class Keys:
         return [rs.Split("keys")]
 
     def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[works.Key]]]:
-        for at in range(position, self.given.rows, EPOCH_ROWS):
-            keys = self.given.keys[at : at + EPOCH_ROWS]
-            time = np.full(len(keys), at // EPOCH_ROWS, np.int32)
+        for at in range(position, self.given.rows, works.EPOCH_ROWS):
+            keys = self.given.keys[at : at + works.EPOCH_ROWS]
+            time = np.full(len(keys), at // works.EPOCH_ROWS, np.int32)
             yield at + len(keys), rs.Batch(works.Key, {"time": time, "key": keys})
 
 
@@ -200,7 +200,7 @@ def w1(task: Task, cluster: str | None) -> None:
     flow = rs.Flow("w1")
     keys = flow.source(source, epochs=rs.by_time("time", seconds=1))
     keys.through(works.FORMS[task.form], name="count").to(works.Check(task.scratch))
-    report = flow.run(cluster=cluster, checkpoint_seconds=task.cut_seconds)
+    report = flow.run(cluster=cluster, cut_every=works.EPOCHS_OF_A_CUT)
     tell(report.elapsed, works.totals(Path(task.scratch)), latency_ms=None)
 
 

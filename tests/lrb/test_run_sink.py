@@ -185,4 +185,4 @@ def test_epochs_follow_pace_and_data(tmp_path: Path) -> None:
     assert epoch_seconds(data, 60.0) == 3.0
     assert epoch_seconds(data, 0.1) == 1 / SLOTS
     assert epoch_seconds(data, 1.7) == 2 / SLOTS
-    assert epoch_seconds(data, None) == round(50_000 * 2971 / 100)
+    assert epoch_seconds(data, None) == round(200_000 * 2971 / 100)
