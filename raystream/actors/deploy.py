@@ -244,9 +244,14 @@ def start_ray(**options: Any) -> None:
             return
 
 
-MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
-"""For the C library: columns of an epoch come from memory that was used before. Else each of them
-would be mapped and given back anew, and most of that time goes into first touches of pages."""
+MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "MALLOC_ARENA_MAX": "1",
+}
+"""For the C library: columns of an epoch come from memory that was used before, by any thread. Else
+each of them would be mapped and given back anew, and most of that time goes into first touches of
+pages."""
 
 
 def environments() -> Environment:
