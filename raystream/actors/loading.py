@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import resource
-import sys
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
@@ -22,10 +21,6 @@ FREE = 0.5
 """So much of one processor has nothing to do: a step is in nobody's way."""
 PATIENCE_SECONDS = 3.0
 """A step waits no longer than this: a machine that is always busy has to load it too."""
-MOST_NICE = 10
-"""Of a thread that gives way: it gets a tenth of what others get. With the most there is, who needs
-what it holds waits far longer where all processors are busy: a job at full speed took twice as
-long."""
 _STAT = Path("/proc/stat")
 
 
@@ -69,13 +64,6 @@ class Loading:
                 return after is not None
             before = after
         return False
-
-
-def give_way() -> None:
-    """Let this thread have less of a busy processor than others from now on, but never nothing: it
-    may hold what somebody waits for."""
-    if sys.platform == "linux":  # where a thread has a niceness of its own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), MOST_NICE)
 
 
 def idle_seconds() -> float | None:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from raystream.actors.loading import give_way
 from raystream.dataflow.snapshot import Captured
 from raystream.schema.types import KeyRange
 from raystream.state.chain import Chain
@@ -69,7 +68,6 @@ class Shipper:
         self._thread.join(5.0)
 
     def _run(self) -> None:
-        give_way()
         while (captured := self._queue.get()) is not None:
             try:
                 held = self._store(captured)
