@@ -138,7 +138,7 @@ class Staff:
             case do.Deliver(process, floor, to):
                 takers = [(keys, a) for p, keys in to if (a := self._actor(p)) is not None]
                 if len(takers) == len(to):  # who is gone is an event
-                    delivered = partial(_delivered, process)
+                    delivered = partial(_delivered, process, tuple(p for p, _ in to))
                     self._watch(process, "deliver", delivered, floor, takers)
             case do.Begin(seat, assignment, started):
                 self._watch(seat.process, "watch", lambda e: do.Done(seat.process, e))
@@ -439,10 +439,10 @@ def _filled(view: int, place: str, taken: bool) -> Event | None:
     return do.Filled(view, place) if taken else None
 
 
-def _delivered(process: str, answer: Brought | str) -> Event:
+def _delivered(process: str, takers: tuple[str, ...], answer: Brought | str) -> Event:
     if isinstance(answer, str):
-        return do.Delivered(process, 0, answer)
-    return do.Delivered(process, answer.epoch, nbytes=answer.nbytes)
+        return do.Delivered(process, takers, 0, answer)
+    return do.Delivered(process, takers, answer.epoch, nbytes=answer.nbytes)
 
 
 def _put(process: str, cut: int, answer: Any) -> Event:

@@ -229,9 +229,11 @@ class Became:
 @dataclass(frozen=True, slots=True)
 class Delivered:
     """Whom an owner was to bring to where it is has the state of its range at the end of `epoch`,
-    for which it was given so many bytes more; or why it has not."""
+    for which it was given so many bytes more; or why it has not. takers: who that are. What it
+    answers late is not said of those whom it was asked to bring next."""
 
     process: str
+    takers: tuple[str, ...]
     epoch: int
     why: str = ""
     nbytes: int = 0

@@ -273,6 +273,8 @@ class Moving(Taking):
         process = told.process
         for e in [e for e in self._engagements if e.delivering and process in e.delivering]:
             assert e.delivering is not None
+            if not e.ready.keys() >= {*told.takers}:
+                continue
             if told.why:
                 self._fall_through(e, f"its owner did not deliver: {told.why}")
                 return

@@ -393,10 +393,12 @@ class Controller(Box):
     def _deliver(self, owner: Instances, command: do.Deliver) -> None:
         """An owner brings others to where it is."""
         delta = owner.delivery(command.floor)
-        left = {process for process, _ in command.to}
+        takers = tuple(process for process, _ in command.to)
+        left = {*takers}
         epoch = owner.machine.position if delta is not None else command.floor
         parts = {p: partition(delta, [keys])[0] for p, keys in command.to if delta is not None}
-        done = do.Delivered(owner.process, epoch, nbytes=sum(i.nbytes for i in parts.values()))
+        nbytes = sum(i.nbytes for i in parts.values())
+        done = do.Delivered(owner.process, takers, epoch, nbytes=nbytes)
 
         def taken(process: str) -> None:
             taker = self.job.takers[process]

@@ -354,8 +354,12 @@ def test_another_controller_goes_on_with_it(step: str) -> None:
 # ---------------------------------------------------------------- hand-over
 
 
-def handing_over() -> tuple[Moved, str]:
-    """A job in which the owner of a range is asked for what has changed; and that owner."""
+def delivered(deliver: do.Deliver, epoch: int, why: str = "", nbytes: int = 0) -> do.Delivered:
+    return do.Delivered(deliver.process, tuple(p for p, _ in deliver.to), epoch, why, nbytes)
+
+
+def handing_over() -> tuple[Moved, do.Deliver]:
+    """A job in which the owner of a range is asked for what has changed; and what it is asked."""
     job = Moved()
     assert job.ask("count", *HALVES, mode="handover") == ""
     job.hire()
@@ -364,12 +368,12 @@ def handing_over() -> tuple[Moved, str]:
     assert not job.machine.candidates
     (deliver,) = job.all(do.Deliver)
     assert [keys for _, keys in deliver.to] == [*HALVES] and deliver.floor == 20
-    return job, deliver.process
+    return job, deliver
 
 
 def test_an_owner_brings_candidates_on_and_stays_until_the_floor_has_passed() -> None:
-    job, owner = handing_over()
-    job.hear(do.Delivered(owner, 26, nbytes=70))
+    job, deliver = handing_over()
+    job.hear(delivered(deliver, 26, nbytes=70))
     serving = job.machine.journal.assignment
     assert [s.first for s in serving.serving if s.candidate] == [27, 27]
     assert serving.cuts  # soon there is a floor behind them
@@ -394,16 +398,16 @@ def test_a_range_of_several_owners_is_replayed() -> None:
     job.restore()
     assert [len(d.to) for d in job.all(do.Deliver)] == [1, 1]
     for deliver in job.all(do.Deliver):
-        job.hear(do.Delivered(deliver.process, 25))
+        job.hear(delivered(deliver, 25))
     serving = job.machine.journal.assignment.serving
     assert [s.first for s in serving if s.candidate] == [26, 21, 26]
 
 
 @pytest.mark.parametrize("why", ["refused", "late", "dead"])
 def test_an_owner_that_does_not_deliver_ends_the_attempt(why: str) -> None:
-    job, owner = handing_over()
+    job, deliver = handing_over()
     if why == "refused":
-        job.hear(do.Delivered(owner, 0, "no room"))
+        job.hear(delivered(deliver, 0, "no room"))
     elif why == "late":
         job.now += DELIVER_SECONDS + 1
         job.tick()
@@ -412,6 +416,23 @@ def test_an_owner_that_does_not_deliver_ends_the_attempt(why: str) -> None:
     (move,) = job.machine.journal.moves
     assert move.tries == 1 and not job.machine.candidates
     assert len(job.all(do.Kill)) >= 2 and not job.machine.ended
+
+
+@pytest.mark.parametrize("why", ["", "no room"])
+def test_what_an_owner_answers_late_is_not_said_of_those_who_came_later(why: str) -> None:
+    job, early = handing_over()
+    job.hear(do.Gone(early.to[0][0], "it was killed"))
+    job.tick()
+    job.hire()
+    job.restore()
+    late = job.all(do.Deliver)[-1]
+    assert {p for p, _ in late.to}.isdisjoint(p for p, _ in early.to)
+    job.hear(delivered(early, 22, why))
+    (move,) = job.machine.journal.moves
+    assert move.tries == 1 and not job.machine.candidates
+    job.hear(delivered(late, 26))
+    serving = job.machine.journal.assignment.serving
+    assert [s.first for s in serving if s.candidate] == [27, 27]
 
 
 # ---------------------------------------------------------------- sinks, nodes
@@ -487,7 +508,7 @@ def test_a_node_is_left_and_not_used_again() -> None:
         for become in job.given:
             job.hear(do.Became(become.process, "grpc://b"))
         for deliver in job.all(do.Deliver):
-            job.hear(do.Delivered(deliver.process, 25))
+            job.hear(delivered(deliver, 25))
         for kill in job.all(do.Kill):
             job.hear(do.Gone(kill.process, "it was ended"))
         job.at(25 + 10 * turn, kept=99)
