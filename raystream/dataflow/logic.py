@@ -274,6 +274,8 @@ class Keyed:
                     self._forget(key, epoch)
                 elif due is not None and getattr(row, due) != alarms.get(key, NEVER):
                     self._alarm(group, key, getattr(row, due))
+        except Untimely as error:
+            raise error.told(self.spec, epoch, key) from None
         except Exception as error:
             raise operator_error(
                 self.spec.name, error, epoch=epoch, key=key, doing=f"record {reached(left, hi)}"
@@ -284,7 +286,9 @@ class Keyed:
         self.table.remove(key, epoch)
         self.alarms.pop(key, None)
 
-    def _alarm(self, group: int, key: Any, due: int) -> None:
+    def _alarm(self, group: int, key: Any, due: Any) -> None:
+        if not isinstance(due, int):
+            raise Untimely(due)
         if due == NEVER:
             self.alarms.pop(key, None)
             return
@@ -327,8 +331,28 @@ class Keyed:
             ) from error
         if row._mark == FORGOTTEN:
             self._forget(key, epoch)
-        else:
+            return
+        try:
             self._alarm(group, key, getattr(row, self.due))
+        except Untimely as error:
+            raise error.told(self.spec, epoch, key) from None
+
+
+class Untimely(Exception):
+    """A timer was set to what is no time."""
+
+    def __init__(self, due: Any) -> None:
+        self.due = due
+
+    def told(self, spec: OperatorSpec, epoch: int, key: Any) -> StateError:
+        """It as the user is to hear it."""
+        assert spec.state is not None
+        return StateError(
+            f"{spec.name} set the timer {spec.state.name}.{spec.state.timer} of key {key!r} to"
+            f" {self.due!r:.80}, which is no time, in epoch {epoch}",
+            where=spec.where,
+            hint="A time is an int, as in the records; rs.NEVER unsets the timer.",
+        )
 
 
 def row_of(table: ObjectTable, key: Any, epoch: int) -> tuple[State, bool]:
