@@ -66,7 +66,8 @@ def by_time(
         speed: event seconds per real second; None reads as fast as the job goes.
         disorder: seconds of event time by which a record may be behind those before it; the
             watermark stays as far behind.
-        origin: the value of `column` at which epoch 1 begins; the least first value when not given.
+        origin: a value of `column` in epoch 1, the least first value of all splits when not given.
+            Epochs begin at multiples of their length, and what is before the first is in it, too.
     """
     for name, value in (("seconds", seconds), ("speed", speed)):
         if value is not None and not value > 0:
