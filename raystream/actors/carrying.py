@@ -14,6 +14,7 @@ from ray import cloudpickle
 from raystream.dataflow.plan import Plan
 from raystream.errors import GraphError, Where
 
+dumps: Any = cloudpickle.dumps  # it ships no types
 DEPTH = 8
 """So deep it is looked for what cannot be pickled."""
 
@@ -57,7 +58,7 @@ def _things(plan: Plan) -> Iterator[tuple[str, Any, Where | None]]:
 def _fails(thing: Any) -> Exception | None:
     """What pickling raises. As Ray does it: memory of arrays is left where it is."""
     try:
-        cloudpickle.dumps(thing, protocol=5, buffer_callback=[].append)
+        dumps(thing, protocol=5, buffer_callback=list[Any]().append)
     except Exception as error:  # of the user's code, too
         return error
     return None
@@ -82,6 +83,7 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
         yield ".__self__", thing.__self__
     elif inspect.isfunction(thing):
         seen = inspect.getclosurevars(thing)
-        yield from ((f".{name}", v) for name, v in (seen.nonlocals | seen.globals).items())
+        names = {**seen.nonlocals, **seen.globals}
+        yield from ((f".{name}", value) for name, value in names.items())
     else:
         yield from ((f".{name}", value) for name, value in getattr(thing, "__dict__", {}).items())

@@ -23,7 +23,14 @@ from raystream.api.protocols import (
     Windowed,
 )
 from raystream.errors import GraphError, Where
-from raystream.schema.records import RecordSchema, caller, located, record_schema, resolve_hints
+from raystream.schema.records import (
+    RecordSchema,
+    apart,
+    caller,
+    located,
+    record_schema,
+    resolve_hints,
+)
 from raystream.schema.state import State
 from raystream.schema.types import MAX_KEY_GROUPS
 
@@ -201,9 +208,13 @@ class Stream(Generic[T_co]):
         self._refuse_nothing(where)
         for branch in self._branches:
             if branch.schema not in spec.inputs:
+                carried, taken = branch.schema.name, _either(spec.inputs)
+                for one in spec.inputs:
+                    if one.name == carried:
+                        carried, taken = apart(branch.schema.cls, one.cls)
+                        break
                 raise GraphError(
-                    f"{spec.name} takes {_either(spec.inputs)}, but this stream carries"
-                    f" {branch.schema.name}",
+                    f"{spec.name} takes {taken}, but this stream carries {carried}",
                     where=where,
                     hint=f"Pick what it takes: stream[{spec.inputs[0].name}]",
                 )
