@@ -14,11 +14,10 @@ from raystream.errors import (
     InputError,
     OperatorError,
     RaystreamError,
-    StateError,
     user_frame,
 )
 from raystream.schema.types import Split
-from raystream.state.saved import Saved
+from raystream.state.saved import Saved, differs
 
 PACED_EPOCH_SECONDS = 0.05
 """Real seconds that an epoch of a paced run lasts, unless the flow says otherwise."""
@@ -117,13 +116,21 @@ def _clock_of(saved: Saved, sources: list[SourceNode]) -> Clock | None:
     seconds = _one("seconds", [n.epochs.seconds for n in timed], timed)
     before = saved.clock
     if bool(timed) != (before is not None) or (before and seconds not in (None, before[1])):
-        raise StateError(
-            f"{saved} has other epochs than the flow has now",
-            hint=f"saved: {f'by_time(seconds={before[1]:g})' if before else 'by_arrival'}",
+        raise differs(
+            saved,
+            "other epochs",
+            _in_words(before is not None, before[1] if before else None),
+            _in_words(bool(timed), seconds),
         )
     if before is None:
         return None
     return Clock(before[0], before[1], _one("speed", [n.epochs.speed for n in timed], timed))
+
+
+def _in_words(timed: bool, seconds: float | None) -> str:
+    if not timed:
+        return "by_arrival()"
+    return "by_time()" if seconds is None else f"by_time(seconds={seconds:g})"
 
 
 def _one(what: str, values: list[Any], nodes: list[SourceNode]) -> Any:

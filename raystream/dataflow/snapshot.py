@@ -278,11 +278,7 @@ def _check(machine: Machine, image: Image) -> None:
     if shape is not None and shape.may_take(header.shape):
         if shape.state.upgrade is not None:
             return
-        hint += (
-            f"\n  To go on with these rows declare in {shape.state.name}:"
-            "\n    @classmethod"
-            "\n    def upgrade(cls, old: Mapping[str, Any]) -> Self: ..."
-        )
+        hint += f"\n  {shape.upgrade_words}"
     raise StateError(
         f"the {header} holds other state than {machine.vertex.name} keeps now", hint=hint
     )

@@ -81,6 +81,15 @@ class Shape:
         upgraded where they are of another state class."""
         return stored.partition(_BY)[2] == self.by
 
+    @property
+    def upgrade_words(self) -> str:
+        """What to do to go on with rows that `may_take` lets pass."""
+        return (
+            f"To go on with these rows declare in {self.state.name}:"
+            "\n    @classmethod"
+            "\n    def upgrade(cls, old: Mapping[str, Any]) -> Self: ..."
+        )
+
     @cached_property
     def gone(self) -> Any:
         """The Arrow schema of removed rows."""
