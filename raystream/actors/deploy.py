@@ -16,6 +16,7 @@ from ray._private import worker
 from ray.exceptions import AuthenticationError, RayError, RayTaskError
 from ray.job_config import JobConfig
 
+from raystream.actors.carrying import refuse_unpicklable
 from raystream.actors.controller import Charter, Controller
 from raystream.actors.naming import CONTROLLER, NAMESPACE, actor_name, kill, new_run, processes_of
 from raystream.actors.pool import release
@@ -50,7 +51,8 @@ def run_on_ray(
         options: copies, spare processes, and what a recovery starts from.
 
     Raises:
-        GraphError: the flow is defined in `__main__`, which other processes cannot import.
+        GraphError: the flow is defined in `__main__`, which other processes cannot import, or holds
+            what cannot be pickled.
         ConfigError: there is no cluster at the address. Else what the job raised.
     """
     refuse_main(plan)
@@ -66,6 +68,7 @@ def run_on_ray(
             f"recovery={options.recovery!r} takes no checkpoints: there is nothing to be saved"
         )
     with cluster(address):
+        refuse_unpicklable(plan)
         env = environments()
         remote: Any = ray.remote  # its stubs do not know these options
         kind = remote(

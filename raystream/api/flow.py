@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 from raystream.api.batch import Batch, Rows
+from raystream.api.folders import refuse_shared
 from raystream.api.operators import OperatorSpec, spec_of
 from raystream.api.protocols import (
     Keyed,
@@ -22,7 +23,14 @@ from raystream.api.protocols import (
     Windowed,
 )
 from raystream.errors import GraphError, Where
-from raystream.schema.records import RecordSchema, caller, located, record_schema, resolve_hints
+from raystream.schema.records import (
+    RecordSchema,
+    apart,
+    caller,
+    located,
+    record_schema,
+    resolve_hints,
+)
 from raystream.schema.state import State
 from raystream.schema.types import MAX_KEY_GROUPS
 
@@ -65,7 +73,8 @@ def by_time(
         speed: event seconds per real second; None reads as fast as the job goes.
         disorder: seconds of event time by which a record may be behind those before it; the
             watermark stays as far behind.
-        origin: the value of `column` at which epoch 1 begins; the least first value when not given.
+        origin: a value of `column` in epoch 1, the least first value of all splits when not given.
+            Epochs begin at multiples of their length, and what is before the first is in it, too.
     """
     for name, value in (("seconds", seconds), ("speed", speed)):
         if value is not None and not value > 0:
@@ -125,13 +134,15 @@ class SinkNode(Node):
 
 
 class Stream(Generic[T_co]):
-    """Records on their way from one or several nodes."""
+    """Records on their way from one or several nodes. of: the operator that emits them, if it is
+    one."""
 
-    __slots__ = ("_branches", "_flow")
+    __slots__ = ("_branches", "_flow", "_of")
 
-    def __init__(self, flow: Flow, branches: tuple[Branch, ...]) -> None:
+    def __init__(self, flow: Flow, branches: tuple[Branch, ...], of: Node | None = None) -> None:
         self._flow = flow
         self._branches = branches
+        self._of = of
 
     @overload
     def through(
@@ -186,19 +197,24 @@ class Stream(Generic[T_co]):
             inputs,
             spec=spec,
         )
-        self._flow.nodes.append(node)
-        out: Stream[Any] = Stream(self._flow, tuple(Branch(node, o) for o in spec.outputs))
+        self._flow._add(node)
+        out: Stream[Any] = Stream(self._flow, tuple(Branch(node, o) for o in spec.outputs), node)
         if not late:
             return out
         return out, Stream(self._flow, tuple(Branch(node, i, late=True) for i in spec.inputs))
 
     def _for(self, spec: OperatorSpec, where: Where) -> tuple[Branch, ...]:
         """The branches in the order of the operator's annotation."""
+        self._refuse_nothing(where)
         for branch in self._branches:
             if branch.schema not in spec.inputs:
+                carried, taken = branch.schema.name, _either(spec.inputs)
+                for one in spec.inputs:
+                    if one.name == carried:
+                        carried, taken = apart(branch.schema.cls, one.cls)
+                        break
                 raise GraphError(
-                    f"{spec.name} takes {_either(spec.inputs)}, but this stream carries"
-                    f" {branch.schema.name}",
+                    f"{spec.name} takes {taken}, but this stream carries {carried}",
                     where=where,
                     hint=f"Pick what it takes: stream[{spec.inputs[0].name}]",
                 )
@@ -211,7 +227,18 @@ class Stream(Generic[T_co]):
                 )
         return tuple(sorted(self._branches, key=lambda b: spec.inputs.index(b.schema)))
 
+    def _refuse_nothing(self, where: Where) -> None:
+        if not self._branches and self._of is not None:
+            raise GraphError(
+                f"{self._of.name} emits nothing, so there is nothing to go on with",
+                where=where,
+                hint=f"Its functions are annotated `-> None` ({self._of.where.file}:"
+                f"{self._of.where.line}): say -> Iterator[...], or end the stream there.",
+            )
+
     def __or__(self, other: Stream[U]) -> Stream[T_co | U]:
+        for each in (self, other):
+            each._refuse_nothing(caller(2)[0])
         if other._flow is not self._flow:
             raise GraphError("these streams belong to two flows", where=caller(2)[0])
         twice = [b for b in other._branches if b in self._branches]
@@ -236,6 +263,7 @@ class Stream(Generic[T_co]):
     def to(self, sink: Sink[T_co], /, *, name: str | None = None) -> None:
         """Feed these records to a sink."""
         where, _ = caller(2)
+        self._refuse_nothing(where)
         for method in ("write", "commit"):
             if not callable(getattr(sink, method, None)):
                 raise GraphError(
@@ -244,7 +272,7 @@ class Stream(Generic[T_co]):
         unique = self._flow._unique(
             name or type(sink).__name__.lower(), named=name is not None, where=where
         )
-        self._flow.nodes.append(SinkNode(unique, where, self._branches, sink=sink))
+        self._flow._add(SinkNode(unique, where, self._branches, sink=sink))
 
     def __repr__(self) -> str:
         return f"Stream({_either(b.schema for b in self._branches)})"
@@ -304,7 +332,7 @@ class Flow:
             name or type(source).__name__.lower(), named=name is not None, where=where
         )
         node = SourceNode(unique, where, source=source, epochs=epochs, schema=schema)
-        self.nodes.append(node)
+        self._add(node)
         return Stream(self, (Branch(node, schema),))
 
     def run(
@@ -327,6 +355,14 @@ class Flow:
         return importlib.import_module("raystream.run").run(
             self, cluster=cluster, instances=instances, **options
         )
+
+    def _add(self, node: Node) -> None:
+        nodes = [*self.nodes, node]
+        refuse_shared(
+            [(n, n.source) for n in nodes if isinstance(n, SourceNode)],
+            [(n, n.sink) for n in nodes if isinstance(n, SinkNode)],
+        )
+        self.nodes = nodes
 
     def _unique(self, name: str, *, named: bool, where: Where) -> str:
         taken = {n.name for n in self.nodes}

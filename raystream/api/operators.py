@@ -12,7 +12,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from raystream.api.batch import Batch, Rows
 from raystream.api.windows import Session, WindowKind
@@ -45,6 +45,9 @@ class Mark:
     scope: Mapping[str, Any]
 
 
+@overload
+def operator(target: F, /) -> F: ...
+@overload
 def operator(
     *,
     key: str | tuple[str, ...] | None = None,
@@ -52,10 +55,21 @@ def operator(
     window: WindowKind | None = None,
     time: str = "time",
     compiled: bool = False,
-) -> Callable[[F], F]:
+) -> Callable[[F], F]: ...
+def operator(
+    target: Any = None,
+    /,
+    *,
+    key: str | tuple[str, ...] | None = None,
+    order_by: str | None = None,
+    window: WindowKind | None = None,
+    time: str = "time",
+    compiled: bool = False,
+) -> Any:
     """Mark a function or class as an operator; it is returned unchanged.
 
     Args:
+        target: what `@rs.operator` without parentheses stands above: as with `()`.
         key: the field or fields by which records and state are partitioned.
         order_by: an integer field by which the records of a key are ordered inside an epoch.
         window: `rs.tumbling`, `rs.sliding` or `rs.session`: state is kept per key and window.
@@ -78,7 +92,7 @@ def operator(
         )
         return target
 
-    return mark
+    return mark if target is None else mark(target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +168,12 @@ def spec_of(op: Any) -> OperatorSpec:
     if process is None:
         raise GraphError(f"{name} has no method `process`", where=mark.where)
     reader = _Reader(name, mark)
+    for method in (process, *(getattr(op, m, None) for m in ("close", "timer", "merge", "load"))):
+        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+            raise reader.fail(
+                f"`{method.__name__}` is async: operators are called record by record, in order",
+                hint="Write def. What is to be awaited belongs into a source or a sink.",
+            )
     signature = reader.signature(process)
     methods = (
         {m: getattr(op, m, None) for m in ("close", "timer", "merge", "load")}

@@ -61,6 +61,7 @@ class Source(Protocol[U_co]):
     `splits` lists the parts that can be read independently (asked once, when the job is planned).
     `read` yields (next position, batch) from a position on; positions are the source's own
     integers, 0 is the beginning, and reading again from a position yields the same records.
+    Optional: `reads`, the path, glob pattern or folder; no sink of the flow may own what is there.
     """
 
     def splits(self) -> Sequence[Split]: ...
@@ -76,7 +77,8 @@ class Sink(Protocol[T_contra]):
     instance hears it again.
     Optional: `open(context: rs.SinkContext)` before the first write; `prepare(epoch)` at each cut:
     what came up to it must be kept when it returns, where a successor of this instance finds it,
-    for that one gets only what came later; `close()` after the last commit.
+    for that one gets only what came later; `close()` after the last commit; `owns`, a folder where
+    no other sink of the flow may write and no source read.
     """
 
     def write(self, epoch: int, keys: KeyRange, batch: Batch[T_contra], /) -> None: ...

@@ -14,11 +14,10 @@ from raystream.errors import (
     InputError,
     OperatorError,
     RaystreamError,
-    StateError,
     user_frame,
 )
 from raystream.schema.types import Split
-from raystream.state.saved import Saved
+from raystream.state.saved import Saved, differs
 
 PACED_EPOCH_SECONDS = 0.05
 """Real seconds that an epoch of a paced run lasts, unless the flow says otherwise."""
@@ -43,7 +42,7 @@ def make_plan(
         saved: the cut to go on from; nothing is read then: its clock goes on.
 
     Raises:
-        GraphError, ConfigError: see `plan_of`. InputError: a source has nothing to read.
+        GraphError, ConfigError: see `plan_of`. InputError: a source has no splits.
         StateError: the flow cannot go on from the saved cut.
     """
     vertices_of(flow)  # what cannot be run is refused before anything is read
@@ -107,8 +106,8 @@ def _clock(flow: Flow, sources: list[SourceNode], splits: dict[str, list[str]]) 
         coarsest = min(n.epochs.ticks for n in timed) * flow.ticks
         seconds = max(1, round(wanted * coarsest)) / coarsest if finest else wanted
     length = seconds * flow.ticks
-    first = min(_first(n, splits[n.name]) for n in timed)
-    return Clock(first // length * length, seconds, speed)
+    found = [first for n in timed if (first := _first(n, splits[n.name])) is not None]
+    return Clock(min(found, default=0.0) // length * length, seconds, speed)
 
 
 def _clock_of(saved: Saved, sources: list[SourceNode]) -> Clock | None:
@@ -117,13 +116,21 @@ def _clock_of(saved: Saved, sources: list[SourceNode]) -> Clock | None:
     seconds = _one("seconds", [n.epochs.seconds for n in timed], timed)
     before = saved.clock
     if bool(timed) != (before is not None) or (before and seconds not in (None, before[1])):
-        raise StateError(
-            f"{saved} has other epochs than the flow has now",
-            hint=f"saved: {f'by_time(seconds={before[1]:g})' if before else 'by_arrival'}",
+        raise differs(
+            saved,
+            "other epochs",
+            _in_words(before is not None, before[1] if before else None),
+            _in_words(bool(timed), seconds),
         )
     if before is None:
         return None
     return Clock(before[0], before[1], _one("speed", [n.epochs.speed for n in timed], timed))
+
+
+def _in_words(timed: bool, seconds: float | None) -> str:
+    if not timed:
+        return "by_arrival()"
+    return "by_time()" if seconds is None else f"by_time(seconds={seconds:g})"
 
 
 def _one(what: str, values: list[Any], nodes: list[SourceNode]) -> Any:
@@ -137,17 +144,16 @@ def _one(what: str, values: list[Any], nodes: list[SourceNode]) -> Any:
     return given.pop() if given else None
 
 
-def _first(node: SourceNode, names: list[str]) -> float:
-    """The least first value of a source's time column, in the flow's unit."""
+def _first(node: SourceNode, names: list[str]) -> float | None:
+    """The origin that is given, else the least first value of a source's splits, in the flow's
+    unit. None if it has no rows: it is at its end, and others say where the job begins."""
     epochs: Epochs = node.epochs
     if epochs.origin is not None:
         return epochs.origin / epochs.ticks
+    assert epochs.column is not None
     found: list[int] = []
     for name in names:
         rows = SplitReader(name, node.name, node.schema, node.source.read).next()
         if rows is not None:
-            assert epochs.column is not None
-            found.append(int(rows.column(epochs.column).min()))
-    if not found:
-        raise InputError(f"source {node.name} has no rows", where=node.where)
-    return min(found) / epochs.ticks
+            found.append(int(rows.column(epochs.column)[0]))  # whatever its batches are
+    return min(found) / epochs.ticks if found else None

@@ -7,7 +7,7 @@ chance. Cuts that are committed meanwhile wait, and the newest of them is next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from raystream.controller import commands as do
@@ -15,8 +15,8 @@ from raystream.controller.journal import Entry, Post, Seat
 from raystream.controller.recovery import Place
 from raystream.dataflow.plan import Durable, Edge, Plan
 from raystream.dataflow.snapshot import shape_of
-from raystream.errors import StateError, Stopped
-from raystream.state.saved import Layout, Saved, SavedChain, refuse_other
+from raystream.errors import Stopped
+from raystream.state.saved import Layout, Saved, SavedChain, differs, refuse_other
 
 SAVE_SECONDS = 600.0
 """How long a cut may take on its way before it is given up."""
@@ -190,23 +190,39 @@ def _in_words(plan: Plan, edge: Edge) -> str:
     return words if edge.key is None else f"{words} by {', '.join(edge.key)}"
 
 
+SHOWN = 5
+"""So many splits are shown of those that were not there before, or are not now."""
+
+_SPLITS = (
+    "Splits are as they were when the job began: what came later is for a run of its own. Or begin"
+    " anew: --fresh, resume=False."
+)
+
+
+def _without(names: Sequence[str], others: Sequence[str]) -> str:
+    """Which names the others do not have; all, where it is their order that differs."""
+    only = [n for n in names if set(names) == set(others) or n not in others]
+    more = f" and {len(only) - SHOWN} more" if len(only) > SHOWN else ""
+    return ", ".join(only[:SHOWN]) + more if only else "none but those"
+
+
 def refuse_unlike(plan: Plan, saved: Saved) -> None:
     """Check that a plan can go on from a saved cut.
 
     Raises:
         StateError: its graph or splits are others, or a state has another shape and no `upgrade`.
     """
-    upgraded = []
+    upgraded, upgrades = [], {}
     for vertex in plan.vertices:
         shape = None if vertex.spec is None else shape_of(vertex.spec)
-        before = saved.layout.shapes.get(vertex.name, "")
-        if shape is not None and shape.state.upgrade is not None and shape.may_take(before):
+        if shape is None or not shape.may_take(saved.layout.shapes.get(vertex.name, "")):
+            continue
+        upgrades[vertex.name] = shape.upgrade_words
+        if shape.state.upgrade is not None:
             upgraded.append(vertex.name)
-    refuse_other(saved, layout_of(plan), upgraded)
+    refuse_other(saved, layout_of(plan), upgraded, upgrades)
     for v, names in plan.splits.items():
         source = plan.vertices[v].name
         if (then := saved.splits[source]) != tuple(names):
-            raise StateError(
-                f"{saved} has other splits of {source} than there are now",
-                hint=f"saved: {', '.join(then)}\n  now:   {', '.join(names)}",
-            )
+            before, after = _without(then, names), _without(names, then)
+            raise differs(saved, f"other splits of {source}", before, after, _SPLITS)

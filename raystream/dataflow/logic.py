@@ -6,7 +6,9 @@ time outside its arguments. All logics have `process` for records and `fire` for
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from heapq import heappop, heappush
 from operator import itemgetter, length_hint
@@ -19,7 +21,7 @@ from raystream.errors import OperatorError, StateError, operator_error
 from raystream.schema.blocks import Emitted, Input, Output, sizes
 from raystream.schema.columns import empty, from_records
 from raystream.schema.objects import encode
-from raystream.schema.records import RecordSchema
+from raystream.schema.records import RecordSchema, apart
 from raystream.schema.state import FORGOTTEN, State
 from raystream.schema.types import NEVER, KeyRange
 from raystream.state.objects import ObjectTable
@@ -36,10 +38,11 @@ class Logic(Protocol):
 
 
 class Collector:
-    """Records as they are emitted; `output` turns them into columns."""
+    """Records as they are emitted in an epoch; `output` turns them into columns."""
 
-    def __init__(self, spec: OperatorSpec) -> None:
+    def __init__(self, spec: OperatorSpec, epoch: int) -> None:
         self.spec = spec
+        self.epoch = epoch
         self.schemas = spec.outputs
         self.out: list[Any] = []
         self.offsets: list[int] = [0]
@@ -110,18 +113,52 @@ class Collector:
             raise OperatorError(
                 f"{self.spec.name} emitted a value that does not fit: {error.message}",
                 where=self.spec.where,
-                hint=error.hint,
+                hint="\n  ".join(
+                    filter(
+                        None,
+                        [f"in {_misfit(schema, records)!r:.200}, epoch {self.epoch}", error.hint],
+                    )
+                ),
             ) from None
 
     def _stranger(self) -> None:
         known = {s.cls for s in self.schemas}
-        bad = next(r for r in self.out if type(r) not in known)
+        at, bad = next((i, r) for i, r in enumerate(self.out) if type(r) not in known)
+        declared = f"It declares {' | '.join(s.name for s in self.schemas)}: `yield` records, or"
+        if (one := self._returned(at)) is not None:
+            what = f"returned a {one.name} itself, of which the fields were taken for records"
+        else:
+            told, _ = apart(type(bad), self.schemas[0].cls)
+            what = f"emitted a {told}, which its annotation does not name"
         raise OperatorError(
-            f"{self.spec.name} emitted a {type(bad).__name__}, which its annotation does not name",
+            f"{self.spec.name} {what}",
             where=self.spec.where,
-            hint=f"It declares {' | '.join(s.name for s in self.schemas)}: `yield` records, or"
-            " return a list of them.",
+            hint=f"{declared} return a list of them.\n  at epoch {self.epoch}",
         )
+
+    def _returned(self, at: int) -> RecordSchema | None:
+        """The type of the record whose fields were emitted from there on, if they are one's."""
+        if inspect.isgeneratorfunction(self.spec.process):
+            return None
+        for schema in self.schemas:
+            fields = self.out[at : at + len(schema.fields)]
+            with suppress(StateError):
+                if len(fields) == len(schema.fields) and from_records(schema, [fields]):
+                    return schema
+        return None
+
+
+def _misfit(schema: RecordSchema, records: list[Any]) -> Any:
+    """A record that holds a value that does not fit, of some that do. Slow, and only for that."""
+    while len(records) > 1:
+        half = len(records) // 2
+        try:
+            from_records(schema, records[:half])
+        except StateError:
+            records = records[:half]
+        else:
+            records = records[half:]
+    return records[0]
 
 
 @lru_cache(maxsize=256)
@@ -174,7 +211,7 @@ class Stateless:
         pass
 
     def process(self, given: Input, epoch: int, watermark: int) -> Output:
-        collector = Collector(self.spec)
+        collector = Collector(self.spec, epoch)
         function, extend, out = self.spec.process, collector.extend, collector.out
         bounds = [0]
         try:
@@ -215,7 +252,7 @@ class Keyed:
                 self._alarm(key_group(key, self.groups), key, getattr(row, self.due))
 
     def process(self, given: Input, epoch: int, watermark: int) -> Output:
-        collector = Collector(self.spec)
+        collector = Collector(self.spec, epoch)
         records = in_order(given)
         keys = keys_in_order(self.keys_of, given, records)
         bounds = given.offsets.tolist()
@@ -274,6 +311,8 @@ class Keyed:
                     self._forget(key, epoch)
                 elif due is not None and getattr(row, due) != alarms.get(key, NEVER):
                     self._alarm(group, key, getattr(row, due))
+        except Untimely as error:
+            raise error.told(self.spec, epoch, key) from None
         except Exception as error:
             raise operator_error(
                 self.spec.name, error, epoch=epoch, key=key, doing=f"record {reached(left, hi)}"
@@ -284,7 +323,9 @@ class Keyed:
         self.table.remove(key, epoch)
         self.alarms.pop(key, None)
 
-    def _alarm(self, group: int, key: Any, due: int) -> None:
+    def _alarm(self, group: int, key: Any, due: Any) -> None:
+        if not isinstance(due, int):
+            raise Untimely(due)
         if due == NEVER:
             self.alarms.pop(key, None)
             return
@@ -294,7 +335,7 @@ class Keyed:
     def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
         if not any(heap and heap[0][0] <= watermark for heap in self.heaps.values()):
             return None
-        collector = Collector(self.spec)
+        collector = Collector(self.spec, epoch)
         for group in range(keys.lo, keys.hi):
             while ready := self._ready(group, watermark):
                 for due, key in ready:
@@ -327,8 +368,28 @@ class Keyed:
             ) from error
         if row._mark == FORGOTTEN:
             self._forget(key, epoch)
-        else:
+            return
+        try:
             self._alarm(group, key, getattr(row, self.due))
+        except Untimely as error:
+            raise error.told(self.spec, epoch, key) from None
+
+
+class Untimely(Exception):
+    """A timer was set to what is no time."""
+
+    def __init__(self, due: Any) -> None:
+        self.due = due
+
+    def told(self, spec: OperatorSpec, epoch: int, key: Any) -> StateError:
+        """It as the user is to hear it."""
+        assert spec.state is not None
+        return StateError(
+            f"{spec.name} set the timer {spec.state.name}.{spec.state.timer} of key {key!r} to"
+            f" {self.due!r:.80}, which is no time, in epoch {epoch}",
+            where=spec.where,
+            hint="A time is an int, as in the records; rs.NEVER unsets the timer.",
+        )
 
 
 def row_of(table: ObjectTable, key: Any, epoch: int) -> tuple[State, bool]:

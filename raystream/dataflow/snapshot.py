@@ -14,7 +14,7 @@ has received and not applied is no part of it, nor is its log: both are made aga
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -24,13 +24,14 @@ from raystream.api.windows import Session, Sliding, Tumbling
 from raystream.dataflow.inlet import Inlet
 from raystream.dataflow.instance import Counts, Instance, SourceInstance
 from raystream.dataflow.pieces import silence
-from raystream.errors import InternalError, StateError
+from raystream.errors import InternalError, StateError, Where
 from raystream.schema.types import KeyRange
 from raystream.state.checkpoint import (
     WHOLE,
     Finish,
     Shape,
     Texts,
+    check_objects,
     fill_rows,
     put_objects,
     put_rows,
@@ -53,6 +54,7 @@ class Captured:
 
     header: ImageHeader
     finish: Finish | None
+    where: Where | None = None
 
     def image(self) -> Image:
         """The image.
@@ -73,10 +75,11 @@ class Captured:
             yield Image(self.header, None, None)
             return
         at, whole = self.header.keys.lo, self.header.keys.hi
-        for end, rows, gone in self.finish(nbytes):
-            keys = KeyRange(at, min(end, whole))
-            yield Image(part_of(self.header, keys), rows, gone)
-            at = end
+        with _of(self.header.operator, self.header.cut, self.where):
+            for end, rows, gone in self.finish(nbytes):
+                keys = KeyRange(at, min(end, whole))
+                yield Image(part_of(self.header, keys), rows, gone)
+                at = end
 
 
 def capture(
@@ -114,7 +117,36 @@ def capture(
             _counted(machine.counts),
         ),
     )
-    return Captured(header, _take(machine, since))
+    where = machine.vertex.where if machine.vertex.spec is None else machine.vertex.spec.where
+    with _of(header.operator, header.cut, where):
+        return Captured(header, _take(machine, since), where)
+
+
+def check_state(machine: Instance, since: int) -> None:
+    """Check that what an instance keeps and changed after the cut `since` could be captured, where
+    it is not. Structured rows hold nothing else.
+
+    Raises:
+        StateError: a value in a Python row does not fit its field.
+    """
+    shape, table = _shape(machine), getattr(machine.logic, "table", None)
+    if shape is not None and isinstance(table, ObjectTable):
+        assert machine.vertex.spec is not None
+        with _of(machine.vertex.name, machine.position, machine.vertex.spec.where):
+            check_objects(table, shape, since)
+
+
+@contextmanager
+def _of(operator: str, epoch: int, where: Where | None) -> Iterator[None]:
+    """Say of a value that cannot be stored whose it is."""
+    try:
+        yield
+    except StateError as error:
+        raise StateError(
+            f"{operator} keeps what cannot be stored, at the end of epoch {epoch}: {error.message}",
+            where=error.where or where,
+            hint=error.hint,
+        ) from None
 
 
 def settled(machine: Machine, cut: int) -> None:
@@ -246,11 +278,7 @@ def _check(machine: Machine, image: Image) -> None:
     if shape is not None and shape.may_take(header.shape):
         if shape.state.upgrade is not None:
             return
-        hint += (
-            f"\n  To go on with these rows declare in {shape.state.name}:"
-            "\n    @classmethod"
-            "\n    def upgrade(cls, old: Mapping[str, Any]) -> Self: ..."
-        )
+        hint += f"\n  {shape.upgrade_words}"
     raise StateError(
         f"the {header} holds other state than {machine.vertex.name} keeps now", hint=hint
     )

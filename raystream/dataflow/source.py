@@ -19,7 +19,7 @@ from raystream.dataflow.plan import Clock, Plan, Vertex, split_group
 from raystream.dataflow.register import Boundary
 from raystream.errors import ConfigError, InputError, OperatorError, RaystreamError, user_frame
 from raystream.schema.columns import Columns, concat, empty
-from raystream.schema.records import RecordSchema
+from raystream.schema.records import RecordSchema, apart
 from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange, Split
 
 Read = Callable[[Split, int], Iterator[tuple[int, Batch[Any]]]]
@@ -128,9 +128,8 @@ class SplitReader:
                 case _:
                     raise self._unlike("yields", found)
             if columns.schema is not self.schema:
-                raise InputError(
-                    f"{self.source} yields {columns.schema.name}, but declared {self.schema.name}"
-                )
+                yields, declared = apart(columns.schema.cls, self.schema.cls)
+                raise InputError(f"{self.source} yields {yields}, but declared {declared}")
             if len(columns):
                 return columns
 

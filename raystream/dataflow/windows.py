@@ -52,7 +52,7 @@ class _Windows:
         self.next = NEVER  # nothing is due before
 
     def process(self, given: Input, epoch: int, watermark: int) -> Output:
-        collector = Collector(self.spec)
+        collector = Collector(self.spec, epoch)
         records = in_order(given)
         which = [0] * len(records) if given.which is None else given.which.tolist()
         bounds = given.offsets.tolist()
@@ -108,7 +108,7 @@ class _Windows:
     def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
         if self.next > watermark or not self.heaps:
             return None
-        collector = Collector(self.spec)
+        collector = Collector(self.spec, epoch)
         for group in range(keys.lo, keys.hi):
             heap = self.heaps.get(group, [])
             while heap and heap[0][0] <= watermark:
@@ -178,7 +178,7 @@ class FixedWindows(_Windows):
         """As `process` for tumbling windows when no record is late: in one loop over all key
         groups, of which most have few records in an epoch."""
         assert self.spec.state is not None
-        collector = Collector(self.spec)
+        collector = Collector(self.spec, epoch)
         out, ends, extend = collector.out, collector.offsets, collector.extend
         rows, fresh = self.table.rows, self.spec.state.fresh
         get, function = rows.get, self.spec.process

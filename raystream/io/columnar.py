@@ -27,6 +27,11 @@ class ParquetFiles(Generic[U]):
     pattern: str
     record: type[U]
 
+    @property
+    def reads(self) -> str:
+        """The path, pattern or folder, in which no sink of the flow may write."""
+        return self.pattern
+
     def splits(self) -> Sequence[Split]:
         """The files, sorted by name; their columns have been checked."""
         found = splits_of(self.pattern, (".parquet",))

@@ -13,7 +13,7 @@ from raystream.errors import InputError, StateError
 from raystream.io.nested import arrow_type, from_plain, to_plain
 from raystream.schema.fields import Field
 from raystream.schema.objects import decode
-from raystream.schema.records import RecordSchema, record_schema
+from raystream.schema.records import RecordSchema, apart, record_schema
 
 U = TypeVar("U", bound=tuple[Any, ...])
 
@@ -88,9 +88,8 @@ def batch_of_records(record: type[U], records: Sequence[Any], at: At) -> Batch[U
     """
     for n, found in enumerate(records):
         if type(found) is not record:
-            raise InputError(
-                f"{at(n)}: {found!r} is a {type(found).__name__}, not a {record.__name__}."
-            )
+            is_a, wanted = apart(type(found), record)
+            raise InputError(f"{at(n)}: {found!r} is a {is_a}, not a {wanted}.")
     names = record_schema(record).names
     columns = zip(*records, strict=True) if records else ((),) * len(names)
     try:

@@ -46,6 +46,11 @@ class CsvFiles(Generic[U]):
     record: type[U]
     header: bool = True
 
+    @property
+    def reads(self) -> str:
+        """The path, pattern or folder, in which no sink of the flow may write."""
+        return self.pattern
+
     def splits(self) -> Sequence[Split]:
         """The files, sorted by name; their headers have been checked."""
         found = splits_of(self.pattern, (".csv", ".csv.gz"))

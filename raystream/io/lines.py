@@ -35,6 +35,11 @@ class TextFiles(Generic[U]):
     record: type[U]
     parse: Callable[[str], U] | None = None
 
+    @property
+    def reads(self) -> str:
+        """The path, pattern or folder, in which no sink of the flow may write."""
+        return self.pattern
+
     def splits(self) -> Sequence[Split]:
         """The files, sorted by name."""
         return splits_of(self.pattern, (".txt", ".txt.gz", ".log", ".log.gz"))

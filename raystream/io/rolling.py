@@ -63,6 +63,11 @@ class Parts:
     kind: ClassVar[Literal["epoch-addressed"]] = "epoch-addressed"
     _range: _Range | None = field(default=None, init=False, repr=False, compare=False)
 
+    @property
+    def owns(self) -> Path:
+        """The folder, which no other sink or source of the flow may use."""
+        return self.folder
+
     def open(self, context: SinkContext) -> None:
         """Make the folder, go on from what was committed, discard what came later.
 

@@ -21,6 +21,7 @@ from raystream.errors import StateError
 from raystream.schema.fields import Field
 from raystream.schema.objects import decode_all, encode_all
 from raystream.schema.records import RecordSchema
+from raystream.schema.values import shown
 
 RANK = "_rank"
 """Hidden column of an edge that is merged with others of its producer (see `dataflow.order`)."""
@@ -276,12 +277,25 @@ def _store_numbers(owner: str, f: Field, values: Any) -> list[np.ndarray]:
     if valid is not None and not f.optional and not valid.all():
         raise StateError(f"{owner}.{f.name} is None, but is not declared optional")
     array = _numbers(owner, f, values)
+    if f.convert is not None:
+        _refuse_strangers(owner, f, array if valid is None else array[valid])
     if not f.optional:
         return [array]
     valid = np.ones(len(array), bool) if valid is None else valid
     if not valid.all():
         array = np.where(valid, array, np.zeros((), array.dtype))
     return [array, valid]
+
+
+def _refuse_strangers(owner: str, f: Field, numbers: np.ndarray) -> None:
+    """Refuse numbers that no member of the field's enumeration has."""
+    known = np.array([int(m) for m in f.convert], numbers.dtype)
+    strange = ~np.isin(numbers, known)
+    if strange.any():
+        raise StateError(
+            f"{owner}.{f.name}: {numbers[strange][0]} is no {f.convert.__name__}",
+            hint=shown(f.convert),
+        )
 
 
 _CODES = {

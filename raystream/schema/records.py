@@ -51,6 +51,14 @@ def is_record(cls: Any) -> bool:
     return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
+def apart(one: type, two: type) -> tuple[str, str]:
+    """The names of two classes; with their modules where they are called the same."""
+    if one.__name__ != two.__name__ or one is two:
+        return one.__name__, two.__name__
+    told = tuple(f"{c.__module__}.{c.__qualname__}" for c in (one, two))
+    return (told[0], told[1]) if told[0] != told[1] else (f"{told[0]} (another class)", told[1])
+
+
 def record_schema(cls: type, scope: Mapping[str, Any] | None = None) -> RecordSchema:
     """The schema of a record class; `scope` holds names of the place where it was defined.
 

@@ -16,10 +16,15 @@ import numpy as np
 
 from raystream.errors import GraphError
 from raystream.schema.fields import Field, field_of
-from raystream.schema.records import located, resolve_hints, where_is
+from raystream.schema.records import caller, located, resolve_hints, where_is
 from raystream.schema.types import NEVER, Factory, field
 
 _MUTABLE = (list, dict, set, bytearray)
+_INSTEAD: dict[type, str] = {
+    set: "A set has no stable order: declare dict[K, None], and rs.field(factory=dict).",
+    bytearray: "Declare bytes, which are not changed but replaced.",
+}
+"""What to write where no factory of the same would do: it has no stored form."""
 FORGOTTEN = -1
 
 
@@ -35,18 +40,24 @@ class StateMeta(type):
         for n in names:
             if n not in ns:
                 raise GraphError(
-                    f"{name}.{n} needs a default: it is the value of a key seen for the first time"
+                    f"{name}.{n} needs a default: it is the value of a key seen for the first time",
+                    where=caller(2)[0],
                 )
             value = ns.pop(n)
             if type(value) in _MUTABLE:
                 raise GraphError(
                     f"{name}.{n}: a mutable default would be shared by all rows",
-                    hint=f"Write rs.field(factory={type(value).__name__}).",
+                    where=caller(2)[0],
+                    hint=_INSTEAD.get(
+                        type(value), f"Write rs.field(factory={type(value).__name__})."
+                    ),
                 )
             defaults[n] = value
         for base in bases:
             if getattr(base, "_names", ()):
-                raise GraphError(f"{name}: state rows do not inherit from other state rows")
+                raise GraphError(
+                    f"{name}: state rows do not inherit from other state rows", where=caller(2)[0]
+                )
         return super().__new__(
             mcs, name, bases, {**ns, "__slots__": names, "_names": names, "_defaults": defaults}
         )

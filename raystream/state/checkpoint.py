@@ -9,6 +9,7 @@ older base holds them still.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from raystream.errors import StateError
 from raystream.schema.fields import Field
 from raystream.schema.objects import decode_all, encode_all
 from raystream.schema.state import State, StateSchema
+from raystream.schema.values import all_of, check_of, members, shown
 from raystream.state.image import END, KEY, START, Image
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import groups_of, key_order
@@ -78,6 +80,15 @@ class Shape:
         """Whether rows of the stored fingerprint are kept by the same, so that they could be
         upgraded where they are of another state class."""
         return stored.partition(_BY)[2] == self.by
+
+    @property
+    def upgrade_words(self) -> str:
+        """What to do to go on with rows that `may_take` lets pass."""
+        return (
+            f"To go on with these rows declare in {self.state.name}:"
+            "\n    @classmethod"
+            "\n    def upgrade(cls, old: Mapping[str, Any]) -> Self: ..."
+        )
 
     @cached_property
     def gone(self) -> Any:
@@ -143,12 +154,10 @@ def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> F
     Raises:
         StateError: in the second half too: a value does not fit its field.
     """
-    oldest = since or -1
-    dirty = [row._mark > oldest for row in table.rows.values()]
-    keys, rows = list(compress(table.rows, dirty)), list(compress(table.rows.values(), dirty))
+    keys, rows = _changed(table, since)
     gone = list(table.gone(since)) if since else []
     ends = [table.ends[k] for k in keys] if shape.sessions else None
-    taken = [_values(f, rows, shape) for f in shape.state.fields]
+    taken = [_values(f, rows, shape, keys) for f in shape.state.fields]
 
     def finish(most: int) -> Iterator[Made]:
         """In one part, whatever was asked for: the copy is there, and larger than the columns."""
@@ -169,11 +178,34 @@ def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> F
     return finish
 
 
-def _values(f: Field, rows: Sequence[State], shape: Shape) -> list[Any]:
-    """What cannot change any more of one field of all rows."""
+def check_objects(table: ObjectTable, shape: Shape, since: int) -> None:
+    """Check that what changed after the cut `since` could be stored.
+
+    Raises:
+        StateError: a value does not fit its field.
+    """
+    keys, rows = _changed(table, since)
+    if keys:
+        state_columns(shape, rows, keys)
+
+
+def _changed(table: ObjectTable, since: int) -> tuple[list[Any], list[State]]:
+    """The rows that changed after the cut `since`, and their keys."""
+    oldest = since or -1
+    dirty = [row._mark > oldest for row in table.rows.values()]
+    return list(compress(table.rows, dirty)), list(compress(table.rows.values(), dirty))
+
+
+def _values(f: Field, rows: Sequence[State], shape: Shape, keys: Sequence[Any]) -> list[Any]:
+    """What cannot change any more of one field of all rows. keys: of the rows, for errors."""
     values = list(map(attrgetter(f.name), rows))
     if f.kind == "object":
-        return encode_all(values, f"{shape.state.name}.{f.name}")
+        try:
+            if check_of(f.convert)(values):
+                return encode_all(values)
+        except StateError:
+            pass
+        raise _misfit(shape, f, values, keys)
     return [tuple(v) for v in values] if f.kind == "array" else values
 
 
@@ -183,7 +215,7 @@ def state_columns(shape: Shape, rows: Sequence[State], keys: list[Any]) -> list[
     Raises:
         StateError: a value does not fit its field.
     """
-    return [_column(shape, f, _values(f, rows, shape), keys) for f in shape.state.fields]
+    return [_column(shape, f, _values(f, rows, shape, keys), keys) for f in shape.state.fields]
 
 
 def _key_columns(shape: Shape, keys: Sequence[Any]) -> list[Any]:
@@ -210,42 +242,72 @@ def _column(shape: Shape, f: Field, values: list[Any], keys: list[Any]) -> Any:
             return pa.FixedSizeListArray.from_arrays(flat, type=_type(f))
         return pa.array(values if f.kind == "object" else _plain(f, values), _type(f))
     except (ValueError, TypeError, OverflowError, pa.ArrowException):
-        at = next((i for i, v in enumerate(values) if not _fits(f, v)), 0)
-        raise StateError(
-            f"{shape.state.name}.{f.name} of key {keys[at]!r} holds {values[at]!r:.80}, which does"
-            f" not fit {f}",
-            hint="State holds plain Python values: int(...) and float(...) make them of NumPy's.",
-        ) from None
+        raise _misfit(shape, f, values, keys) from None
 
 
-_PYTHON: dict[str, tuple[Any, Any]] = {
-    "i": (int, int),
+def _misfit(shape: Shape, f: Field, values: Sequence[Any], keys: Sequence[Any]) -> StateError:
+    """What is raised when not all values fit their field."""
+    at = next((i for i, v in enumerate(values) if not _fits(f, v)), 0)
+    declared = f"{f.name}: {inspect.formatannotation(f.convert)}" if f.convert is not None else f
+    return StateError(
+        f"{shape.state.name}.{f.name} of key {keys[at]!r} holds {values[at]!r:.80}, which does"
+        f" not fit {declared}",
+        hint=_remedy(f, values[at]),
+    )
+
+
+def _remedy(f: Field, value: Any) -> str:
+    """What to do about a value that does not fit."""
+    if isinstance(value, np.generic):
+        return "State holds plain Python values: int(...) and float(...) make them of NumPy's."
+    if value is None:
+        return f"Declare that it may be: {f.name}: ... | None"
+    if f.kind == "object":
+        return (
+            "All that it holds is of the declared types, or would come back as something else;"
+            " integers have at most 64 bits."
+        )
+    if f.kind == "fixed" and f.convert is not None:
+        return shown(f.convert)
+    if f.integer and isinstance(value, float):
+        return "int(...) or round(...) makes it whole; or declare a float."
+    if f.integer and isinstance(value, int):
+        info = np.iinfo(f.dtype)
+        return f"It holds integers from {info.min} to {info.max}."
+    return ""
+
+
+_PYTHON: dict[str, tuple[Any, tuple[type, ...]]] = {
+    "i": (int, (int,)),
     "f": (float, (float, int)),
-    "b": (bool, bool),
-    "text": (str, str),
-    "bytes": (bytes, bytes),
+    "b": (bool, (bool,)),
+    "text": (str, (str,)),
+    "bytes": (bytes, (bytes,)),
 }
 
 
 def _plain(f: Field, values: list[Any]) -> list[Any]:
-    """Values as the type that is declared. NumPy's numbers are refused: they reckon otherwise than
-    Python's, which they would be after a restore."""
+    """Values as the type that is declared."""
     kinds = set(map(type, values))
     if type(None) in kinds and not f.optional:
         raise TypeError
     wanted, allowed = _PYTHON[np.dtype(f.dtype).kind if f.dtype else f.kind]
     kinds.discard(type(None))
-    if any(not issubclass(kind, allowed) or issubclass(kind, np.generic) for kind in kinds):
+    if not all_of(kinds, allowed):
         raise TypeError
+    if f.convert is not None and not members(f.convert, [v for v in values if v is not None]):
+        raise ValueError
     return values if kinds <= {wanted} else [None if v is None else wanted(v) for v in values]
 
 
 def _fits(f: Field, value: Any) -> bool:
     try:
+        if f.kind == "object":
+            return check_of(f.convert)([value]) and bool(encode_all([value]))
         if f.kind == "array":
             return len(value) == f.size and all(_fits(_item(f), v) for v in value)
         pa.array(_plain(f, [value]), _type(f))
-    except (ValueError, TypeError, OverflowError, pa.ArrowException):
+    except (ValueError, TypeError, OverflowError, pa.ArrowException, StateError):
         return False
     return True
 

@@ -300,34 +300,54 @@ def overlaps(saved: Saved, vertex: str, keys: KeyRange) -> list[tuple[SavedChain
     return [(chain, part) for chain, part in found if part.lo < part.hi]
 
 
-def refuse_other(saved: Saved, now: Layout, upgraded: Collection[str] = ()) -> None:
+ANEW = "Make it as it was, or begin anew: --fresh, resume=False."
+"""What to do where a flow cannot go on from a saved cut."""
+
+
+def refuse_other(
+    saved: Saved,
+    now: Layout,
+    upgraded: Collection[str] = (),
+    upgrades: Mapping[str, str] | None = None,
+) -> None:
     """Check that a flow as it is now can go on from a saved cut.
 
     Args:
         upgraded: vertices whose state is brought into its new shape when it is read.
+        upgrades: by vertex how its state could be.
 
     Raises:
         StateError: it cannot; what was saved and what is there now are in the hint.
     """
     was = saved.layout
-    pairs: list[tuple[str, Any, Any]] = [
-        ("number of key groups", was.groups, now.groups),
-        ("time unit (ticks a second)", was.ticks, now.ticks),
-        ("set of operators", sorted(was.shapes), sorted(now.shapes)),
-        ("streams", was.edges, now.edges),
+    pairs: list[tuple[str, Any, Any, str]] = [
+        ("another number of key groups", was.groups, now.groups, ANEW),
+        ("another time unit (ticks a second)", was.ticks, now.ticks, ANEW),
+        ("another set of operators", sorted(was.shapes), sorted(now.shapes), ANEW),
+        ("other streams", was.edges, now.edges, ANEW),
     ]
     if sorted(was.shapes) == sorted(now.shapes):
         pairs += [
-            (f"state of {vertex}", shape or "none", now.shapes[vertex] or "none")
+            (
+                f"another state of {vertex}",
+                shape or "none",
+                now.shapes[vertex] or "none",
+                (upgrades or {}).get(vertex, ANEW),
+            )
             for vertex, shape in was.shapes.items()
             if vertex not in upgraded
         ]
-    for what, before, after in pairs:
+    for what, before, after, remedy in pairs:
         if before != after:
-            raise StateError(
-                f"{saved} has another {what} than the flow has now",
-                hint=f"saved: {_words(before)}\n  now:   {_words(after)}",
-            )
+            raise differs(saved, what, _words(before), _words(after), remedy)
+
+
+def differs(saved: Saved, what: str, before: str, after: str, remedy: str = ANEW) -> StateError:
+    """What is raised when a flow cannot go on from a saved cut, because something is different."""
+    return StateError(
+        f"{saved} has {what} than the flow has now",
+        hint=f"saved: {before}\n  now:   {after}\n  {remedy}",
+    )
 
 
 def _words(value: Any) -> str:

@@ -18,7 +18,7 @@ from raystream.controller.report import OperatorReport, Progress, progress_of, s
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.register import Boundary
-from raystream.dataflow.snapshot import capture, install
+from raystream.dataflow.snapshot import capture, check_state, install
 from raystream.dataflow.source import Arrival, ArrivalSplit, Positions, Recorded, SplitReader
 from raystream.errors import InternalError
 from raystream.schema.types import KeyRange
@@ -292,6 +292,8 @@ class LocalJob:
     def _commit_to(self, epoch: int) -> None:
         if self.again is not None:
             self.again.compare(epoch)
+        for instance in self.instances:  # no checkpoint is taken that would find it
+            check_state(instance, self.committed)
         self.committed = epoch
         for instance in self.instances:
             if instance.sink is not None:

@@ -5,7 +5,7 @@ In each case the line that the error must name ends in `# here`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
 import pytest
@@ -74,6 +74,52 @@ def no_process() -> None:
         pass
 
     stream(Word).through(Empty())
+
+
+@refused("`process` is async: (.|\n)*Write def")
+def an_async_method() -> None:
+    @rs.operator()  # here
+    class Waiting:
+        async def process(self, word: Word) -> AsyncIterator[Word]:
+            yield word
+
+    stream(Word).through(Waiting())  # type: ignore[call-overload]
+
+
+@refused("`wait` is async")
+def an_async_function() -> None:
+    @rs.operator()  # here
+    async def wait(word: Word) -> list[Word]:
+        return [word]
+
+    stream(Word).through(wait)  # type: ignore[call-overload]
+
+
+# ---------------------------------------------------------------- state classes
+
+
+@refused(r"Bad\.n needs a default")
+def a_field_without_default() -> None:
+    class Bad(rs.State):  # here
+        n: int
+
+
+@refused(r"Bad\.n: a mutable default(.|\n)*rs\.field\(factory=list\)")
+def a_mutable_default() -> None:
+    class Bad(rs.State):  # here
+        n: list[int] = []  # noqa: RUF012
+
+
+@refused(r"Bad\.n: a mutable default(.|\n)*no stable order: declare dict\[K, None\]")
+def a_set_for_default() -> None:
+    class Bad(rs.State):  # here
+        n: set[int] = set()  # noqa: RUF012
+
+
+@refused("Bad: state rows do not inherit from other state rows")
+def inherited_rows() -> None:
+    class Bad(Tally):  # here
+        m: int = 0
 
 
 # ---------------------------------------------------------------- annotations
@@ -441,9 +487,36 @@ def list_rows() -> None:
     stream(Word).through(same)
 
 
+@refused(
+    r"same takes tests\.api\.refusals\.Word, but this stream carries .*carries\.<locals>\.Word"
+)
+def another_type_of_the_same_name() -> None:
+    def carries() -> type:
+        class Word(NamedTuple):
+            time: int
+            word: str
+
+        return Word
+
+    @rs.operator()
+    def same(word: Word) -> Iterator[Word]:
+        yield word
+
+    stream(carries()).through(same)  # here
+
+
 # The cases are collected by the decorators above, so the test comes after them.
 
 
 @pytest.mark.parametrize(("build", "message"), CASES)
 def test_it_is_refused_with_file_and_line(build: Build, message: str) -> None:
     check(build, message)
+
+
+def test_the_mark_needs_no_parentheses() -> None:
+    @rs.operator
+    def same(word: Word) -> Iterator[Word]:
+        yield word
+
+    assert stream(Word).through(same)._branches[0].schema.cls is Word
+    assert list(same(Word(0, "a"))) == [Word(0, "a")]

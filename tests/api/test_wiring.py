@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import raystream as rs
+from raystream.errors import GraphError
 from tests.api.refusals import Build, Cases, Number, Tally, Word, check, stream
 
 CASES = Cases()
@@ -43,7 +45,35 @@ def a_type_is_lacking() -> None:
 
 @refused("same_word has no window, so no record is late for it")
 def late_without_window() -> None:
-    stream(Word).through(same_word, late=True)  # type: ignore[call-overload]  # here
+    stream(Word).through(same_word, late=True)  # here
+
+
+@rs.operator(key="word")
+def silent(word: Word, tally: Tally) -> None:
+    tally.n += 1
+
+
+@refused("silent emits nothing")
+def a_sink_of_nothing() -> None:
+    stream(Word).through(silent).to(rs.io.console())  # here
+
+
+@refused("silent emits nothing")
+def an_operator_of_nothing() -> None:
+    stream(Word).through(silent).through(same_word)  # here
+
+
+@refused("silent emits nothing")
+def a_union_with_nothing() -> None:
+    words = stream(Word)
+    words | words.through(silent)  # here
+
+
+@refused(r"the sinks csvparts \(.*:\d+\) and csvparts-2 write to the same folder(.|\n)*\(a \| b\)")
+def two_sinks_on_one_folder() -> None:
+    words = stream(Word)
+    words.to(rs.io.csv("no-such/rows"))
+    words.to(rs.io.csv("no-such/../no-such/rows/"))  # here
 
 
 @refused("two nodes are named 'twice'")
@@ -147,3 +177,60 @@ def an_unknown_unit() -> None:
 @pytest.mark.parametrize(("build", "message"), CASES)
 def test_it_is_refused_with_file_and_line(build: Build, message: str) -> None:
     check(build, message)
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "refused"),
+    [
+        ("rows", "rows", True),
+        ("rows", "rows/out", True),
+        ("rows", "rows/_out", False),  # hidden names are not read
+        ("rows", ".", True),
+        ("rows", "out", False),
+        ("rows", "rows-out", False),
+        ("rows/day-1.csv", "rows", True),
+        ("rows/day-1.csv", "rows/out", False),
+        ("rows/*.csv", "rows", True),
+        ("rows/*.csv", "rows/out", False),
+        ("rows/*/*.csv", "rows/out", True),
+        ("**/*.csv", "rows/out", True),
+        ("rows/day-*/*.csv", "rows/out", False),
+        ("linked", "rows", True),
+    ],
+)
+def test_a_sink_writes_where_no_source_reads(
+    read: str, written: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "linked").symlink_to("rows")
+    for source_first in (True, False):
+        flow = rs.Flow("test")
+        words = flow.source(rs.io.iterable([], Word))
+        build = [
+            lambda flow=flow: flow.source(rs.io.csv(read, Word)),
+            lambda words=words: words.to(rs.io.parquet(written)),
+        ]
+        build[not source_first]()
+        if not refused:
+            build[source_first]()
+            continue
+        with pytest.raises(
+            GraphError, match=r"the sink parquetparts writes to .*, where the source"
+        ):
+            build[source_first]()
+
+
+def test_places_elsewhere_are_compared_as_text() -> None:
+    @dataclass
+    class Bucket:
+        owns: str = "s3://bucket/rows"
+
+        def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any]) -> None: ...
+        def commit(self, epoch: int) -> None: ...
+
+    words = stream(Word)
+    words.to(Bucket())
+    words.to(Bucket("s3://bucket/others"))
+    with pytest.raises(GraphError, match="write to the same folder, s3://bucket/rows"):
+        words.to(Bucket("s3://bucket/rows/"))

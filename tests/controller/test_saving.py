@@ -265,9 +265,26 @@ def test_another_flow_cannot_go_on(tmp_path: Path) -> None:
     flow = FLOWS["words"](Collect())
     again = make_plan(flow, instances={plan.vertices[1].name: 3}, saved=saved)
     assert again.clock == plan.clock and layout_of(again) == saved.layout
-    with pytest.raises(StateError, match="other splits of"):
-        make_plan(flow, saved=replace(saved, splits=dict.fromkeys(saved.splits, ("gone",))))
-    with pytest.raises(StateError, match="other epochs"):
-        make_plan(flow, saved=replace(saved, clock=None))
+    many = tuple(f"gone-{i}" for i in range(9))
+    for then, why in (
+        (many, r"gone-0, .*gone-4 and 4 more\n  now: (.|\n)*begin anew: --fresh"),
+        ((), r"saved: none but those\n  now: "),
+    ):
+        with pytest.raises(StateError, match=rf"other splits of(.|\n)*{why}"):
+            make_plan(flow, saved=replace(saved, splits=dict.fromkeys(saved.splits, then)))
+    assert saved.clock is not None
+    for clock, shown in ((None, r"by_arrival\(\)"), ((0, 7.5, None), r"by_time\(seconds=7.5\)")):
+        words = rf"other epochs(.|\n)*saved: {shown}\n  now:   by_time\(seconds=\d+\)\n.*--fresh"
+        with pytest.raises(StateError, match=words):
+            make_plan(flow, saved=replace(saved, clock=clock))
+    layout = saved.layout
+    key = next(v for v, shape in layout.shapes.items() if shape)
+    for shape, hint in (
+        ("Old(n: int64) by " + layout.shapes[key].partition(" by ")[2], "def upgrade"),
+        ("Old(n: int64) by another", "begin anew: --fresh"),
+    ):
+        other = replace(layout, shapes={**layout.shapes, key: shape})
+        with pytest.raises(StateError, match=rf"another state of {key}(.|\n)*{hint}"):
+            make_plan(flow, saved=replace(saved, layout=other))
     with pytest.raises(StateError, match="another set of operators"):
         make_plan(FLOWS["join"](Collect()), saved=saved)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,9 +79,9 @@ def test_recorded_epochs(parts: list[list[int]], length: int, instances: int, ba
     plan = plan_of(rows, rs.by_time(seconds=length, disorder=2), batch=batch)
     assert plan.clock is not None
     origin = int(plan.clock.origin)
-    # The origin is on the grid, at or before the first batch of every split.
+    # The origin is on the grid, at or before the first row of every split, whatever its batches.
     assert origin % length == 0
-    assert origin == min(min(t for t in part[:batch]) for part in parts) // length * length
+    assert origin == min(part[0] for part in parts) // length * length
     machines = [Recorded(plan, plan.vertex("ticks"), k) for k in even_ranges(8, instances)]
     expected = naive(rows, origin, length)
     ended = [False] * instances
@@ -301,3 +302,65 @@ def test_what_a_source_can_do_wrong(doing: str, kind: type[Exception], complaint
     flow.source(Faulty(Tick, doing)).through(echo).to(Collect())
     with pytest.raises(kind, match=complaint):
         run_local(flow)
+
+
+# ---------------------------------------------------------------- sources without rows
+
+
+def pairs(sink: Any, *sources: tuple[tuple[Tick, ...], ...], **by_time: Any) -> rs.Flow:
+    flow = rs.Flow("pairs", key_groups=8)
+    for i, parts in enumerate(sources):
+        epochs = rs.by_time(seconds=2, **by_time)
+        ticks = flow.source(Rows(Tick, parts, 3), epochs=epochs, name=f"ticks-{i}")
+        ticks.through(echo, name=f"echo-{i}").to(sink if not i else Collect())
+    return flow
+
+
+SOME = ((Tick(7, 1), Tick(9, 2)), ())
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_a_source_without_rows_is_at_its_end(seed: int | None) -> None:
+    told = []
+    for sources in ((SOME,), (SOME, ((),)), (SOME, ((), ()), ((),))):
+        sink = Collect()
+        run_local(pairs(sink, *sources), seed=seed, instances={"ticks-0": 2}, cut_every=1)
+        told.append(sink.by_epoch())
+    assert told == [[(1, Tick(7, 1)), (2, Tick(9, 2))]] * 3
+
+
+@pytest.mark.parametrize("by_time", [{}, {"origin": 5}])
+def test_a_job_without_rows_ends(by_time: dict[str, Any]) -> None:
+    sink = Collect()
+    run_local(pairs(sink, ((),), ((), ()), **by_time), instances={"ticks-1": 2}, check=True)
+    assert sink.records() == []
+
+
+@pytest.mark.parametrize("some", [SOME, ((),)])
+def test_a_job_with_a_source_without_rows_goes_on_from_any_cut(some: Any) -> None:
+    """From one on the way, and from its end."""
+    sink = Collect()
+    plan = make_plan(pairs(sink, some, ((),)), cut_every=1)
+    job, stored = LocalJob(plan), [{}]
+    while not job.ended:
+        job.turn()
+        cut = max(m.position for m in job.machines)
+        stored.append({plan.vertices[v].name: [[i] for i in f] for v, f in job.stored(cut).items()})
+    job.finish()
+    whole = sink.by_epoch()
+    assert len(whole) == len(some[0])
+    for cut, images in enumerate(stored):
+        later = Collect()
+        LocalJob(make_plan(pairs(later, some, ((),)), cut_every=1), resume=images).run()
+        assert later.by_epoch() == [(e, r) for e, r in whole if e > cut]
+
+
+def test_a_saved_job_with_a_source_without_rows_is_resumed(tmp_path: Path) -> None:
+    def run(**options: Any) -> list[Any]:
+        sink = Collect()
+        pairs(sink, SOME, ((),)).run(durable=tmp_path, cut_every=1, **options)
+        return sink.by_epoch()
+
+    whole = run()
+    assert len(whole) == 2
+    assert run(resume=True) == whole[1:]

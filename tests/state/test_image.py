@@ -525,13 +525,30 @@ def test_parts_that_do_not_belong_together() -> None:
     [
         ("n", 300, r"Anything\.n of key 'k' holds 300, which does not fit n: int8"),
         ("n", np.int64(3), r"np\.int64\(3\), which does not fit.*\n.*int\(\.\.\.\)"),
-        ("n", 1.0, r"holds 1\.0, which does not fit"),
+        ("n", 1.0, r"holds 1\.0, which does not fit n: int8\n *int\(\.\.\.\) or round"),
+        ("n", 2**70, r"does not fit n: int8\n *It holds integers from -128 to 127\."),
+        ("mood", 7, r"holds 7, which does not fit mood: .*Mood\n *Mood has CALM=1"),
         ("n", None, "holds None, which does not fit n: int8"),
         ("maybe_real", np.float64(1), "which does not fit maybe_real: float64"),
         ("text", None, "holds None, which does not fit text: str"),
         ("text", "\ud800", "does not fit text"),
         ("raw", "x", "does not fit raw: bytes"),
-        ("many", [{1}], r"Anything\.many cannot be stored: set inside it has no stored form"),
+        (
+            "many",
+            [{1}],
+            r"Anything\.many of key 'k' holds \[\{1\}\], which does not fit many: list",
+        ),
+        ("many", ((1, "a"),), r"holds \(\(1, 'a'\),\), which does not fit many"),
+        ("many", [(1, "a"), [1, "a"]], "which does not fit many"),
+        ("many", [(1, 2)], "which does not fit many"),
+        ("many", [(1, "a", 3)], "which does not fit many"),
+        ("many", [(2**70, "a")], r"does not fit many(.|\n)*at most 64 bits"),
+        (
+            "table",
+            {(1, 1): ["a", None]},
+            r"does not fit table: dict\[tuple\[int, int\], list\[str\]\]",
+        ),
+        ("table", {1: []}, "does not fit table"),
     ],
 )
 def test_values_that_do_not_fit_are_named(field: str, value: Any, complaint: str) -> None:

@@ -292,9 +292,10 @@ def test_a_flow_that_is_another_is_refused() -> None:
         (replace(now, groups=32), r"another number of key groups(.|\n)*saved: 16\n  now:   32"),
         (replace(now, ticks=1000), r"another time unit"),
         (replace(now, shapes={"v": "", "w": ""}), r"set of operators(.|\n)*saved: v\n.* v, w"),
-        (replace(now, edges=()), r"another streams(.|\n)*saved: s\.Word to v"),
+        (replace(now, edges=()), r"other streams(.|\n)*saved: s\.Word to v"),
         (replace(now, shapes={"v": "n: i4"}), r"state of v(.|\n)*saved: none\n  now:   n: i4"),
     ):
-        with pytest.raises(StateError, match=why):
+        with pytest.raises(StateError, match=why) as told:
             refuse_other(saved, other)
+        assert "begin anew: --fresh" in told.value.hint
     refuse_other(saved, replace(now, shapes={"v": "n: i4"}), upgraded={"v"})

@@ -1,0 +1,83 @@
+"""Folders that belong to a sink: no other sink writes there, and no source of the flow reads there.
+
+A sink says in `owns` which folder is its own, a source in `reads` from which path, glob pattern or
+folder it reads. Those that say nothing are not compared.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+from fnmatch import fnmatch
+from typing import Any, Protocol
+
+from raystream.errors import GraphError, Where
+
+
+class Placed(Protocol):
+    """A source or sink of a flow."""
+
+    name: str
+    where: Where
+
+
+def refuse_shared(
+    sources: Iterable[tuple[Placed, Any]], sinks: Iterable[tuple[Placed, Any]]
+) -> None:
+    """Check that every folder that belongs to a sink is used by nobody else.
+
+    Args:
+        sources, sinks: nodes with their objects, in the order in which they joined the flow.
+
+    Raises:
+        GraphError: two sinks write to one folder, or a source reads from that of a sink.
+    """
+    owners: dict[str, Placed] = {}
+    for node, sink in sinks:
+        if (owned := getattr(sink, "owns", None)) is None:
+            continue
+        folder = _resolved(owned)
+        if (other := owners.setdefault(folder, node)) is not node:
+            raise GraphError(
+                f"the sinks {other.name} ({_place(other)}) and {node.name} write to the same"
+                f" folder, {folder}: each would remove what the other made",
+                where=node.where,
+                hint="Give each a folder of its own, or unite the streams: (a | b).to(...).",
+            )
+    for node, source in sources:
+        if (read := getattr(source, "reads", None)) is None:
+            continue
+        for folder, owner in owners.items():
+            if _reaches(read, folder):
+                raise GraphError(
+                    f"the sink {owner.name} writes to {folder}, where the source {node.name}"
+                    f" ({_place(node)}) reads: {os.fspath(read)}",
+                    where=owner.where,
+                    hint="Give the sink a folder of its own, outside of what is read.",
+                )
+
+
+def _place(node: Placed) -> str:
+    return f"{node.where.file}:{node.where.line}"
+
+
+def _resolved(path: str | os.PathLike[str]) -> str:
+    """One name for one place; of what is not on this machine, such as `s3://...`, its text."""
+    text = os.fspath(path)
+    return text.rstrip("/") if "://" in text else os.path.realpath(text)
+
+
+def _reaches(read: str | os.PathLike[str], folder: str) -> bool:
+    """Whether a path, pattern or folder that is read may be, or hold, a file below a folder."""
+    pattern = _resolved(read)
+    sought, there = pattern.split("/"), folder.split("/")
+    for name, found in zip(sought, there, strict=False):
+        if name == "**":
+            return True
+        if name != found and not fnmatch(found, name):
+            return False
+    # All of the shorter one fits. A folder is read with what is below it, but for hidden names.
+    below = there[len(sought) :]
+    whole = "://" in pattern or (os.path.isdir(pattern) and not glob.has_magic(pattern))
+    return len(sought) > len(there) or (whole and not any(n.startswith((".", "_")) for n in below))

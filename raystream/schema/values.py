@@ -1,0 +1,121 @@
+"""Whether Python values are of a declared type, as deep as it goes.
+
+What is stored comes back in the types of its annotation (`raystream.schema.objects`): a value of
+another type would come back as something else, or not at all. Values are looked at by the column,
+a level at a time, so that most of the work is not Python's.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+Check = Callable[[Sequence[Any]], bool]
+
+_ALLOWED: dict[Any, tuple[type, ...]] = {
+    int: (int,),
+    float: (float, int),
+    bool: (bool,),
+    str: (str,),
+    bytes: (bytes,),
+    types.NoneType: (types.NoneType,),
+}
+
+
+@cache
+def check_of(hint: Any) -> Check:
+    """What says whether all of some values are of the type that is declared."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return check_of(args[0])
+    if origin in (typing.Union, types.UnionType):
+        rest = [a for a in args if a is not types.NoneType]
+        if len(rest) == 1 and len(args) == 2:
+            return _optional(check_of(rest[0]))
+        return _either([check_of(a) for a in args])
+    if hint in _ALLOWED:
+        return lambda values: all_of(set(map(type, values)), _ALLOWED[hint])
+    kind = origin or hint
+    if not isinstance(kind, type):
+        return _anything
+    if issubclass(kind, enum.IntEnum):
+        return lambda values: members(kind, values)
+    return _container(kind, args)
+
+
+def all_of(kinds: set[type], allowed: tuple[type, ...]) -> bool:
+    """Whether types stand for those that are allowed. NumPy's numbers do not: they reckon otherwise
+    than Python's, which they would be after a restore."""
+    return all(issubclass(k, allowed) and not issubclass(k, np.generic) for k in kinds)
+
+
+def members(kind: type[enum.IntEnum], values: Sequence[Any]) -> bool:
+    """Whether all values are members of an enumeration, or their numbers."""
+    kinds = set(map(type, values))
+    return kinds <= {kind} or (
+        all_of(kinds, (int,)) and all(v in kind._value2member_map_ for v in set(values))
+    )
+
+
+def shown(kind: type[enum.IntEnum]) -> str:
+    """The members of an enumeration, for people."""
+    return f"{kind.__name__} has {', '.join(f'{m.name}={m.value}' for m in kind)}."
+
+
+def _optional(check: Check) -> Check:
+    return lambda values: check([v for v in values if v is not None])
+
+
+def _either(checks: list[Check]) -> Check:
+    return lambda values: all(any(c([v]) for c in checks) for v in values)
+
+
+def _anything(values: Sequence[Any]) -> bool:
+    return True
+
+
+def _container(kind: type, args: tuple[Any, ...]) -> Check:
+    """Of exactly this type: one that behaves otherwise, such as a Counter, would not come back."""
+    inner = _inner(kind, args)
+
+    def check(values: Sequence[Any]) -> bool:
+        return set(map(type, values)) <= {kind} and inner(values)
+
+    return check
+
+
+def _inner(kind: type, args: tuple[Any, ...]) -> Check:
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        hints = typing.get_type_hints(kind, include_extras=True)
+        return _columns([check_of(hints[name]) for name in kind._fields])
+    if kind is tuple and args and args[-1] is not ...:
+        return _columns([check_of(a) for a in args])
+    if kind is dict and args:
+        keys, items = check_of(args[0]), check_of(args[1])
+        return lambda values: (
+            keys(list(chain.from_iterable(values)))
+            and items(list(chain.from_iterable(v.values() for v in values)))
+        )
+    if args:
+        items = check_of(args[0])
+        return lambda values: items(list(chain.from_iterable(values)))
+    return _anything
+
+
+def _columns(checks: list[Check]) -> Check:
+    """Of tuples of one length, place by place."""
+
+    def check(values: Sequence[Any]) -> bool:
+        if not set(map(len, values)) <= {len(checks)}:
+            return False
+        columns = zip(*values, strict=True)
+        return all(c(column) for c, column in zip(checks, columns, strict=bool(values)))
+
+    return check

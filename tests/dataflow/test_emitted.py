@@ -1,0 +1,68 @@
+"""What an operator emits and should not is told with the record and the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+import raystream as rs
+from raystream.errors import OperatorError
+from raystream.testing import Collect, run_local
+
+
+class Tick(NamedTuple):
+    time: int
+    key: str
+
+
+class Tally(rs.State):
+    n: int = 0
+
+
+def fails(op: Callable[..., Any]) -> OperatorError:
+    flow = rs.Flow("emitted")
+    ticks = [Tick(t, f"key-{t}") for t in range(9)]
+    stream = flow.source(rs.io.iterable(ticks, Tick), epochs=rs.by_time(seconds=3))
+    stream.through(op).to(Collect())
+    with pytest.raises(OperatorError) as told:
+        run_local(flow)
+    return told.value
+
+
+@pytest.mark.parametrize("key", [None, "key"])
+def test_a_value_that_does_not_fit(key: str | None) -> None:
+    @rs.operator(key=key)
+    def halve(tick: Tick) -> Iterator[Tick]:
+        yield tick._replace(time=tick.time / 2 if tick.time == 5 else 0)
+
+    error = fails(halve)
+    assert "halve emitted a value that does not fit: Tick.time: 2.5 does not fit" in error.message
+    assert "in Tick(time=2.5, key='key-5'), epoch 2" in error.hint
+
+
+def test_a_record_that_was_returned_itself() -> None:
+    @rs.operator(key="key")
+    def one(tick: Tick, tally: Tally) -> Iterator[Tick]:
+        return tick  # type: ignore[return-value]
+
+    error = fails(one)
+    assert "one returned a Tick itself" in error.message
+    assert "`yield` records, or return a list of them" in error.hint
+    assert "epoch 1" in error.hint
+
+
+def test_a_record_of_another_type() -> None:
+    def other() -> Any:
+        class Tick(NamedTuple):
+            time: int
+
+        return Tick(1)
+
+    @rs.operator()
+    def strange(tick: Tick) -> Iterator[Tick]:
+        yield other()
+
+    told = fails(strange).message
+    assert "strange emitted a tests.dataflow.test_emitted.test_a_record_of_" in told
