@@ -16,12 +16,17 @@ from raystream.dataflow.keyindex import KeyedRows
 from raystream.errors import OperatorError, RaystreamError, operator_error
 from raystream.schema.blocks import Emitted, Input, Output
 from raystream.schema.columns import Columns, empty
+from raystream.schema.records import RecordSchema
 from raystream.schema.types import KeyRange
 
 
 def _batch_of(given: Input) -> Columns:
     rows = given.columns[0]
     return (rows if given.where is None else rows.take(given.where)).ranked(None)
+
+
+def _without_rows(schema: RecordSchema) -> str:
+    return f"rs.Batch({schema.name}, { {n: [] for n in schema.names} })"
 
 
 class _Batches:
@@ -65,8 +70,10 @@ class _Batches:
             raise OperatorError(
                 f"{self.spec.name} returned {result!r:.80}, not a Batch of {schema.name}",
                 where=self.spec.where,
+                hint=f"Where nothing is to be emitted, return {_without_rows(schema)}.",
             )
-        rows, origin = result._columns, result._origin
+        rows = result._columns
+        origin = result._origin if len(rows) else np.zeros(0, np.int64)
         if origin is None:
             if len(rows) != len(given):
                 raise OperatorError(
