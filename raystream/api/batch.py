@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from raystream.errors import StateError
-from raystream.schema.columns import Columns, column_index, from_columns
+from raystream.schema.columns import Columns, from_columns
 from raystream.schema.records import record_schema
 from raystream.schema.state import State
 
@@ -28,7 +28,8 @@ class Batch(Generic[T_co]):
     Raises:
         StateError: a column is missing, unknown, of another length, or a value does not fit.
 
-    Numbers are read as NumPy arrays (read-only), text and bytes as Arrow arrays.
+    Numbers are read as NumPy arrays (read-only); text, bytes, and numbers that may be None as Arrow
+    arrays; everything else as lists.
     """
 
     __slots__ = ("_columns", "_origin")
@@ -56,12 +57,13 @@ class Batch(Generic[T_co]):
         return self._columns.schema.cls
 
     def __getitem__(self, column: str) -> Any:
-        if column not in column_index(self._columns.schema):
+        f = self._columns.schema.field(column)
+        if f is None:
             raise KeyError(
                 f"{self.record.__name__} has no field {column!r}; it has"
                 f" {', '.join(self._columns.schema.names)}"
             )
-        return self._columns.column(column)
+        return self._columns.shown(f)
 
     def __len__(self) -> int:
         return len(self._columns)

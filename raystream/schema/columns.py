@@ -52,6 +52,19 @@ class Columns:
         """The values of a field: a NumPy or Arrow array of `len(self)`."""
         return self.arrays[column_index(self.schema)[name]]
 
+    def shown(self, f: Field) -> Any:
+        """The values of a field as users see them: numbers as a NumPy array that is read-only, as
+        others see the same rows; what has no form as numbers or in Arrow as a list. Where numbers
+        may be None they are in Arrow too: NumPy has nothing that is neither them nor an error."""
+        values = self.column(f.name)
+        if f.kind == "object":
+            return decode_all(values.to_pylist(), f.convert)
+        if f.kind != "fixed":
+            return values
+        if f.optional:
+            return pa.array(values, mask=~self.column(f"{f.name}?"))
+        return read_only(values)
+
     def slice(self, lo: int, hi: int) -> Columns:
         """Rows `lo` to `hi`, without a copy."""
         if lo == 0 and hi == self.length:
