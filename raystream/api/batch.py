@@ -21,7 +21,9 @@ class Batch(Generic[T_co]):
 
     Args:
         record: the record class.
-        columns: per field a NumPy array, an Arrow array or a sequence, all of one length.
+        columns: per field a NumPy array, an Arrow array or a sequence, all of one length. A NumPy
+            array of the field's type is not copied: the batch takes it over, and it is read-only
+            from then on. (A view that can be written to is copied.)
         origin: for the output of an operator whose rows are not aligned with its input: for each
             row the position of the input record that it comes from, in any order.
 

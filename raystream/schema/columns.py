@@ -307,7 +307,7 @@ def _numbers(owner: str, f: Field, values: Any) -> np.ndarray:
     """Numbers in the field's dtype; a value that would change is refused."""
     dtype = np.dtype(f.dtype)
     if isinstance(values, np.ndarray) and values.dtype == dtype:
-        return np.ascontiguousarray(values)  # of no subclass: those of memory maps are slow to cut
+        return _taken(values)
     try:
         if type(values) in (list, tuple) and dtype in _CODES:
             return np.frombuffer(array(_CODES[dtype], values), dtype)
@@ -321,10 +321,21 @@ def _numbers(owner: str, f: Field, values: Any) -> np.ndarray:
             info = np.iinfo(dtype)
             if raw.dtype.kind != "b" and (raw.max() > info.max or raw.min() < info.min):
                 raise OverflowError
-        return raw.astype(dtype, copy=False)
+        return _taken(raw.astype(dtype, copy=False))
     except (TypeError, ValueError, OverflowError):
         bad = next((v for v in _plain(values) if not _fits(v, dtype)), "a value")
         raise StateError(f"{owner}.{f.name}: {bad!r} does not fit {f}") from None
+
+
+def _taken(values: np.ndarray) -> np.ndarray:
+    """A user's numbers as a column, which nobody changes any more. His array is taken over where it
+    is all there is to its memory: it becomes read-only, so that a buffer that is used again is an
+    error. What others may write to is copied."""
+    array = np.ascontiguousarray(values)  # of no subclass: those of memory maps are slow to cut
+    if array.flags.writeable:
+        array = array if array.base is None else array.copy()
+        array.flags.writeable = False
+    return array
 
 
 def _plain(values: Any) -> Iterable[Any]:
