@@ -53,9 +53,11 @@ class _Batches:
         try:
             result = self._call(rows, epoch)
         except Exception as error:
-            raise operator_error(
+            failure = operator_error(
                 self.spec.name, error, epoch=epoch, doing=f"batch of {len(rows)}"
-            ) from error
+            )
+            failure.where = failure.where or self.spec.where  # as when its rows cannot be stored
+            raise failure from error
         return Output((self._emitted(result, given),))
 
     def _call(self, rows: Columns, epoch: int) -> Any:
@@ -130,7 +132,7 @@ class RowsLogic(_Batches):
     def _call(self, rows: Columns, epoch: int) -> Any:
         slots, index = self.keyed.slots([rows.column(k) for k in self.spec.key], epoch)
         table = self.keyed.table
-        state = Rows[Any](lambda name: table.read(slots, name), len(slots), index)
+        state = Rows[Any](table.schema, lambda name: table.read(slots, name), len(slots), index)
         result = self.spec.process(Batch._of(rows), state)
-        table.write(slots, state._columns, epoch)
+        table.write(slots, state._stored(), epoch)
         return result

@@ -288,7 +288,7 @@ def _store_numbers(owner: str, f: Field, values: Any) -> list[np.ndarray]:
         values = [_NOTHING.get(f.dtype, 0) if v is None else v for v in values]
     if valid is not None and not f.optional and not valid.all():
         raise StateError(f"{owner}.{f.name} is None, but is not declared optional")
-    array = _numbers(owner, f, values)
+    array = _taken(numbers(owner, f, values))
     if not f.optional:
         return [array]
     valid = np.ones(len(array), bool) if valid is None else valid
@@ -303,14 +303,18 @@ _CODES = {
 """Numbers for which Python has arrays, that take what fits and nothing else."""
 
 
-def _numbers(owner: str, f: Field, values: Any) -> np.ndarray:
-    """Numbers in the field's dtype; a value that would change is refused."""
+def numbers(owner: str, f: Field, values: Any) -> np.ndarray:
+    """Numbers in the field's dtype, without a copy where they are.
+
+    Raises:
+        StateError: a value would change.
+    """
     dtype = np.dtype(f.dtype)
     if isinstance(values, np.ndarray) and values.dtype == dtype:
-        return _taken(values)
+        return values
     try:
         if type(values) in (list, tuple) and dtype in _CODES:
-            return np.frombuffer(array(_CODES[dtype], values), dtype)
+            return read_only(np.frombuffer(array(_CODES[dtype], values), dtype))
         raw = np.asarray(values)
         if len(raw) == 0:
             return np.zeros(0, dtype)
@@ -321,7 +325,7 @@ def _numbers(owner: str, f: Field, values: Any) -> np.ndarray:
             info = np.iinfo(dtype)
             if raw.dtype.kind != "b" and (raw.max() > info.max or raw.min() < info.min):
                 raise OverflowError
-        return _taken(raw.astype(dtype, copy=False))
+        return raw.astype(dtype, copy=False)
     except (TypeError, ValueError, OverflowError):
         bad = next((v for v in _plain(values) if not _fits(v, dtype)), "a value")
         raise StateError(f"{owner}.{f.name}: {bad!r} does not fit {f}") from None
@@ -339,7 +343,7 @@ def _taken(values: np.ndarray) -> np.ndarray:
 
 
 def _plain(values: Any) -> Iterable[Any]:
-    return values.tolist() if isinstance(values, np.ndarray) else values
+    return values.ravel().tolist() if isinstance(values, np.ndarray) else values
 
 
 def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
