@@ -56,7 +56,7 @@ def measured(rows: int, distinct: int, repeat: int) -> dict[str, tuple[float, st
     order, _ = sort_by_group(groups, GROUPS)
 
     def rows_of() -> Rows[Tally]:
-        return Rows(written.__getitem__, len(slots), index)
+        return Rows(table.schema, written.__getitem__, len(slots), index)
 
     def each(what: Callable[[], object], n: int = rows) -> float:
         what()

@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from raystream.errors import StateError
-from raystream.schema.columns import Columns, column_index, from_columns
+from raystream.schema.columns import Columns, from_columns, numbers
 from raystream.schema.records import record_schema
-from raystream.schema.state import State
+from raystream.schema.state import State, StateSchema
 
 T_co = TypeVar("T_co", bound=tuple[Any, ...], covariant=True)
 S = TypeVar("S", bound=State)
@@ -21,14 +21,17 @@ class Batch(Generic[T_co]):
 
     Args:
         record: the record class.
-        columns: per field a NumPy array, an Arrow array or a sequence, all of one length.
+        columns: per field a NumPy array, an Arrow array or a sequence, all of one length. A NumPy
+            array of the field's type is not copied: the batch takes it over, and it is read-only
+            from then on. (A view that can be written to is copied.)
         origin: for the output of an operator whose rows are not aligned with its input: for each
             row the position of the input record that it comes from, in any order.
 
     Raises:
         StateError: a column is missing, unknown, of another length, or a value does not fit.
 
-    Numbers are read as NumPy arrays (read-only), text and bytes as Arrow arrays.
+    Numbers are read as NumPy arrays (read-only); text, bytes, and numbers that may be None as Arrow
+    arrays; everything else as lists.
     """
 
     __slots__ = ("_columns", "_origin")
@@ -56,12 +59,13 @@ class Batch(Generic[T_co]):
         return self._columns.schema.cls
 
     def __getitem__(self, column: str) -> Any:
-        if column not in column_index(self._columns.schema):
+        f = self._columns.schema.field(column)
+        if f is None:
             raise KeyError(
                 f"{self.record.__name__} has no field {column!r}; it has"
                 f" {', '.join(self._columns.schema.names)}"
             )
-        return self._columns.column(column)
+        return self._columns.shown(f)
 
     def __len__(self) -> int:
         return len(self._columns)
@@ -83,15 +87,24 @@ class Batch(Generic[T_co]):
 class Rows(Generic[S]):
     """The state rows of the distinct keys of a batch.
 
-    `rows["n"]` is a writable copy of a column with one entry per distinct key; assign it back to
-    change the state (`rows["n"] += ...` does). `rows.index` says for each record of the batch which
-    entry is its key's, `rows.nth` how many records of its key came before it in the batch;
-    `rows.counts` says for each entry how many records it has. All three are int64 and read-only.
+    `rows["n"]` is a column with one entry per distinct key. What it holds when the call ends is the
+    new state, however it came there: `rows["n"] += ...`, `rows["n"][...] = ...`, or `rows["n"] = `
+    an array of that length, or one number for all. It is int64, float64 or bool; what does not fit
+    a narrower field is refused. `rows.index` says for each record of the batch which entry is its
+    key's, `rows.nth` how many records of its key came before it in the batch; `rows.counts` says
+    for each entry how many records it has. All three are int64 and read-only.
     """
 
-    __slots__ = ("_columns", "_index", "_length", "_ordinals", "_read")
+    __slots__ = ("_columns", "_index", "_length", "_ordinals", "_read", "_schema")
 
-    def __init__(self, read: Callable[[str], np.ndarray], length: int, index: np.ndarray) -> None:
+    def __init__(
+        self,
+        schema: StateSchema,
+        read: Callable[[str], np.ndarray],
+        length: int,
+        index: np.ndarray,
+    ) -> None:
+        self._schema = schema
         self._read = read
         self._length = length
         self._columns: dict[str, np.ndarray] = {}
@@ -125,13 +138,31 @@ class Rows(Generic[S]):
 
     def __getitem__(self, column: str) -> Any:
         if column not in self._columns:
-            self._columns[column] = self._read(column)
+            stored = self._read(column)
+            # A view: a batch that is made of it copies it.
+            self._columns[column] = stored.astype(_WIDE[stored.dtype.kind], copy=False)[:]
         return self._columns[column]
 
     def __setitem__(self, column: str, values: Any) -> None:
         mine = self[column]
-        if values is not mine:
-            mine[...] = values
+        if values is mine:  # `rows["n"] += ...`
+            return
+        given = np.asarray(values)
+        if given.shape not in ((), mine.shape):
+            raise StateError(
+                f"{self._schema.name}.{column}: an array of shape {given.shape}, not {mine.shape}",
+                hint="One for each distinct key: rows.index says which is each record's.",
+            )
+        mine[...] = numbers(self._schema.name, self._schema.field(column), np.atleast_1d(given))
 
     def __len__(self) -> int:
         return self._length
+
+    def _stored(self) -> dict[str, np.ndarray]:
+        """The columns that were used, as they are stored."""
+        name, field = self._schema.name, self._schema.field
+        return {n: numbers(name, field(n), column) for n, column in self._columns.items()}
+
+
+_WIDE = {"b": np.bool_, "i": np.int64, "f": np.float64}
+"""Rows hold numbers as Python has them: a narrow one would wrap around in what NumPy computes."""

@@ -335,8 +335,8 @@ def _check(spec: OperatorSpec) -> None:
         )
     if spec.load and (spec.form != "batch" or not spec.key):
         raise spec.fail("an operator with `load` is keyed and takes rs.Batch")
-    if spec.form == "batch" and len(spec.inputs) != 1:
-        raise spec.fail("a batch operator takes records of one type")
+    if spec.form == "batch":
+        _check_batch(spec)
     _check_key(spec)
     if spec.order_by is not None:
         if not spec.key:
@@ -367,10 +367,30 @@ def _check(spec: OperatorSpec) -> None:
         )
 
 
+def _check_batch(spec: OperatorSpec) -> None:
+    """Its function is called with batches, and nothing else calls it."""
+    if spec.compiled:
+        raise spec.fail("a batch function is not compiled: leave compiled=True away")
+    if len(spec.inputs) != 1:
+        raise spec.fail("a batch operator takes records of one type")
+    if len(spec.outputs) != 1:
+        raise spec.fail(
+            "a batch operator returns records of one type",
+            hint="-> rs.Batch[...] of one record class.",
+        )
+    for what, there in (
+        ("windows", spec.window or spec.close),
+        ("timers", spec.timer or (spec.state is not None and spec.state.timer)),
+    ):
+        if there:
+            raise spec.fail(
+                f"a batch operator has no {what}",
+                hint="Use the per-record form, compiled where speed matters.",
+            )
+
+
 def _check_storage(spec: OperatorSpec) -> None:
     if spec.compiled:
-        if spec.form == "batch":
-            raise spec.fail("a batch function is not compiled: leave compiled=True away")
         for schema in (*spec.inputs, *spec.outputs):
             for f in schema.fields:
                 if f.kind != "fixed" or f.convert is not None:

@@ -16,12 +16,17 @@ from raystream.dataflow.keyindex import KeyedRows
 from raystream.errors import OperatorError, RaystreamError, operator_error
 from raystream.schema.blocks import Emitted, Input, Output
 from raystream.schema.columns import Columns, empty
+from raystream.schema.records import RecordSchema
 from raystream.schema.types import KeyRange
 
 
 def _batch_of(given: Input) -> Columns:
     rows = given.columns[0]
     return (rows if given.where is None else rows.take(given.where)).ranked(None)
+
+
+def _without_rows(schema: RecordSchema) -> str:
+    return f"rs.Batch({schema.name}, { {n: [] for n in schema.names} })"
 
 
 class _Batches:
@@ -48,9 +53,11 @@ class _Batches:
         try:
             result = self._call(rows, epoch)
         except Exception as error:
-            raise operator_error(
+            failure = operator_error(
                 self.spec.name, error, epoch=epoch, doing=f"batch of {len(rows)}"
-            ) from error
+            )
+            failure.where = failure.where or self.spec.where  # as when its rows cannot be stored
+            raise failure from error
         return Output((self._emitted(result, given),))
 
     def _call(self, rows: Columns, epoch: int) -> Any:
@@ -65,8 +72,10 @@ class _Batches:
             raise OperatorError(
                 f"{self.spec.name} returned {result!r:.80}, not a Batch of {schema.name}",
                 where=self.spec.where,
+                hint=f"Where nothing is to be emitted, return {_without_rows(schema)}.",
             )
-        rows, origin = result._columns, result._origin
+        rows = result._columns
+        origin = result._origin if len(rows) else np.zeros(0, np.int64)
         if origin is None:
             if len(rows) != len(given):
                 raise OperatorError(
@@ -123,7 +132,7 @@ class RowsLogic(_Batches):
     def _call(self, rows: Columns, epoch: int) -> Any:
         slots, index = self.keyed.slots([rows.column(k) for k in self.spec.key], epoch)
         table = self.keyed.table
-        state = Rows[Any](lambda name: table.read(slots, name), len(slots), index)
+        state = Rows[Any](table.schema, lambda name: table.read(slots, name), len(slots), index)
         result = self.spec.process(Batch._of(rows), state)
-        table.write(slots, state._columns, epoch)
+        table.write(slots, state._stored(), epoch)
         return result

@@ -24,7 +24,7 @@ from raystream.dataflow.logic import (
     reached,
     row_of,
 )
-from raystream.errors import GraphError, operator_error
+from raystream.errors import operator_error
 from raystream.schema.blocks import Input, Output
 from raystream.schema.state import FORGOTTEN, State
 from raystream.schema.types import NEVER, KeyRange, Window
@@ -315,11 +315,5 @@ class Sessions(_Windows):
 
 def window_logic(spec: OperatorSpec, groups: int, ticks: int) -> FixedWindows | Sessions:
     """The interpreted logic of a windowed operator."""
-    if spec.form == "batch":
-        raise GraphError(
-            f"{spec.name}: a batch operator has no windows",
-            where=spec.where,
-            hint="Use the per-record form, compiled where speed matters.",
-        )
     kind = Sessions if isinstance(spec.window, Session) else FixedWindows
     return kind(spec, groups, ticks)

@@ -12,7 +12,6 @@ from raystream.api.batch import Batch
 from raystream.errors import InputError, StateError
 from raystream.io.nested import arrow_type, from_plain, to_plain
 from raystream.schema.fields import Field
-from raystream.schema.objects import decode
 from raystream.schema.records import RecordSchema, apart, record_schema
 
 U = TypeVar("U", bound=tuple[Any, ...])
@@ -118,12 +117,9 @@ def table_of(batch: Batch[Any]) -> Any:
 
 def _array(f: Field, batch: Batch[Any]) -> Any:
     values = batch[f.name]
-    if f.kind == "fixed":
-        return pa.array(values, mask=~batch[f"{f.name}?"] if f.optional else None)
     if f.kind == "object":
-        plain = [to_plain(decode(v, f.convert), f) for v in values.to_pylist()]
-        return pa.array(plain, arrow_type(f))
-    return values
+        return pa.array([to_plain(v, f) for v in values], arrow_type(f))
+    return values if isinstance(values, pa.Array) else pa.array(values)
 
 
 def _decoded(array: Any) -> Any:

@@ -53,6 +53,19 @@ class Columns:
         """The values of a field: a NumPy or Arrow array of `len(self)`."""
         return self.arrays[column_index(self.schema)[name]]
 
+    def shown(self, f: Field) -> Any:
+        """The values of a field as users see them: numbers as a NumPy array that is read-only, as
+        others see the same rows; what has no form as numbers or in Arrow as a list. Where numbers
+        may be None they are in Arrow too: NumPy has nothing that is neither them nor an error."""
+        values = self.column(f.name)
+        if f.kind == "object":
+            return decode_all(values.to_pylist(), f.convert)
+        if f.kind != "fixed":
+            return values
+        if f.optional:
+            return pa.array(values, mask=~self.column(f"{f.name}?"))
+        return read_only(values)
+
     def slice(self, lo: int, hi: int) -> Columns:
         """Rows `lo` to `hi`, without a copy."""
         if lo == 0 and hi == self.length:
@@ -276,7 +289,7 @@ def _store_numbers(owner: str, f: Field, values: Any) -> list[np.ndarray]:
         values = [_NOTHING.get(f.dtype, 0) if v is None else v for v in values]
     if valid is not None and not f.optional and not valid.all():
         raise StateError(f"{owner}.{f.name} is None, but is not declared optional")
-    array = _numbers(owner, f, values)
+    array = _taken(numbers(owner, f, values))
     if f.convert is not None:
         _refuse_strangers(owner, f, array if valid is None else array[valid])
     if not f.optional:
@@ -304,14 +317,18 @@ _CODES = {
 """Numbers for which Python has arrays, that take what fits and nothing else."""
 
 
-def _numbers(owner: str, f: Field, values: Any) -> np.ndarray:
-    """Numbers in the field's dtype; a value that would change is refused."""
+def numbers(owner: str, f: Field, values: Any) -> np.ndarray:
+    """Numbers in the field's dtype, without a copy where they are.
+
+    Raises:
+        StateError: a value would change.
+    """
     dtype = np.dtype(f.dtype)
     if isinstance(values, np.ndarray) and values.dtype == dtype:
-        return np.ascontiguousarray(values)  # of no subclass: those of memory maps are slow to cut
+        return values
     try:
         if type(values) in (list, tuple) and dtype in _CODES:
-            return np.frombuffer(array(_CODES[dtype], values), dtype)
+            return read_only(np.frombuffer(array(_CODES[dtype], values), dtype))
         raw = np.asarray(values)
         if len(raw) == 0:
             return np.zeros(0, dtype)
@@ -328,8 +345,19 @@ def _numbers(owner: str, f: Field, values: Any) -> np.ndarray:
         raise StateError(f"{owner}.{f.name}: {bad!r} does not fit {f}") from None
 
 
+def _taken(values: np.ndarray) -> np.ndarray:
+    """A user's numbers as a column, which nobody changes any more. His array is taken over where it
+    is all there is to its memory: it becomes read-only, so that a buffer that is used again is an
+    error. What others may write to is copied."""
+    array = np.ascontiguousarray(values)  # of no subclass: those of memory maps are slow to cut
+    if array.flags.writeable:
+        array = array if array.base is None else array.copy()
+        array.flags.writeable = False
+    return array
+
+
 def _plain(values: Any) -> Iterable[Any]:
-    return values.tolist() if isinstance(values, np.ndarray) else values
+    return values.ravel().tolist() if isinstance(values, np.ndarray) else values
 
 
 def _fits(value: Any, dtype: np.dtype[Any]) -> bool:

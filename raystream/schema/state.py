@@ -148,6 +148,10 @@ class StateSchema:
     def name(self) -> str:
         return self.cls.__name__
 
+    def field(self, name: str) -> Field:
+        """The field of this name, which is one of its own."""
+        return next(f for f in self.fields if f.name == name)
+
     @property
     def structured(self) -> bool:
         """Whether rows fit structured NumPy storage."""

@@ -451,6 +451,49 @@ def batch_of_two_types() -> None:
     stream(Word, Number).through(both)
 
 
+@refused("a batch operator returns records of one type(.|\n)*-> rs.Batch")
+def batch_that_returns_nothing() -> None:
+    @rs.operator()  # here
+    def forget(words: rs.Batch[Word]) -> None: ...
+
+    stream(Word).through(forget)  # type: ignore[call-overload]
+
+
+@refused("a batch operator has no windows(.|\n)*per-record form")
+def batch_in_windows() -> None:
+    @rs.operator(key="word", window=rs.tumbling(seconds=1))  # here
+    class Count:
+        def process(self, words: rs.Batch[Word], rows: rs.Rows[Tally]) -> rs.Batch[Word]:
+            return words
+
+        def close(self, key: str, window: rs.Window, tally: Tally) -> Iterator[Word]:
+            yield Word(window.start, key)
+
+    stream(Word).through(Count())
+
+
+@refused("a batch operator has no timers(.|\n)*per-record form")
+def batch_with_timers() -> None:
+    @rs.operator(key="word")  # here
+    class Remind:
+        def process(self, words: rs.Batch[Word], rows: rs.Rows[Alarm]) -> rs.Batch[Word]:
+            return words
+
+        def timer(self, key: str, time: int, alarm: Alarm) -> Iterator[Word]:
+            yield Word(time, key)
+
+    stream(Word).through(Remind())
+
+
+@refused("a batch operator has no timers")
+def batch_with_a_timer_field() -> None:
+    @rs.operator(key="word")  # here
+    def remind(words: rs.Batch[Word], rows: rs.Rows[Alarm]) -> rs.Batch[Word]:
+        return words
+
+    stream(Word).through(remind)
+
+
 @refused("a batch function is not compiled")
 def compiled_batch() -> None:
     @rs.operator(compiled=True)  # here

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable
 from datetime import date
 from typing import Annotated, Any, NamedTuple
 
@@ -331,3 +332,39 @@ def test_only_named_tuples_are_records() -> None:
             record_schema(cls)
     with pytest.raises(GraphError, match="Nothing has no fields"):
         record_schema(NamedTuple("Nothing", []))
+
+
+class Measured(NamedTuple):
+    value: float
+
+
+VALUES = [1.0, 2.0, 3.0]
+
+
+def measured(values: Any) -> Columns:
+    return from_columns(record_schema(Measured), {"value": values})
+
+
+def test_an_array_is_taken_over_without_a_copy() -> None:
+    mine = np.array(VALUES)
+    columns = measured(mine)
+    assert columns.column("value") is mine
+    with pytest.raises(ValueError, match="read-only"):
+        mine[0] = 9.0
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda a: a[:],
+        lambda a: a.reshape(1, 3)[0],
+        lambda a: np.frombuffer(memoryview(a), np.float64),
+        memoryview,
+        lambda a: a.view(type("Special", (np.ndarray,), {})),
+    ],
+)
+def test_a_view_that_can_be_written_to_is_copied(view: Callable[[np.ndarray], Any]) -> None:
+    mine = np.array(VALUES)
+    columns = measured(view(mine))
+    mine[:] = 9.0
+    assert columns.column("value").tolist() == VALUES
