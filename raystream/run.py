@@ -95,7 +95,8 @@ def run(
             instances (where nothing was saved: from the beginning); False begins anew although
             there are cuts, which the new ones supersede. Unless given, such cuts are refused.
         on_progress: called about every second with the totals so far.
-        on_note: called with what there is to say of saved cuts; the report has it, too.
+        on_note: called with what there is to say of saved cuts, which the report has, too; and with
+            where the Ray is that was started for this run.
 
     Raises:
         GraphError, ConfigError, InputError: nothing was started. OperatorError: a user's function
@@ -164,7 +165,11 @@ class Follow(NamedTuple):
         from raystream.actors.deploy import run_on_ray
 
         return run_on_ray(
-            plan, address=self.address, on_progress=self.on_progress, options=self.options
+            plan,
+            address=self.address,
+            on_progress=self.on_progress,
+            on_note=self.on_note,
+            options=self.options,
         )
 
 

@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import RayError
 
 from raystream.actors.controller import Moves
-from raystream.actors.deploy import cluster
+from raystream.actors.deploy import visited
 from raystream.actors.naming import CONTROLLER, actor, running
 from raystream.actors.stopping import chosen
 from raystream.controller.moves import Mode
@@ -80,7 +80,7 @@ def node_id(named: str) -> str:
 
 def _asked(job: str, address: str, request: Callable[[Any], Any]) -> list[Moved]:
     """Ask a job for moves, and wait until they have ended."""
-    with cluster(address, start=False):
+    with visited(address):
         run = chosen(job, running())
         controller = actor(run, CONTROLLER)
         if controller is None:

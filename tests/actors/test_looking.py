@@ -18,7 +18,7 @@ from raystream.errors import JobError
 
 
 @contextmanager
-def no_cluster(address: str, *, start: bool = True) -> Iterator[None]:
+def no_cluster(address: str) -> Iterator[None]:
     yield
 
 
@@ -32,7 +32,7 @@ def beginning() -> Controller:
 @pytest.fixture
 def controller(monkeypatch: pytest.MonkeyPatch) -> Controller:
     made = beginning()
-    monkeypatch.setattr(looking, "cluster", no_cluster)
+    monkeypatch.setattr(looking, "visited", no_cluster)
     monkeypatch.setattr(looking, "running", lambda: ["words-1"])
     monkeypatch.setattr(looking, "actor", lambda run, process: made)
     monkeypatch.setattr(looking, "asked", lambda run, method: method())
@@ -65,7 +65,7 @@ def scale(monkeypatch: pytest.MonkeyPatch, *said: Any) -> list[Any]:
     call = SimpleNamespace(remote=lambda *a: None)
     there = SimpleNamespace(moves=call, scale=call)
     answers = iter(said)
-    monkeypatch.setattr(rescaling, "cluster", no_cluster)
+    monkeypatch.setattr(rescaling, "visited", no_cluster)
     monkeypatch.setattr(rescaling, "running", lambda: ["words-1"])
     monkeypatch.setattr(rescaling, "actor", lambda run, process: there)
     monkeypatch.setattr(rescaling, "_answer", lambda run, asked: next(answers))
