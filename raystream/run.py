@@ -190,6 +190,8 @@ def _options(
             "policy, bounds and pool need a cluster: in this process nothing scales",
             hint='Add cluster="auto", or leave --local away.',
         )
+    if cluster is None:
+        _refuse_here(copies=copies, spares=spares, recovery=recovery, restore_into=restore_into)
     if isinstance(pool, int):
         pool = PoolOptions(pool)
     if pool is not None and (pool.spare < 0 or pool.nodes_max < 1 or pool.idle_seconds < 0):
@@ -202,6 +204,17 @@ def _options(
             hint="Add policy=rs.CpuThreshold().",
         )
     return Options(copies, spares, recovery, restore_into, policy, bounds, pool)
+
+
+def _refuse_here(**options: object) -> None:
+    """Refuse what would be without effect in this process, where nothing but all of it can die."""
+    given = [name for name, value in options.items() if value != Options._field_defaults[name]]
+    if given:
+        raise ConfigError(
+            f"{given[0]} needs a cluster: in this process there are no keepers and no spares",
+            hint='Add cluster="auto", or leave --local away. What is to outlive the process goes to'
+            " durable (--durable).",
+        )
 
 
 def _run_durably(follow: Follow, plan: Plan, saves: Saves, begin: Beginning) -> JobReport:

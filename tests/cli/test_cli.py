@@ -320,6 +320,8 @@ def test_a_bug_is_said_to_be_one(
         (["--policy", "cpu"], "need a cluster"),
         (["--bounds", "count=1-3"], "need a cluster"),
         (["--pool", "0"], "need a cluster"),
+        (["--copies", "2"], "copies needs a cluster"),
+        (["--spares", "0"], "spares needs a cluster"),
     ],
 )
 def test_a_wrong_option_is_refused(
