@@ -112,6 +112,9 @@ class InternalError(RaystreamError):
     """An invariant of raystream broke. This is a bug of raystream: please report it."""
 
 
+SHOWN = 200
+"""Characters of a record in a message, at most."""
+
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
@@ -144,15 +147,15 @@ def _foreign(error: BaseException) -> dict[FrameType, int]:
 
 
 def user_traceback(error: BaseException) -> str:
-    """The traceback of an exception, without the frames of raystream; empty where no code of the
-    user's is in it."""
+    """The traceback of an exception from the first frame of the user's code on, without those of
+    raystream; empty where no code of the user's is in it."""
     if all(_of_library(f.f_code.co_filename) for f in _foreign(error)):
         return ""
     here = os.path.dirname(os.path.abspath(__file__)) + os.sep
     told = traceback.TracebackException.from_exception(error)
-    told.stack = traceback.StackSummary.from_list(
-        [frame for frame in told.stack if not frame.filename.startswith(here)]
-    )
+    frames = [frame for frame in told.stack if not frame.filename.startswith(here)]
+    first = next((i for i, f in enumerate(frames) if not _of_library(f.filename)), 0)
+    told.stack = traceback.StackSummary.from_list(frames[first:])
     return "".join(told.format()).rstrip()
 
 
@@ -180,6 +183,13 @@ def exited(error: SystemExit) -> OperatorError:
         where=user_frame(error),
         hint="Raise an exception instead, or return.",
     )
+
+
+def at_record(number: int, record: object) -> str:
+    """Which record of an epoch it is, and what it is: streams have no other positions that people
+    could look up."""
+    shown = repr(record)
+    return f"record {number}: {shown[:SHOWN]}{'...' if len(shown) > SHOWN else ''}"
 
 
 def operator_error(

@@ -95,7 +95,8 @@ def run(
             instances (where nothing was saved: from the beginning); False begins anew although
             there are cuts, which the new ones supersede. Unless given, such cuts are refused.
         on_progress: called about every second with the totals so far.
-        on_note: called with what there is to say of saved cuts; the report has it, too.
+        on_note: called with what there is to say of saved cuts, which the report has, too; and with
+            where the Ray is that was started for this run.
 
     Raises:
         GraphError, ConfigError, InputError: nothing was started. OperatorError: a user's function
@@ -164,7 +165,11 @@ class Follow(NamedTuple):
         from raystream.actors.deploy import run_on_ray
 
         return run_on_ray(
-            plan, address=self.address, on_progress=self.on_progress, options=self.options
+            plan,
+            address=self.address,
+            on_progress=self.on_progress,
+            on_note=self.on_note,
+            options=self.options,
         )
 
 
@@ -185,6 +190,8 @@ def _options(
             "policy, bounds and pool need a cluster: in this process nothing scales",
             hint='Add cluster="auto", or leave --local away.',
         )
+    if cluster is None:
+        _refuse_here(copies=copies, spares=spares, recovery=recovery, restore_into=restore_into)
     if isinstance(pool, int):
         pool = PoolOptions(pool)
     if pool is not None and (pool.spare < 0 or pool.nodes_max < 1 or pool.idle_seconds < 0):
@@ -197,6 +204,17 @@ def _options(
             hint="Add policy=rs.CpuThreshold().",
         )
     return Options(copies, spares, recovery, restore_into, policy, bounds, pool)
+
+
+def _refuse_here(**options: object) -> None:
+    """Refuse what would be without effect in this process, where nothing but all of it can die."""
+    given = [name for name, value in options.items() if value != Options._field_defaults[name]]
+    if given:
+        raise ConfigError(
+            f"{given[0]} needs a cluster: in this process there are no keepers and no spares",
+            hint='Add cluster="auto", or leave --local away. What is to outlive the process goes to'
+            " durable (--durable).",
+        )
 
 
 def _run_durably(follow: Follow, plan: Plan, saves: Saves, begin: Beginning) -> JobReport:

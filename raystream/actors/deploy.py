@@ -16,6 +16,7 @@ from ray._private import worker
 from ray.exceptions import AuthenticationError, RayError, RayTaskError
 from ray.job_config import JobConfig
 
+from raystream.actors import own_ray
 from raystream.actors.carrying import refuse_unpicklable
 from raystream.actors.controller import Charter, Controller
 from raystream.actors.naming import CONTROLLER, NAMESPACE, actor_name, kill, new_run, processes_of
@@ -41,6 +42,7 @@ def run_on_ray(
     *,
     address: str,
     on_progress: Callable[[Sample], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
     options: Options | None = None,
 ) -> JobReport:
     """Run a plan on a Ray cluster to the end of its input.
@@ -48,6 +50,7 @@ def run_on_ray(
     Args:
         address: `"auto"` joins the cluster of this machine or job, else starts one for this run;
             another value is the address of a cluster.
+        on_note: told where a cluster is that was started for this run.
         options: copies, spare processes, and what a recovery starts from.
 
     Raises:
@@ -67,7 +70,7 @@ def run_on_ray(
         raise ConfigError(
             f"recovery={options.recovery!r} takes no checkpoints: there is nothing to be saved"
         )
-    with cluster(address):
+    with cluster(address, on_note=on_note):
         refuse_unpicklable(plan)
         env = environments()
         remote: Any = ray.remote  # its stubs do not know these options
@@ -130,11 +133,13 @@ def _end(run: str, controller: Any, result: Any) -> None:
 
 
 @contextlib.contextmanager
-def cluster(address: str, *, start: bool = True) -> Iterator[None]:
+def cluster(
+    address: str, *, start: bool = True, on_note: Callable[[str], None] | None = None
+) -> Iterator[None]:
     """Be connected to a cluster; leave it afterwards, and end it if it was started here.
 
     Args:
-        start: whether to start one where `"auto"` finds none.
+        start: whether to start one where `"auto"` finds none. on_note: told where that one is.
     """
     if ray.is_initialized():
         yield
@@ -148,7 +153,7 @@ def cluster(address: str, *, start: bool = True) -> Iterator[None]:
         address = os.environ.get("RAY_ADDRESS") or "auto"
     try:
         if address == "auto":
-            _start(common, start=start)
+            _start(common, start=start, on_note=on_note)
         else:
             _answers(address)
             ray.init(address=address, job_config=_job_config(), **common)
@@ -167,6 +172,18 @@ def cluster(address: str, *, start: bool = True) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def visited(address: str) -> Iterator[None]:
+    """Be connected to a cluster where a job may run, to look at it or to ask for something.
+
+    Unlike for a run, `"auto"` is also the Ray that a run on this machine has started for itself.
+    """
+    if address == "auto" and not ray.is_initialized() and "RAY_ADDRESS" not in os.environ:
+        address = _joinable() or _of_a_run() or address
+    with cluster(address, start=False):
+        yield
 
 
 @contextlib.contextmanager
@@ -196,26 +213,59 @@ def _answers(address: str) -> None:
         raise ConnectionError(f"nobody answers there ({error})") from None
 
 
-def _start(common: dict[str, Any], *, start: bool) -> None:
+def _start(common: dict[str, Any], *, start: bool, on_note: Callable[[str], None] | None) -> None:
     """Join the cluster that `ray start` made on this machine; else start one for this run.
 
     A cluster that another program keeps for itself is left alone.
 
     Raises:
-        ConnectionError: there is none, and none is to be started.
+        ConfigError: there is none, and none is to be started; or it does not start.
     """
-    from ray._private import services, utils
-
-    running: Any = services.find_gcs_addresses
-    noted: Any = utils.read_ray_address
-    if noted() in running():
-        ray.init(address=noted(), job_config=_job_config(), **common)
+    if (address := _joinable()) is not None:
+        ray.init(address=address, job_config=_job_config(), **common)
         return
     if not start:
-        raise ConnectionError("`ray start` has started none on this machine")
+        raise ConfigError(
+            "no Ray is there: neither `ray start` nor a run has started one on this machine",
+            hint="A job that ran on a Ray of its own has ended with it. For a job elsewhere, say"
+            " where: --address.",
+        )
+    _set_defaults()
+    start_ray(**common)
+    started = own_ray.note()
+    if on_note is not None:
+        on_note(f"started a Ray for this run, at {started}")
+
+
+def _joinable() -> str | None:
+    """Where the cluster is that `ray start` made on this machine, if it is still there."""
+    from ray._private import utils
+
+    noted: Any = utils.read_ray_address
+    address: str | None = noted()
+    return address if address in _running() else None
+
+
+def _of_a_run() -> str | None:
+    """Where the Ray is that a run on this machine has started for itself, if there is one."""
+    address = own_ray.found(_running())
+    if address is not None:
+        _set_defaults()
+    return address
+
+
+def _running() -> set[str]:
+    """The addresses of the Rays of this machine."""
+    from ray._private import services
+
+    find: Any = services.find_gcs_addresses
+    return set(find())
+
+
+def _set_defaults() -> None:
+    """The settings of a Ray that a run starts for itself, unless the user has others."""
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    start_ray(**common)
 
 
 def start_ray(**options: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import ray
 
-from raystream.actors.deploy import cluster
+from raystream.actors.deploy import visited
 from raystream.actors.naming import CONTROLLER, actor, running
 from raystream.actors.stopping import asked, chosen
 from raystream.controller.status import Status
@@ -29,7 +29,7 @@ def looks(job: str, address: str, seconds: float) -> Iterator[tuple[Status, dict
     Raises:
         ConfigError: there is no such job, or no cluster. JobError: it does not answer.
     """
-    with cluster(address, start=False):
+    with visited(address):
         run = chosen(job, running())
         controller = actor(run, CONTROLLER)
         begins = time.monotonic() + BEGIN_SECONDS

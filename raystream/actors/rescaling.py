@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayActorError, RayError
 
 from raystream.actors.controller import Moves
-from raystream.actors.deploy import cluster
+from raystream.actors.deploy import visited
 from raystream.actors.naming import CONTROLLER, actor, running
 from raystream.actors.stopping import chosen
 from raystream.controller.moves import Mode
@@ -80,7 +80,7 @@ def node_id(named: str) -> str:
 
 def _asked(job: str, address: str, request: Callable[[Any], Any]) -> list[Moved]:
     """Ask a job for moves, and wait until they have ended."""
-    with cluster(address, start=False):
+    with visited(address):
         run = chosen(job, running())
         controller = actor(run, CONTROLLER)
         if controller is None:
@@ -119,5 +119,10 @@ def _answer(run: str, call: Any) -> Any:
     try:
         return ray.get(call, timeout=ANSWER_SECONDS)
     except RayError as error:
+        if isinstance(error, RayActorError) and actor(run, CONTROLLER) is None:
+            raise JobError(
+                f"{run} has ended meanwhile",
+                hint="What was moved before is in the report that `raystream run` prints.",
+            ) from None
         first = str(error).partition("\n")[0]
         raise JobError(f"the controller of {run} does not answer: {first}") from None

@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import RayActorError, RayError
 
 from raystream.actors.controller import Standing
-from raystream.actors.deploy import cluster
+from raystream.actors.deploy import visited
 from raystream.actors.naming import CONTROLLER, actor, job_of, kill, new_run, running
 from raystream.errors import ConfigError, JobError
 
@@ -29,7 +29,7 @@ def jobs(address: str) -> list[str]:
     Raises:
         ConfigError: there is no cluster at the address.
     """
-    with cluster(address, start=False):
+    with visited(address):
         return running()
 
 
@@ -77,7 +77,7 @@ def stop(job: str, address: str, *, save: bool) -> str:
         ConfigError: there is no such job, or no cluster; or it has no durable tier. JobError: it
         does not answer, or did not end in time.
     """
-    with cluster(address, start=False):
+    with visited(address):
         run = chosen(job, running())
         controller = actor(run, CONTROLLER)
         if controller is None:

@@ -6,6 +6,7 @@ streams, `stream[Type]` picks one type, `through` feeds an operator, `to` feeds 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
@@ -264,11 +265,10 @@ class Stream(Generic[T_co]):
         """Feed these records to a sink."""
         where, _ = caller(2)
         self._refuse_nothing(where)
-        for method in ("write", "commit"):
-            if not callable(getattr(sink, method, None)):
-                raise GraphError(
-                    f"{type(sink).__name__} is not a sink: it has no `{method}`", where=where
-                )
+        _check_methods(sink, "sink", _SINK, where)
+        _check_methods(
+            sink, "sink", {n: a for n, a in _SINK_MAY.items() if hasattr(sink, n)}, where
+        )
         unique = self._flow._unique(
             name or type(sink).__name__.lower(), named=name is not None, where=where
         )
@@ -312,11 +312,7 @@ class Flow:
             name: its name on screens.
         """
         where, scope = caller(2)
-        for method in ("splits", "read"):
-            if not callable(getattr(source, method, None)):
-                raise GraphError(
-                    f"{type(source).__name__} is not a source: it has no `{method}`", where=where
-                )
+        _check_methods(source, "source", _SOURCE, where)
         with located(where):
             schema = _record_of(source, where, scope)
         epochs = epochs or by_arrival()
@@ -371,6 +367,36 @@ class Flow:
         if named:
             raise GraphError(f"two nodes are named {name!r}", where=where)
         return next(f"{name}-{i}" for i in range(2, len(taken) + 3) if f"{name}-{i}" not in taken)
+
+
+_SOURCE = {"splits": (), "read": ("split", "position")}
+_SINK = {"write": ("epoch", "keys", "batch"), "commit": ("epoch",)}
+_SINK_MAY = {"open": ("context",), "prepare": ("epoch",), "close": ()}
+"""Methods of sources and sinks and what they are called with; those that a sink may have."""
+
+
+def _check_methods(
+    thing: object, kind: str, methods: Mapping[str, tuple[str, ...]], where: Where
+) -> None:
+    """Refuse a source or sink that lacks a method, or could not be called as it will be."""
+    name = type(thing).__name__
+    for method, arguments in methods.items():
+        found = getattr(thing, method, None)
+        if not callable(found):
+            raise GraphError(f"{name} is not a {kind}: it has no `{method}`", where=where)
+        try:
+            signature = inspect.signature(found)
+        except (TypeError, ValueError):
+            continue  # not written in Python
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            raise GraphError(
+                f"{name}.{method} takes ({', '.join(signature.parameters)}), but a {kind} is called"
+                f" with ({', '.join(arguments)})",
+                where=where,
+                hint=f"Write it as def {method}({', '.join(('self', *arguments))}).",
+            ) from None
 
 
 def _record_of(source: Any, where: Where, scope: Mapping[str, Any]) -> RecordSchema:

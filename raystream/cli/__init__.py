@@ -240,7 +240,9 @@ Job = Annotated[
 Address = Annotated[
     str,
     typer.Option(
-        metavar="ADDRESS", help="Of a Ray cluster; `auto`: that of this machine or submitted job."
+        metavar="ADDRESS",
+        help="Of a Ray cluster; `auto`: that of the submitted job, of this machine, or the one"
+        " that a run here has started for itself.",
     ),
 ]
 

@@ -37,7 +37,7 @@ from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.select import logic_of
 from raystream.dataflow.source import Taken
-from raystream.errors import JobError, RaystreamError
+from raystream.errors import JobError, RaystreamError, user_frame
 from raystream.schema.columns import Columns
 from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange, SinkContext
 from raystream.state.log import Entry, EpochLog
@@ -333,5 +333,5 @@ class Instance:
         except Exception as error:
             raise JobError(
                 f"sink {self.vertex.name} could not {doing}: {type(error).__name__}: {error}",
-                where=self.vertex.where,
+                where=user_frame(error) or self.vertex.where,
             ) from error

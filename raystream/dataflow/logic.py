@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from raystream.api.operators import OperatorSpec
-from raystream.errors import OperatorError, StateError, operator_error
+from raystream.errors import OperatorError, StateError, at_record, operator_error
 from raystream.schema.blocks import Emitted, Input, Output, sizes
 from raystream.schema.columns import empty, from_records
 from raystream.schema.objects import encode
@@ -213,14 +213,15 @@ class Stateless:
     def process(self, given: Input, epoch: int, watermark: int) -> Output:
         collector = Collector(self.spec, epoch)
         function, extend, out = self.spec.process, collector.extend, collector.out
-        bounds = [0]
+        records, bounds = in_order(given), [0]
         try:
-            for record in in_order(given):
+            for record in records:
                 extend(function(record))
                 bounds.append(len(out))
         except Exception as error:
+            at = len(bounds) - 1
             raise operator_error(
-                self.spec.name, error, epoch=epoch, doing=f"record {len(bounds) - 1}"
+                self.spec.name, error, epoch=epoch, doing=at_record(at, records[at])
             ) from error
         collector.close_group()
         counts = sizes(np.array(bounds, np.int64))
@@ -280,7 +281,7 @@ class Keyed:
                 extend(function(records[at]))
         except Exception as error:
             raise operator_error(
-                self.spec.name, error, epoch=epoch, key=keys[at], doing=f"record {at}"
+                self.spec.name, error, epoch=epoch, key=keys[at], doing=at_record(at, records[at])
             ) from error
 
     def _run(
@@ -314,8 +315,9 @@ class Keyed:
         except Untimely as error:
             raise error.told(self.spec, epoch, key) from None
         except Exception as error:
+            at = reached(left, hi)
             raise operator_error(
-                self.spec.name, error, epoch=epoch, key=key, doing=f"record {reached(left, hi)}"
+                self.spec.name, error, epoch=epoch, key=key, doing=at_record(at, records[at])
             ) from error
 
     def _forget(self, key: Any, epoch: int) -> None:

@@ -112,7 +112,9 @@ class SplitReader:
                 raise
             except OSError as error:
                 raise InputError(
-                    f"{self.source}: cannot read {self.split.name}: {error}"
+                    f"{self.source}: cannot read {self.split.name}:"
+                    f" {type(error).__name__}: {error}",
+                    where=user_frame(error),
                 ) from error
             except Exception as error:
                 raise OperatorError(

@@ -24,7 +24,7 @@ from raystream.dataflow.logic import (
     reached,
     row_of,
 )
-from raystream.errors import operator_error
+from raystream.errors import at_record, operator_error
 from raystream.schema.blocks import Input, Output
 from raystream.schema.state import FORGOTTEN, State
 from raystream.schema.types import NEVER, KeyRange, Window
@@ -74,7 +74,7 @@ class _Windows:
                         late.append(at)
                 except Exception as error:
                     raise operator_error(
-                        self.spec.name, error, epoch=epoch, key=key, doing=f"record {at}"
+                        self.spec.name, error, epoch=epoch, key=key, doing=at_record(at, record)
                     ) from error
             collector.close_group()
         return collector.output(late=late)
@@ -202,12 +202,13 @@ class FixedWindows(_Windows):
                         self.table.remove(window, epoch)
                 ends.append(len(out))
         except Exception as error:
+            at = reached(left, len(records))
             raise operator_error(
                 self.spec.name,
                 error,
                 epoch=epoch,
                 key=window[0],
-                doing=f"record {reached(left, len(records))}",
+                doing=at_record(at, records[at]),
             ) from error
         return collector.output(late=[])
 

@@ -266,6 +266,10 @@ def _store_strings(owner: str, f: Field, values: Any) -> Any:
         array = array if array.type == kind else array.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise StateError(f"{owner}.{f.name}: {_first(error)}") from None
+    except UnicodeEncodeError as error:  # half of a pair of surrogates, from broken JSON
+        raise StateError(
+            f"{owner}.{f.name}: {error.object!r} is no text that can be stored: {error.reason}"
+        ) from None
     if array.null_count and not f.optional:
         raise StateError(f"{owner}.{f.name} is None, but is not declared optional")
     return array

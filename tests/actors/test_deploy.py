@@ -12,12 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray._common import utils as ray_utils
 from ray._private import services, utils
 from ray.job_config import JobConfig
 
 import raystream as rs
-from raystream.actors import deploy
-from raystream.actors.deploy import MEMORY, cluster, environment, environments, refuse_main
+from raystream.actors import deploy, own_ray
+from raystream.actors.deploy import MEMORY, cluster, environment, environments, refuse_main, visited
 from raystream.cli import REFUSED
 from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
@@ -91,10 +92,47 @@ def test_a_cluster_that_was_killed_is_not_waited_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(deploy.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(deploy.ray, "init", lambda address=None, **options: asked.append(address))
     monkeypatch.setattr(deploy.ray, "shutdown", lambda: None)
+    monkeypatch.setattr(own_ray, "note", lambda: "127.0.0.1:7")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with cluster("auto"):
+    told: list[str] = []
+    with cluster("auto", on_note=told.append):
         pass
     assert asked == ["local"]
+    assert told == ["started a Ray for this run, at 127.0.0.1:7"]
+
+
+def ray_of_a_run(folder: Path, session: str, address: str) -> None:
+    noted = folder / f"session_{session}" / own_ray.NOTE
+    noted.parent.mkdir()
+    noted.write_text(address, encoding="utf-8")
+
+
+def test_who_looks_finds_the_ray_that_a_run_started_for_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str | None] = []
+    ray_of_a_run(tmp_path, "1", "127.0.0.1:1")
+    ray_of_a_run(tmp_path, "2", "127.0.0.1:2")
+    monkeypatch.setattr(ray_utils, "get_default_ray_temp_dir", lambda: str(tmp_path))
+    monkeypatch.setattr(services, "find_gcs_addresses", lambda: {"127.0.0.1:2", "127.0.0.1:3"})
+    monkeypatch.setattr(utils, "read_ray_address", lambda: None)
+    monkeypatch.setattr(deploy, "_answers", lambda address: None)
+    monkeypatch.setattr(deploy.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(deploy.ray, "init", lambda address=None, **options: asked.append(address))
+    monkeypatch.setattr(deploy.ray, "shutdown", lambda: None)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with visited("auto"):
+        pass
+    assert asked == ["127.0.0.1:2"]
+    with pytest.raises(ConfigError, match="no Ray is there"), cluster("auto", start=False):
+        pass  # a run leaves it alone: it ends with the other one
+    ray_of_a_run(tmp_path, "3", "127.0.0.1:3")
+    with pytest.raises(ConfigError, match="several runs") as caught, visited("auto"):
+        pass
+    assert "--address 127.0.0.1:2 or 127.0.0.1:3" in caught.value.hint
+    monkeypatch.setattr(os, "getuid", lambda: -1)
+    with pytest.raises(ConfigError, match="no Ray is there"), visited("auto"):
+        pass  # those of other users are not looked at
 
 
 def test_the_processes_of_a_job_find_what_the_submitter_imports(

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.exceptions import RayActorError
 from typer.testing import CliRunner
 
 from raystream import cli
@@ -18,7 +19,7 @@ from raystream.errors import JobError
 
 
 @contextmanager
-def no_cluster(address: str, *, start: bool = True) -> Iterator[None]:
+def no_cluster(address: str) -> Iterator[None]:
     yield
 
 
@@ -32,7 +33,7 @@ def beginning() -> Controller:
 @pytest.fixture
 def controller(monkeypatch: pytest.MonkeyPatch) -> Controller:
     made = beginning()
-    monkeypatch.setattr(looking, "cluster", no_cluster)
+    monkeypatch.setattr(looking, "visited", no_cluster)
     monkeypatch.setattr(looking, "running", lambda: ["words-1"])
     monkeypatch.setattr(looking, "actor", lambda run, process: made)
     monkeypatch.setattr(looking, "asked", lambda run, method: method())
@@ -65,7 +66,7 @@ def scale(monkeypatch: pytest.MonkeyPatch, *said: Any) -> list[Any]:
     call = SimpleNamespace(remote=lambda *a: None)
     there = SimpleNamespace(moves=call, scale=call)
     answers = iter(said)
-    monkeypatch.setattr(rescaling, "cluster", no_cluster)
+    monkeypatch.setattr(rescaling, "visited", no_cluster)
     monkeypatch.setattr(rescaling, "running", lambda: ["words-1"])
     monkeypatch.setattr(rescaling, "actor", lambda run, process: there)
     monkeypatch.setattr(rescaling, "_answer", lambda run, asked: next(answers))
@@ -84,6 +85,21 @@ def test_who_scales_waits_for_a_controller_that_was_restarted(
 def test_a_job_that_ended_before_it_could_move_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JobError, match="has ended before it could move"):
         scale(monkeypatch, Moves((), ()), "", Moves((), (), over=True))
+
+
+@pytest.mark.parametrize(
+    ("left", "said"), [(None, "words-1 has ended meanwhile"), ("restarts", "does not answer")]
+)
+def test_a_job_that_ends_while_it_is_asked_has_ended_and_is_not_at_fault(
+    left: object, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def died(call: object, timeout: float) -> None:
+        raise RayActorError
+
+    monkeypatch.setattr(rescaling.ray, "get", died)
+    monkeypatch.setattr(rescaling, "actor", lambda run, process: left)
+    with pytest.raises(JobError, match=said):
+        rescaling._answer("words-1", None)
 
 
 def test_who_leaves_top_does_not_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

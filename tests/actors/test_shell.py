@@ -140,7 +140,8 @@ class Breaks:
 def test_a_source_that_breaks_while_arriving_stops_the_job(after: int) -> None:
     error = error_of(arrival_flow(Collect(), Breaks(FileNotFoundError("gone"), after)))
     assert isinstance(error, InputError)
-    assert "breaks: cannot read a: gone" in str(error)
+    assert "breaks: cannot read a: FileNotFoundError: gone" in str(error)
+    assert error.where is not None and error.where.text == "raise self.error"
 
 
 def test_a_source_that_raises_is_told_with_its_line() -> None:
@@ -212,6 +213,7 @@ def test_a_sink_that_raises_is_named(method: str) -> None:
     assert isinstance(error, JobError)
     assert error.message == f"sink sulks could not {method}: PermissionError: no"
     assert "in _do" in notes(error)[0]
+    assert error.where is not None and error.where.text == 'raise PermissionError("no")'
 
 
 # ---------------------------------------------------------------------- flow control

@@ -94,14 +94,15 @@ flow = endless(Path({folder!r}))
 """
 
 
-def test_the_command_starts_a_ray_of_its_own_and_ends_it_on_ctrl_c(
+def test_the_command_starts_a_ray_of_its_own_which_others_see_and_ends_it_on_ctrl_c(
     folder: Path, tmp_path: Path
 ) -> None:
     (folder / "forever.py").write_text(FLOW.format(folder=str(tmp_path)))
+    env = environment(PYTHONPATH=str(ROOT), RAY_TMPDIR=str(folder), TMPDIR=str(folder))
     process = subprocess.Popen(
         [sys.executable, "-m", "raystream", "run", "forever:flow", "--address", "auto"],
         cwd=folder,
-        env=environment(PYTHONPATH=str(ROOT), RAY_TMPDIR=str(folder), TMPDIR=str(folder)),
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -110,9 +111,13 @@ def test_the_command_starts_a_ray_of_its_own_and_ends_it_on_ctrl_c(
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "endless: starting\n"
+        assert process.stdout.readline().startswith("endless: started a Ray for this run, at ")
         line = process.stdout.readline()
         assert "rows" not in line and "Named" in line, process.stderr and process.stderr.read()
         family = psutil.Process(process.pid).children(recursive=True)
+        look = [sys.executable, "-m", "raystream", "status", "endless"]
+        seen = subprocess.run(look, env=env, capture_output=True, text=True, check=False)
+        assert seen.returncode == 0 and "Named" in seen.stdout, seen.stdout + seen.stderr
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=JOB_SECONDS)
         assert process.returncode == 130, errors

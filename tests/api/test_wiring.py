@@ -104,6 +104,42 @@ def no_sink() -> None:
     stream(Word).to(object())  # type: ignore[arg-type]  # here
 
 
+class Deaf:
+    """A sink with methods that cannot be called as sinks are."""
+
+    def commit(self, epoch: int) -> None: ...
+
+
+@refused(r"Bare.write takes \(batch\), but a sink is called with \(epoch, keys, batch\)(.|\n)*"
+         r"Write it as def write\(self, epoch, keys, batch\)")  # fmt: skip
+def a_sink_that_takes_a_batch_alone() -> None:
+    class Bare(Deaf):
+        def write(self, batch: rs.Batch[Word]) -> None: ...
+
+    stream(Word).to(Bare())  # type: ignore[arg-type]  # here
+
+
+@refused(r"Closes.close takes \(epoch\), but a sink is called with \(\)")
+def a_sink_that_is_told_more_at_its_end() -> None:
+    class Closes(Deaf):
+        def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Word]) -> None: ...
+        def close(self, epoch: int) -> None: ...
+
+    stream(Word).to(Closes())  # here
+
+
+@refused(r"Whole.read takes \(split\), but a source is called with \(split, position\)")
+def a_source_without_positions() -> None:
+    class Whole:
+        def splits(self) -> list[rs.Split]:
+            return []
+
+        def read(self, split: rs.Split) -> Iterator[tuple[int, rs.Batch[Word]]]:
+            yield from ()
+
+    rs.Flow("test").source(Whole())  # type: ignore[arg-type]  # here
+
+
 @refused("object is not a source: it has no `splits`")
 def no_source() -> None:
     rs.Flow("test").source(object())  # type: ignore[arg-type]  # here

@@ -155,9 +155,16 @@ def test_an_operator_that_raises_is_told_with_its_line(module: Callable[[str], s
     first, where, at, *below = result.stderr.splitlines()
     assert first == "error: count raised ValueError: the second one"
     assert f"{name}.py:" in where and 'raise ValueError("the second one")' in where
-    assert at == "  at key 'or', epoch 2, record 0"
+    assert at == "  at key 'or', epoch 2, record 0: Word(time=1, word='or')"
     assert below[0] == "Traceback (most recent call last):"
     assert not any("raystream" in line for line in below)
+
+
+def test_a_module_that_raises_is_told_without_what_loaded_it(module: Callable[[str], str]) -> None:
+    name = module("def half() -> float:\n    return 1 / 0\nflow = half()")
+    told = command("plan", f"{name}:flow").stderr
+    assert "ZeroDivisionError" in told and told.count("  File ") == 2
+    assert "importlib" not in told
 
 
 def test_check_names_who_is_not_deterministic(module: Callable[[str], str]) -> None:
@@ -313,6 +320,8 @@ def test_a_bug_is_said_to_be_one(
         (["--policy", "cpu"], "need a cluster"),
         (["--bounds", "count=1-3"], "need a cluster"),
         (["--pool", "0"], "need a cluster"),
+        (["--copies", "2"], "copies needs a cluster"),
+        (["--spares", "0"], "spares needs a cluster"),
     ],
 )
 def test_a_wrong_option_is_refused(

@@ -292,7 +292,7 @@ class Other(NamedTuple):
 @pytest.mark.parametrize(
     ("doing", "kind", "complaint"),
     [
-        ("os", InputError, "faulty: cannot read one: no such file"),
+        ("os", InputError, "faulty: cannot read one: FileNotFoundError: no such file"),
         ("bug", OperatorError, r"faulty\.read\('one'\) raised ZeroDivisionError"),
         ("type", InputError, "faulty yields Other, but declared Tick"),
     ],

@@ -235,6 +235,7 @@ def test_batches_take_what_is_alike(other: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("field", "values", "complaint"),
     [
+        ("text", ["ok", "a\ud800"], r"Mixed\.text: 'a\\ud800' is no text that can be stored"),
         ("small", [1, 128], r"Mixed\.small: 128 does not fit small: int8"),
         ("small", np.array([1, 300]), r"Mixed\.small: 300 does not fit"),
         ("small", [1, 2.5], r"Mixed\.small: 2\.5 does not fit"),
