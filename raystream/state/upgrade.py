@@ -9,13 +9,14 @@ in their types.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from raystream.errors import StateError, user_frame
-from raystream.schema.objects import decode_all
+from raystream.schema.objects import decode, decode_all, encode
 from raystream.schema.state import FORGOTTEN, State
 from raystream.state.checkpoint import OBJECT, Shape, row_keys, state_columns
 from raystream.state.image import END, KEY, START, Image
@@ -31,6 +32,7 @@ def upgraded(image: Image, shape: Shape) -> Image:
     rows = [
         _upgrade(shape, old, key, image) for key, old in zip(keys, _stored(image.rows), strict=True)
     ]
+    _reshape(shape, rows)
     kept = [image.rows.column(name) for name in image.rows.schema.names if _of_key(name)]
     columns = [*kept, *state_columns(shape, rows, keys)]
     return Image(
@@ -53,6 +55,17 @@ def _upgrade(shape: Shape, old: dict[str, Any], key: Any, image: Image) -> State
     if type(new) is not shape.state.cls or new._mark == FORGOTTEN:
         raise StateError(f"{name}.upgrade returned no row but {new!r:.80}", hint=place)
     return new
+
+
+def _reshape(shape: Shape, rows: list[State]) -> None:
+    """Give what `upgrade` passed on of the stored form the tuples and classes that are declared.
+
+    What cannot be shaped stays, and is refused as what does not fit.
+    """
+    for f in (f for f in shape.state.fields if f.kind == "object"):
+        for row in rows:
+            with suppress(StateError, TypeError, ValueError):
+                setattr(row, f.name, decode(encode(getattr(row, f.name)), f.convert))
 
 
 def _stored(batch: Any) -> Iterator[dict[str, Any]]:

@@ -305,7 +305,7 @@ def build() -> rs.Flow:
 
     counts.to(Folder(Path("out")))
     (counts | words.through(running)).to(rs.io.parquet("counts"))
-    counts.to(rs.io.csv("counts", header=False), name="csv")
+    counts.to(rs.io.csv("counts-csv", header=False), name="csv")
     counts.to(rs.io.callable(print_counted, each=True))
     late.to(rs.io.console(limit=5))
     several(flow)
