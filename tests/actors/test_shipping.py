@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 import pytest
 
 from raystream.actors import shipping
-from raystream.actors.loading import MOST_NICE
 from raystream.actors.shipping import Shipper
 from raystream.dataflow.snapshot import Captured
 from raystream.schema.types import KeyRange
@@ -91,19 +88,3 @@ def test_an_image_is_stored_when_its_last_part_is(refused: int | None) -> None:
     assert shipper.chain.stored == (Span(30, 30) if refused else Span(30, 37))
     assert (shipper.last[0] > 0) is (refused is None)
     assert not errors
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")
-def test_who_ships_gives_way_to_who_computes() -> None:
-    nice: list[int] = []
-
-    def ship(header: ImageHeader, part: KeyRange, data: memoryview) -> bool:
-        nice.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-        return True
-
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    shipper = Shipper(ship, 30, errors.append, lambda: captured(0, ended=True))
-    shipper.put(captured(30, ended=False))
-    shipper.stop()
-    assert nice == [MOST_NICE]
-    assert os.getpriority(os.PRIO_PROCESS, 0) == before
