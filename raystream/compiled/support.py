@@ -20,7 +20,7 @@ from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload
 
-from raystream.compiled.arithmetic import OVERLOADED, user_jit
+from raystream.compiled.checked import OVERLOADED, user_jit
 from raystream.schema.fields import SHOWN
 from raystream.schema.state import FORGOTTEN
 from raystream.state.row_kernels import FORGET
