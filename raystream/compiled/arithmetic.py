@@ -29,7 +29,9 @@ from raystream.compiled.checked import (
     OVERLOADED,
     add,
     is_whole,
+    may_be_none,
     mul,
+    present,
     sub,
     user_jit,
 )
@@ -46,6 +48,8 @@ def _operator(plain: Callable[[Any, Any], Any], whole: Callable[[Any, Any], Any]
 
     @overload(operate, **OVERLOADED)
     def choose(a: Any, b: Any) -> Any:
+        if may_be_none(a, b):
+            return None
         if is_whole(a, b):
             return lambda a, b: whole(np.int64(a), np.int64(b))
         return lambda a, b: plain(a, b)
@@ -123,6 +127,8 @@ def _unary(plain: Callable[[Any], Any], whole: Callable[[Any], Any]) -> Any:
 
     @overload(operate, **OVERLOADED)
     def choose(a: Any) -> Any:
+        if may_be_none(a):
+            return None
         if is_whole(a):
             return lambda a: whole(np.int64(a))
         return lambda a: plain(a)
@@ -148,12 +154,19 @@ def _mixed(plain: Callable[[Any, Any], Any]) -> Any:
 def _comparison(plain: Callable[[Any, Any], Any], turned: Callable[[Any, Any], Any]) -> Any:
     """A comparison; `turned`: that of the operands in the other order."""
     int_first, float_first = _mixed(plain), _mixed(turned)
+    same = {operator.eq: True, operator.ne: False}.get(plain)  # what None and None are
 
     def compare(a: Any, b: Any) -> Any:
         raise NotImplementedError
 
     @overload(compare, **OVERLOADED)
     def choose(a: Any, b: Any) -> Any:
+        if may_be_none(a) and same is not None:
+            return lambda a, b: (b is None) == same if a is None else compare(present(a), b)
+        if may_be_none(b) and same is not None:
+            return lambda a, b: compare(b, a)
+        if may_be_none(a, b):
+            return None
         if isinstance(a, types.Integer) and isinstance(b, types.Float):
             return lambda a, b: int_first(np.int64(a), np.float64(b))
         if isinstance(a, types.Float) and isinstance(b, types.Integer):
@@ -209,6 +222,8 @@ def _to_whole(function: Any) -> Any:
 
     @overload(call, **OVERLOADED)
     def choose(x: Any) -> Any:
+        if may_be_none(x):
+            return None
         if is_whole(x):
             return lambda x: np.int64(x)
         if not isinstance(x, types.Float):

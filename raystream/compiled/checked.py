@@ -33,6 +33,12 @@ def is_whole(*kinds: Any) -> bool:
     return all(isinstance(k, types.Integer | types.Boolean) for k in kinds)
 
 
+def may_be_none(*kinds: Any) -> bool:
+    """Whether one of these Numba types is optional. An overload that has nothing for it is asked
+    again for the value inside; None raises, as in Python."""
+    return any(isinstance(k, types.Optional) for k in kinds)
+
+
 def _checked(method: str) -> Any:
     """An intrinsic (int64, int64) that raises OverflowError; `method` of llvmlite's builder."""
 
@@ -52,3 +58,16 @@ def _checked(method: str) -> Any:
 add = _checked("sadd_with_overflow")
 sub = _checked("ssub_with_overflow")
 mul = _checked("smul_with_overflow")
+
+
+@intrinsic
+def _inside(typing: Any, value: Any) -> Any:
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.make_helper(builder, value, args[0]).data
+
+    return value.type(value), generate
+
+
+present: Any = _inside
+"""The value inside an optional that is known not to be None."""

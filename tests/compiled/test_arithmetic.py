@@ -121,6 +121,34 @@ def on_both(r: Both) -> Iterator[Whole]:
     )
 
 
+class Maybe(NamedTuple):
+    op: int
+    n: int | None
+    x: float | None
+
+
+@rs.operator(compiled=True)
+def on_maybe(r: Maybe) -> Iterator[Whole]:
+    if r.op == 0:
+        yield Whole(r.n + r.n)  # type: ignore[operator]
+    elif r.op == 1:
+        yield Whole(-abs(r.n) * 3)  # type: ignore[arg-type]
+    elif r.op == 2:
+        yield Whole(int(r.x))  # type: ignore[arg-type]
+    elif r.op == 3:
+        yield Whole(round(r.x))  # type: ignore[arg-type]
+    elif r.op == 4:
+        yield Whole((r.n < r.x) + (r.x <= r.n) * 2)  # type: ignore[operator]
+    elif r.op == 5:
+        yield Whole((r.n == r.x) + (r.x != r.n) * 2 + (r.n == 1) * 4 + (r.x != 1) * 8)
+    elif r.op == 6:
+        yield Whole((r.n == None) + (r.x != None) * 2)  # noqa: E711
+    elif r.op == 7 and r.n is not None:
+        yield Whole(r.n + 1)
+    else:
+        yield Whole(int(math.sqrt(r.x)))  # type: ignore[arg-type]
+
+
 class Digits(NamedTuple):
     x: float
     a: int
@@ -213,6 +241,12 @@ def test_ints_and_floats_are_compared_exactly(
 ) -> None:
     n = max(-(2**63), min(sign * about + by, 2**63 - 1))
     agree(on_both, Both(n, sign * float(about) if other is None else other))
+
+
+@settings(max_examples=400, deadline=None)
+@forall(st.integers(0, 8), st.none() | ints, st.none() | floats)
+def test_numbers_that_may_be_none(op: int, n: int | None, x: float | None) -> None:
+    agree(on_maybe, Maybe(op, n, x))
 
 
 amounts = st.one_of(
