@@ -16,52 +16,28 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic, overload
+from numba import types
+from numba.extending import overload
 
-FLAGS: dict[str, Any] = {"nogil": True, "error_model": "python"}
-USER_FLAGS: dict[str, Any] = {**FLAGS, "boundscheck": True}
-OVERLOADED: dict[str, Any] = {"jit_options": USER_FLAGS, "strict": False}
+from raystream.compiled.checked import (
+    EXACT,
+    LEAST,
+    LEFT,
+    OVERLOADED,
+    add,
+    is_whole,
+    may_be_none,
+    mul,
+    present,
+    sub,
+    user_jit,
+)
+from raystream.compiled.rounding import rounded
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def user_jit(function: F) -> F:
-    """Compile as the user's functions are."""
-    return njit(**USER_FLAGS)(function)
-
-
-_LEAST = -(1 << 63)
-_EXACT = 1 << 53
-_LEFT = "an int left 64 bits"
-
-
-def _whole(*kinds: Any) -> bool:
-    return all(isinstance(k, types.Integer | types.Boolean) for k in kinds)
-
-
-def _checked(method: str) -> Any:
-    """An intrinsic (int64, int64) that raises OverflowError; `method` of llvmlite's builder."""
-
-    @intrinsic
-    def operate(typing: Any, a: Any, b: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            pair = getattr(builder, method)(*args)
-            with builder.if_then(builder.extract_value(pair, 1), likely=False):
-                context.call_conv.return_user_exc(builder, OverflowError, (_LEFT,))
-            return builder.extract_value(pair, 0)
-
-        return types.int64(types.int64, types.int64), generate
-
-    return operate
-
-
-_add = _checked("sadd_with_overflow")
-_sub = _checked("ssub_with_overflow")
-_mul = _checked("smul_with_overflow")
+_BEYOND = 2.0**63
 
 
 def _operator(plain: Callable[[Any, Any], Any], whole: Callable[[Any, Any], Any]) -> Any:
@@ -72,7 +48,9 @@ def _operator(plain: Callable[[Any, Any], Any], whole: Callable[[Any, Any], Any]
 
     @overload(operate, **OVERLOADED)
     def choose(a: Any, b: Any) -> Any:
-        if _whole(a, b):
+        if may_be_none(a, b):
+            return None
+        if is_whole(a, b):
             return lambda a, b: whole(np.int64(a), np.int64(b))
         return lambda a, b: plain(a, b)
 
@@ -82,14 +60,14 @@ def _operator(plain: Callable[[Any, Any], Any], whole: Callable[[Any, Any], Any]
 
 @user_jit
 def _floor_divide(a: Any, b: Any) -> Any:
-    if a == _LEAST and b == -1:
-        raise OverflowError(_LEFT)
+    if a == LEAST and b == -1:
+        raise OverflowError(LEFT)
     return a // b
 
 
 @user_jit
 def _divide(a: Any, b: Any) -> Any:
-    if not (-_EXACT <= a <= _EXACT and -_EXACT <= b <= _EXACT):
+    if not (-EXACT <= a <= EXACT and -EXACT <= b <= EXACT):
         raise ValueError("a quotient of ints beyond 2**53 is rounded otherwise: divide float(a)")
     return a / b
 
@@ -101,20 +79,20 @@ def _power(base: Any, exponent: Any) -> Any:
     result = np.int64(1)
     while exponent > 0:
         if exponent & 1:
-            result = _mul(result, base)
+            result = mul(result, base)
         exponent >>= 1
         if exponent > 0:
-            base = _mul(base, base)
+            base = mul(base, base)
     return result
 
 
 @user_jit
 def _left_shift(a: Any, b: Any) -> Any:
     if b < 0 or (b > 62 and a != 0):
-        raise ValueError(_LEFT)
+        raise ValueError(LEFT)
     shifted = a << min(b, 62)
     if shifted >> min(b, 62) != a:
-        raise OverflowError(_LEFT)
+        raise OverflowError(LEFT)
     return shifted
 
 
@@ -135,7 +113,7 @@ def _float_power(x: Any, y: Any) -> Any:
 
 @user_jit
 def _negative(a: Any) -> Any:
-    return _sub(np.int64(0), a)
+    return sub(np.int64(0), a)
 
 
 @user_jit
@@ -149,7 +127,9 @@ def _unary(plain: Callable[[Any], Any], whole: Callable[[Any], Any]) -> Any:
 
     @overload(operate, **OVERLOADED)
     def choose(a: Any) -> Any:
-        if _whole(a):
+        if may_be_none(a):
+            return None
+        if is_whole(a):
             return lambda a: whole(np.int64(a))
         return lambda a: plain(a)
 
@@ -157,16 +137,62 @@ def _unary(plain: Callable[[Any], Any], whole: Callable[[Any], Any]) -> Any:
     return operate
 
 
+def _mixed(plain: Callable[[Any, Any], Any]) -> Any:
+    """A comparison of an int with a float: exact, as Python's is. Numba's rounds the int."""
+
+    @user_jit
+    def compare(whole: Any, x: Any) -> Any:
+        if -EXACT < x < EXACT:
+            return plain(np.float64(whole), x)
+        if -_BEYOND <= x < _BEYOND:  # it is whole, and fits
+            return plain(whole, np.int64(x))
+        return plain(0.0, x)  # all ints are on the same side of it
+
+    return compare
+
+
+def _comparison(plain: Callable[[Any, Any], Any], turned: Callable[[Any, Any], Any]) -> Any:
+    """A comparison; `turned`: that of the operands in the other order."""
+    int_first, float_first = _mixed(plain), _mixed(turned)
+    same = {operator.eq: True, operator.ne: False}.get(plain)  # what None and None are
+
+    def compare(a: Any, b: Any) -> Any:
+        raise NotImplementedError
+
+    @overload(compare, **OVERLOADED)
+    def choose(a: Any, b: Any) -> Any:
+        if may_be_none(a) and same is not None:
+            return lambda a, b: (b is None) == same if a is None else compare(present(a), b)
+        if may_be_none(b) and same is not None:
+            return lambda a, b: compare(b, a)
+        if may_be_none(a, b):
+            return None
+        if isinstance(a, types.Integer) and isinstance(b, types.Float):
+            return lambda a, b: int_first(np.int64(a), np.float64(b))
+        if isinstance(a, types.Float) and isinstance(b, types.Integer):
+            return lambda a, b: float_first(np.int64(b), np.float64(a))
+        return lambda a, b: plain(a, b)
+
+    compare.__name__ = plain.__name__
+    return compare
+
+
 OPERATORS: dict[str, Any] = {
-    "Add": _operator(operator.add, _add),
-    "Sub": _operator(operator.sub, _sub),
-    "Mult": _operator(operator.mul, _mul),
+    "Add": _operator(operator.add, add),
+    "Sub": _operator(operator.sub, sub),
+    "Mult": _operator(operator.mul, mul),
     "Div": _operator(operator.truediv, _divide),
     "FloorDiv": _operator(operator.floordiv, _floor_divide),
     "Pow": _operator(_float_power, _power),
     "LShift": _operator(operator.lshift, _left_shift),
     "RShift": _operator(operator.rshift, _right_shift),
     "USub": _unary(operator.neg, _negative),
+    "Eq": _comparison(operator.eq, operator.eq),
+    "NotEq": _comparison(operator.ne, operator.ne),
+    "Lt": _comparison(operator.lt, operator.gt),
+    "LtE": _comparison(operator.le, operator.ge),
+    "Gt": _comparison(operator.gt, operator.lt),
+    "GtE": _comparison(operator.ge, operator.le),
 }
 """By the name of the syntax node. The others (%, &, |, ^, ~) never leave 64 bits."""
 
@@ -196,14 +222,16 @@ def _to_whole(function: Any) -> Any:
 
     @overload(call, **OVERLOADED)
     def choose(x: Any) -> Any:
-        if _whole(x):
+        if may_be_none(x):
+            return None
+        if is_whole(x):
             return lambda x: np.int64(x)
         if not isinstance(x, types.Float):
             return lambda x: function(x)
 
         def whole(x: Any) -> Any:
             if not -9.2e18 < x < 9.2e18:
-                raise OverflowError(_LEFT)
+                raise OverflowError(LEFT)
             return np.int64(function(x))
 
         return whole
@@ -239,5 +267,6 @@ GUARDED: dict[Any, Any] = {
     math.pow: _float_power,
     **{f: _to_whole(f) for f in (int, math.floor, math.ceil, math.trunc)},
     abs: _unary(abs, _absolute),
+    round: rounded,
 }
 """What stands for functions whose Numba form is silent where Python's raises."""

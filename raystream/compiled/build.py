@@ -160,13 +160,15 @@ def _constant(value: Any) -> str:
 
 def _own_files() -> str:
     """A hash of what of raystream becomes part of the machine code, and of how that is made."""
-    from raystream.compiled import arithmetic, support
+    from raystream.compiled import arithmetic, checked, rounding, support
     from raystream.state import kernels, row_kernels
 
     files = [
         Path(f or "").read_bytes()
         for f in (
             arithmetic.__file__,
+            checked.__file__,
+            rounding.__file__,
             support.__file__,
             kernels.__file__,
             row_kernels.__file__,
@@ -207,7 +209,8 @@ class _Module:
         from numba import njit
         from numba.core.errors import NumbaError, NumbaWarning
 
-        from raystream.compiled import arithmetic, support
+        from raystream.compiled import support
+        from raystream.compiled.checked import FLAGS, user_jit
 
         path = kept_file(
             cache_folder() / self.digest, f"{_file_name(self.spec.name)}.py", self.text
@@ -217,13 +220,13 @@ class _Module:
         for name, (tree, file) in self.unit.functions.items():
             code = compile(ast.Module([tree], []), file, "exec")
             exec(code, names)
-            names[name] = arithmetic.user_jit(names[name])
+            names[name] = user_jit(names[name])
         exec(compile(self.text, str(path), "exec"), names)
         for t in range(len(self.spec.outputs)):
-            names[f"emit_{t}"] = arithmetic.user_jit(names[f"emit_{t}"])
+            names[f"emit_{t}"] = user_jit(names[f"emit_{t}"])
         for name in ("process", "fire"):
             if name in names:
-                names[name] = njit(**arithmetic.FLAGS, cache=True)(names[name])
+                names[name] = njit(**FLAGS, cache=True)(names[name])
         try:
             self._compile()
         except (NumbaError, NumbaWarning, KeyError) as error:  # KeyError: a field that is not there

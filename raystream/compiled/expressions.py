@@ -39,6 +39,12 @@ OPERATORS = (
     ast.LShift,
     ast.RShift,
     ast.USub,
+    ast.Eq,
+    ast.NotEq,
+    ast.Lt,
+    ast.LtE,
+    ast.Gt,
+    ast.GtE,
 )
 """Those that `arithmetic` stands in for."""
 
@@ -80,6 +86,8 @@ class Expressions(ast.NodeTransformer):
         row: its last argument is the state row.
     """
 
+    temporaries = 0
+
     def __init__(
         self,
         unit: Unit,
@@ -109,9 +117,11 @@ class Expressions(ast.NodeTransformer):
             raise self.refuse(f"it has {shown}", node)
         return super().visit(node)
 
-    def _operate(self, left: ast.expr, op: ast.operator, right: ast.expr) -> ast.expr:
+    def _operate(self, left: ast.expr, op: ast.operator | ast.cmpop, right: ast.expr) -> ast.expr:
         if isinstance(op, OPERATORS):
             return call(OPERATE + type(op).__name__, left, right)
+        if isinstance(op, ast.cmpop):
+            return ast.Compare(left, [op], [right])
         return ast.BinOp(left, op, right)
 
     def static(self, node: ast.expr) -> Any:
@@ -224,7 +234,25 @@ class Expressions(ast.NodeTransformer):
         if known is not None:
             return ast.Constant(known)
         self._no_array(node, node.left, *node.comparators)
-        return self.generic_visit(node)
+        return ast.copy_location(self._compared(node), node)
+
+    def _compared(self, node: ast.Compare) -> ast.expr:
+        """`a < b < c` as `a < (t := b) and t < c`."""
+        left: ast.expr = self.visit(node.left)
+        steps: list[ast.expr] = []
+        for op, comparator in zip(node.ops, node.comparators, strict=True):
+            right = after = self.visit(comparator)
+            if comparator is not node.comparators[-1] and not isinstance(right, ast.Constant):
+                name = self._temporary()
+                right = ast.NamedExpr(ast.Name(name, ast.Store()), right)
+                after = ast.Name(name, ast.Load())
+            steps.append(self._operate(left, op, right))
+            left = after
+        return steps[0] if len(steps) == 1 else ast.BoolOp(ast.And(), steps)
+
+    def _temporary(self) -> str:
+        self.temporaries += 1
+        return f"_rs_t{self.temporaries}"
 
     def _no_array(self, node: ast.AST, *operands: ast.expr) -> None:
         """Lists and arrays differ in what + and == mean."""

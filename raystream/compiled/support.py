@@ -20,7 +20,7 @@ from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload
 
-from raystream.compiled.arithmetic import OVERLOADED, user_jit
+from raystream.compiled.checked import OVERLOADED, present, user_jit
 from raystream.schema.fields import SHOWN
 from raystream.schema.state import FORGOTTEN
 from raystream.state.row_kernels import FORGET
@@ -93,21 +93,8 @@ def _or_zero(value: Any) -> Any:
         return lambda value: False
     if isinstance(value, types.Optional):
         zero = value.type(0)
-        return lambda value: zero if value is None else _present(value)
+        return lambda value: zero if value is None else present(value)
     return lambda value: value
-
-
-@intrinsic
-def _inside(typing: Any, value: Any) -> Any:
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return context.make_helper(builder, value, args[0]).data
-
-    return value.type(value), generate
-
-
-_present: Any = _inside
-"""The value inside an optional that is known not to be None."""
 
 
 # ---------------------------------------------------------------- widths
@@ -167,7 +154,7 @@ def fitter(label: str, dtype: str, problems: list[str]) -> Callable[..., Any]:
             def required(value: Any) -> Any:
                 if value is None:
                     raise TypeError(is_none)
-                return fit(_present(value))
+                return fit(present(value))
 
             return required
         if kind == "b":

@@ -99,6 +99,82 @@ def on_floats(r: Floats) -> Iterator[Whole | Real]:
         yield Real(x**y)
 
 
+class Both(NamedTuple):
+    n: int
+    x: float
+
+
+@rs.operator(compiled=True)
+def on_both(r: Both) -> Iterator[Whole]:
+    n, x = r.n, r.x
+    yield Whole(
+        (n == x)
+        + (x == n) * 2
+        + (n != x) * 4
+        + (n < x) * 8
+        + (x < n) * 16
+        + (n <= x) * 32
+        + (n > x) * 64
+        + (x >= n) * 128
+        + (n < x < n + 3.5) * 256
+        + (x <= n == n != x) * 512
+    )
+
+
+class Maybe(NamedTuple):
+    op: int
+    n: int | None
+    x: float | None
+
+
+@rs.operator(compiled=True)
+def on_maybe(r: Maybe) -> Iterator[Whole]:
+    if r.op == 0:
+        yield Whole(r.n + r.n)  # type: ignore[operator]
+    elif r.op == 1:
+        yield Whole(-abs(r.n) * 3)  # type: ignore[arg-type]
+    elif r.op == 2:
+        yield Whole(int(r.x))  # type: ignore[arg-type]
+    elif r.op == 3:
+        yield Whole(round(r.x))  # type: ignore[arg-type]
+    elif r.op == 4:
+        yield Whole((r.n < r.x) + (r.x <= r.n) * 2)  # type: ignore[operator]
+    elif r.op == 5:
+        yield Whole((r.n == r.x) + (r.x != r.n) * 2 + (r.n == 1) * 4 + (r.x != 1) * 8)
+    elif r.op == 6:
+        yield Whole((r.n == None) + (r.x != None) * 2)  # noqa: E711
+    elif r.op == 7 and r.n is not None:
+        yield Whole(r.n + 1)
+    else:
+        yield Whole(int(math.sqrt(r.x)))  # type: ignore[arg-type]
+
+
+class Digits(NamedTuple):
+    x: float
+    a: int
+    n: int
+
+
+@rs.operator(compiled=True)
+def on_digits(r: Digits) -> Iterator[Real]:
+    yield Real(round(r.x, r.n))
+
+
+@rs.operator(compiled=True)
+def to_cents(r: Digits) -> Iterator[Real]:
+    yield Real(round(r.x, 2))
+
+
+@rs.operator(compiled=True)
+def to_int(r: Digits) -> Iterator[Whole]:
+    yield Whole(round(r.x) + round(r.x, None) % 2)
+
+
+@rs.operator(compiled=True)
+def to_tens(r: Digits) -> Iterator[Whole]:
+    yield Whole(round(r.a, r.n))
+
+
 def interpreted(operator: Callable[[Any], Iterator[Any]], record: Any) -> Any:
     """The record emitted, or the kind of error."""
     try:
@@ -151,6 +227,56 @@ def test_ints(op: int, a: int, b: int) -> None:
 @forall(st.integers(0, 9), floats, floats)
 def test_floats(op: int, x: float, y: float) -> None:
     agree(on_floats, Floats(op, x, y))
+
+
+near = st.one_of(
+    st.sampled_from([2**53, 2**63, 2**62]), st.integers(2**53, 2**63 - 1), st.integers(0, 5)
+)
+
+
+@settings(max_examples=600, deadline=None)
+@forall(near, st.integers(-2, 2), st.sampled_from([1, -1]), st.none() | floats)
+def test_ints_and_floats_are_compared_exactly(
+    about: int, by: int, sign: int, other: float | None
+) -> None:
+    n = max(-(2**63), min(sign * about + by, 2**63 - 1))
+    agree(on_both, Both(n, sign * float(about) if other is None else other))
+
+
+@settings(max_examples=400, deadline=None)
+@forall(st.integers(0, 8), st.none() | ints, st.none() | floats)
+def test_numbers_that_may_be_none(op: int, n: int | None, x: float | None) -> None:
+    agree(on_maybe, Maybe(op, n, x))
+
+
+amounts = st.one_of(
+    floats,
+    st.integers(-(10**9), 10**9).map(lambda n: n / 1000),
+    st.integers(-(10**6), 10**6).map(lambda n: n / 64 + 0.5),
+    st.builds(lambda n, e: n * 10.0**e, st.integers(-(10**17), 10**17), st.integers(-30, 30)),
+    st.integers(2**50, 2**56).map(lambda n: n / 8),
+)
+
+
+@settings(max_examples=1500, deadline=None)
+@forall(amounts, st.integers(-22, 22))
+def test_floats_are_rounded_to_digits(x: float, n: int) -> None:
+    agree(on_digits, Digits(x, 0, n))
+    agree(to_cents, Digits(x, 0, 0))
+    agree(to_int, Digits(x, 0, 0))
+
+
+@settings(max_examples=300, deadline=None)
+@forall(ints | st.integers(-(10**6), 10**6).map(lambda n: n * 5), st.integers(-20, 3))
+def test_ints_are_rounded_to_tens(a: int, n: int) -> None:
+    agree(to_tens, Digits(0.0, a, n))
+
+
+@pytest.mark.parametrize("n", [23, -23, 2**62, -(2**63)])
+def test_what_cannot_be_rounded_exactly_is_an_error(n: int) -> None:
+    compiled = compiled_form(on_digits)
+    with pytest.raises(OperatorError, match="more than 22 digits when compiled, but not"):
+        compiled.process(given(compiled.spec, [Digits(0.125, 0, n)], 1), None, 1, 0)
 
 
 @pytest.mark.parametrize(("a", "b"), [(2**62, 2), (-(2**63), -1), (2**63 - 1, 1)])
