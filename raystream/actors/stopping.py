@@ -43,8 +43,9 @@ def chosen(job: str, runs: Sequence[str]) -> str:
     if len(found) == 1:
         return found[0]
     there = f"Running: {', '.join(found or runs)}." if runs else "No job is running."
+    ended = " What became of a job that has ended is in its report, which `raystream run` prints."
     what = f"{job} runs {len(found)} times" if found else f"no job {job} is running"
-    raise ConfigError(what, hint=f"{there} Name one of them." if found else there)
+    raise ConfigError(what, hint=there + (" Name one of them." if found else ended))
 
 
 def refuse_running(job: str) -> None:

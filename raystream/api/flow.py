@@ -6,6 +6,7 @@ streams, `stream[Type]` picks one type, `through` feeds an operator, `to` feeds 
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -269,6 +270,11 @@ class Stream(Generic[T_co]):
         _check_methods(
             sink, "sink", {n: a for n, a in _SINK_MAY.items() if hasattr(sink, n)}, where
         )
+        accept: Callable[[RecordSchema], None] | None = getattr(sink, "_accept", None)
+        if accept is not None:  # a sink of raystream's own that does not take all records
+            with located(where):
+                for branch in self._branches:
+                    accept(branch.schema)
         unique = self._flow._unique(
             name or type(sink).__name__.lower(), named=name is not None, where=where
         )
@@ -348,9 +354,17 @@ class Flow:
         import importlib
 
         # The one upward call: running needs every layer, building a flow needs none of them.
-        return importlib.import_module("raystream.run").run(
-            self, cluster=cluster, instances=instances, **options
-        )
+        run = importlib.import_module("raystream.run").run
+        known = list(inspect.signature(run).parameters)[1:]
+        if unknown := [name for name in options if name not in known]:
+            alike = difflib.get_close_matches(unknown[0], known, 1) or known
+            raise GraphError(
+                f"run() has no option {unknown[0]!r}",
+                where=caller(2)[0],
+                hint=f"{'Is it' if len(alike) == 1 else 'There are'} {', '.join(alike)}"
+                f"{'?' if len(alike) == 1 else '.'}",
+            )
+        return run(self, cluster=cluster, instances=instances, **options)
 
     def _add(self, node: Node) -> None:
         nodes = [*self.nodes, node]

@@ -295,7 +295,7 @@ def top(
     Until the job ends, or you leave with Ctrl-C. Where there is little room, it shows the
     instances that use most of their CPU.
     """
-    with _errors_told():
+    with _errors_told(), _ended_by_signal():
         from rich.live import Live
 
         from raystream.actors.looking import looks
@@ -468,6 +468,21 @@ def _errors_told(interrupted: str = "interrupted") -> Iterator[None]:
     except KeyboardInterrupt:
         _say(interrupted)
         raise SystemExit(INTERRUPTED) from None
+
+
+@contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """Let SIGTERM end the command as Ctrl-C does: Ray would tell of it with its own stack."""
+    import signal
+
+    def leave(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _end(error: RaystreamError, code: int) -> NoReturn:

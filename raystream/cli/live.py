@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from raystream.controller.report import Floor, JobReport, Moved, OperatorReport, Recovery, Sample
+from raystream.errors import Stopped
 
 LINE_SECONDS = 5.0
 """Seconds between two lines where there is no terminal."""
@@ -48,6 +49,13 @@ class Screen:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        if isinstance(error, Stopped) and self._before is not None:
+            self._stopped(self._before)
+
+    def _stopped(self, last: Sample) -> None:
+        """Show what a job had done when it was last heard of: a stopped one has no report."""
+        operators = tuple(last.operators.values())
+        self.console.print(totals_table(JobReport(self.job, "ray", 0.0, last.t, operators)))
 
     def update(self, sample: Sample) -> None:
         """Show how far the job is."""
@@ -76,12 +84,16 @@ class Screen:
         self.console.print(text, markup=False, soft_wrap=True)
 
 
-def _rate(sample: Sample, before: Sample | None, name: str, what: str) -> float:
-    """How much of `what` an operator did a second, since the sample before."""
-    now = getattr(sample.operators[name], what)
+def _rate(sample: Sample, before: Sample | None, name: str, what: str) -> float | None:
+    """How much of `what` an operator did a second, since the sample before.
+
+    None without one: of a job that goes on from a saved cut the totals begin with what was done up
+    to there. They fall where an instance goes on from a checkpoint.
+    """
     if before is None or sample.t <= before.t or name not in before.operators:
-        return now / sample.t if sample.t > 0 else 0.0
-    return (now - getattr(before.operators[name], what)) / (sample.t - before.t)
+        return None
+    done = getattr(sample.operators[name], what) - getattr(before.operators[name], what)
+    return max(0.0, done / (sample.t - before.t))
 
 
 def rates_table(job: str, sample: Sample, before: Sample | None) -> Table:
@@ -94,8 +106,8 @@ def rates_table(job: str, sample: Sample, before: Sample | None) -> Table:
         table.add_row(
             Text(o.name),
             f"{o.instances}",
-            f"{_rate(sample, before, o.name, 'records_in'):,.0f}",
-            f"{_rate(sample, before, o.name, 'records_out'):,.0f}",
+            _shown(_rate(sample, before, o.name, "records_in")),
+            _shown(_rate(sample, before, o.name, "records_out")),
             _cores(_rate(sample, before, o.name, "cpu")),
             f"{o.state_rows:,}",
             f"{o.late:,}",
@@ -108,7 +120,7 @@ def rates_line(sample: Sample, before: Sample | None) -> str:
     """The same in one line."""
     epoch = min((o.position for o in sample.operators.values()), default=0)
     rates = [
-        f"{o.name} {_rate(sample, before, o.name, 'records_in'):,.0f}/s"
+        f"{o.name} {_shown(_rate(sample, before, o.name, 'records_in'))}/s"
         for o in sample.operators.values()
     ]
     late = sum(o.late for o in sample.operators.values())
@@ -171,7 +183,11 @@ def moved_line(moved: Moved) -> str:
     return f"{line}{new} serve{gone} from epoch {moved.floor:,} on, after {took:.1f} s ({phases})"
 
 
-def _cores(used: float) -> str:
+def _shown(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:,.0f}"
+
+
+def _cores(used: float | None) -> str:
     """CPU; a run in one process does not know it by operator."""
     return f"{used:.2f}" if used else "-"
 

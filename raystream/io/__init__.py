@@ -81,16 +81,17 @@ def csv(path: AnyPath, record: type[Any] | None = None, /, *, header: bool = Tru
 @overload
 def text(path: AnyPath, /) -> TextFiles[Line]: ...
 @overload
-def text(path: AnyPath, record: type[U], parse: Callable[[str], U], /) -> TextFiles[U]: ...
+def text(path: AnyPath, record: type[U], parse: Callable[[str], U | None], /) -> TextFiles[U]: ...
 def text(
     path: AnyPath, record: type[Any] = Line, parse: Callable[[str], Any] | None = None, /
 ) -> Any:
     """Lines of text files (also `.gz`) as a source.
 
     Args:
-        path: a file or a glob pattern.
+        path: a file, a glob pattern, or a folder (of `.txt` and `.log` files).
         record: what `parse` makes of a line; `rs.io.Line` unless given.
-        parse: makes a record of a line without its end; what it raises is a fault of the input.
+        parse: makes a record of a line without its end, or None to leave it out; what it raises is
+            a fault of the input.
     """
     return TextFiles(absolute(path), record, parse)
 

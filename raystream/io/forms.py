@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from raystream.errors import JobError
+from raystream.errors import GraphError
 from raystream.io.rolling import Parts
+from raystream.schema.records import RecordSchema
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,6 @@ class CsvForm:
     def write(self, table: Any, path: Path) -> None:
         import pyarrow.csv as pc
 
-        for f in table.schema:
-            if pa.types.is_nested(f.type):
-                raise JobError(
-                    f"A CSV file cannot hold {f.name}: {f.type}, only plain values.",
-                    hint="Write it with rs.io.parquet.",
-                )
         pc.write_csv(table, path, pc.WriteOptions(include_header=self.header))
 
     def read(self, path: Path, schema: Any) -> Any:
@@ -72,3 +67,12 @@ class ParquetParts(Parts):
 
 class CsvParts(Parts):
     """Parts in CSV."""
+
+    def _accept(self, schema: RecordSchema) -> None:
+        """Refuse records, when the flow is built, that CSV cannot hold."""
+        for f in schema.fields:
+            if f.kind == "object":
+                raise GraphError(
+                    f"A CSV file cannot hold {schema.name}.{f}, only plain values.",
+                    hint="Write it with rs.io.parquet.",
+                )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast
 
 from raystream.api.batch import Batch
@@ -29,11 +28,12 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class TextFiles(Generic[U]):
-    """One split per file. `parse` makes a record of a line; a line that it refuses ends the job."""
+    """One split per file. `parse` makes a record of a line, or None to leave it out; a line that it
+    refuses ends the job."""
 
     pattern: str
     record: type[U]
-    parse: Callable[[str], U] | None = None
+    parse: Callable[[str], U | None] | None = None
 
     @property
     def reads(self) -> str:
@@ -76,16 +76,19 @@ class TextFiles(Generic[U]):
     def _batch(self, name: str, position: int, texts: list[str]) -> Batch[U]:
         if self.parse is None:
             return Batch(self.record, {"time": [0] * len(texts), "text": texts})
-        records = []
+        records, numbers = [], []
         for n, text in enumerate(texts):
             try:
-                records.append(self.parse(text))
+                record = self.parse(text)
+                if record is not None:
+                    records.append(record)
+                    numbers.append(n)
             except Exception as error:
                 raise InputError(
                     f"{_place(name, position, n)}: {type(error).__name__}: {error}",
                     hint=f"The line is {text[:80]!r}.",
                 ) from error
-        return batch_of_records(self.record, records, partial(_place, name, position))
+        return batch_of_records(self.record, records, lambda n: _place(name, position, numbers[n]))
 
 
 def _open(name: str) -> BinaryIO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -111,3 +112,16 @@ def test_who_leaves_top_does_not_end_the_job(monkeypatch: pytest.MonkeyPatch) ->
     found = CliRunner().invoke(cli.app, ["top", "words"])
     assert found.exit_code == cli.INTERRUPTED
     assert "interrupted" in found.stderr and "ended" not in found.stderr
+
+
+def test_sigterm_leaves_top_as_ctrl_c_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else Ray, which handles it, would print where its own code was."""
+
+    def looks(job: str, address: str, seconds: float) -> Iterator[Any]:
+        signal.raise_signal(signal.SIGTERM)
+        yield
+
+    monkeypatch.setattr(looking, "looks", looks)
+    before = signal.getsignal(signal.SIGTERM)
+    assert CliRunner().invoke(cli.app, ["top", "words"]).exit_code == cli.INTERRUPTED
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 
 from rich.console import Console
 
 from raystream.cli.live import Screen, rates_line, rates_table, totals_table
 from raystream.controller.report import JobReport, OperatorReport, Recovery, Sample
+from raystream.errors import Stopped
 
 
 def operator(name: str, records: int, cpu: float = 0.0, late: int = 0) -> OperatorReport:
@@ -39,8 +41,13 @@ def test_rates_are_between_two_samples() -> None:
     ]
 
 
-def test_the_first_sample_has_rates_since_the_start() -> None:
-    assert rates_line(sample(2.0, 1000), None) == "   2.0 s  epoch 7  count 500/s"
+def test_the_first_sample_has_no_rates() -> None:
+    """A job that goes on from a saved cut has counted what was done before."""
+    assert rates_line(sample(2.0, 1000), None) == "   2.0 s  epoch 7  count -/s"
+
+
+def test_what_is_done_again_after_a_recovery_is_no_negative_rate() -> None:
+    assert rates_line(sample(2.0, 700), sample(1.0, 1000)).endswith("count 0/s")
 
 
 def test_late_records_are_told() -> None:
@@ -61,6 +68,15 @@ def test_recoveries_are_told() -> None:
     Screen("job", console).totals(report)
     last = console.file.getvalue().splitlines()[-1]  # type: ignore[attr-defined]
     assert last == "   3.2 s  count/0 died; count/0.1 went on from epoch 1,200 after 0.5 s"
+
+
+def test_a_job_that_was_stopped_has_totals() -> None:
+    console = Console(file=io.StringIO(), width=120)
+    with suppress(Stopped), Screen("job", console) as screen:
+        screen.update(sample(1.0, 1234))
+        raise Stopped("enough")
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "job: ended after 1.0 s" in shown and "1,234" in shown
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then() -> None:

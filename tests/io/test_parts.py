@@ -17,7 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raystream as rs
-from raystream.errors import ConfigError, InputError, InternalError, JobError, OutputError
+from raystream.errors import (
+    ConfigError,
+    GraphError,
+    InputError,
+    InternalError,
+    JobError,
+    OutputError,
+)
 from tests.io.kinds import PLAIN, Counted, Plain, batch
 
 ALL = rs.KeyRange(0, 256)
@@ -324,10 +331,10 @@ def test_csv_parts_hold_plain_values_only(tmp_path: Path) -> None:
         key: int
         items: list[int]
 
-    one = opened(rs.io.csv(tmp_path))
-    one.write(1, ALL, batch(Listed, [Listed(1, [2])]))
-    with pytest.raises(JobError, match=r"cannot hold items(.|\n)*rs\.io\.parquet"):
-        one.commit(1)
+    stream = rs.Flow("listed").source(rs.io.iterable([Listed(1, [2])], Listed))
+    with pytest.raises(GraphError, match=r"cannot hold Listed\.items(.|\n)*rs\.io\.parquet") as bad:
+        stream.to(rs.io.csv(tmp_path))
+    assert bad.value.where is not None and bad.value.where.text == "stream.to(rs.io.csv(tmp_path))"
 
 
 def test_folders_without_output(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import raystream as rs
-from raystream.errors import ConfigError
+from raystream.errors import ConfigError, InputError
+from raystream.io import lines
 from tests.io.kinds import PLAIN, RICH, Counted, Plain, Rich, batch, records
 
 
@@ -184,6 +185,24 @@ def test_text_ends_lines_as_any_system_does(tmp_path: Path) -> None:
     source = rs.io.text(tmp_path / "*.txt*")
     for split in (0, 1):
         assert [r.text for r in records(source, split=split)] == ["eins", "zwei", "", "vierß"]
+
+
+def test_lines_may_be_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Positions count their bytes, and places their lines, all the same."""
+    monkeypatch.setattr(lines, "CHUNK_BYTES", 4)
+    (tmp_path / "rows.txt").write_text("1 1\n\n\n\n\n\n2 4\n\nx\n")
+
+    def parsed(line: str) -> Counted | None:
+        return Counted(*map(int, line.split())) if line else None
+
+    source = rs.io.text(tmp_path / "rows.txt", Counted, parsed)
+    (split,) = source.splits()
+    found = []
+    with pytest.raises(InputError, match=r"rows\.txt, line 9: ValueError"):
+        found.extend((at, list(b.records())) for at, b in source.read(split, 0))
+    assert [r for _, rows in found for r in rows] == [Counted(1, 1), Counted(2, 4)]
+    for n, (at, _) in enumerate(found[:-1]):
+        assert next(source.read(split, at))[0] == found[n + 1][0]
 
 
 def test_iterables_are_dealt_out_over_splits() -> None:
