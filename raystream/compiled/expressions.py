@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import ast
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from raystream.compiled.patterns import Resolver, truth
@@ -85,8 +86,6 @@ class Expressions(ast.NodeTransformer):
         record: the type of its (next) argument, where questions about that are to be answered.
         row: its last argument is the state row.
     """
-
-    temporaries = 0
 
     def __init__(
         self,
@@ -237,22 +236,25 @@ class Expressions(ast.NodeTransformer):
         return ast.copy_location(self._compared(node), node)
 
     def _compared(self, node: ast.Compare) -> ast.expr:
-        """`a < b < c` as `a < (t := b) and t < c`."""
+        """`a < b < c` as `a < b and b < c`."""
+        for middle in node.comparators[:-1]:
+            self._may_repeat(middle)
         left: ast.expr = self.visit(node.left)
-        steps: list[ast.expr] = []
+        steps = []
         for op, comparator in zip(node.ops, node.comparators, strict=True):
-            right = after = self.visit(comparator)
-            if comparator is not node.comparators[-1] and not isinstance(right, ast.Constant):
-                name = self._temporary()
-                right = ast.NamedExpr(ast.Name(name, ast.Store()), right)
-                after = ast.Name(name, ast.Load())
+            right = self.visit(comparator)
             steps.append(self._operate(left, op, right))
-            left = after
+            left = deepcopy(right)  # a name for it (:=) is more than Numba takes here
         return steps[0] if len(steps) == 1 else ast.BoolOp(ast.And(), steps)
 
-    def _temporary(self) -> str:
-        self.temporaries += 1
-        return f"_rs_t{self.temporaries}"
+    def _may_repeat(self, middle: ast.expr) -> None:
+        """Refuse what is not the same, or changes something, when it is evaluated twice."""
+        for inner in ast.walk(middle):
+            if isinstance(inner, ast.Call):
+                function = self.static(inner.func)
+                if hasattr(getattr(function, "py_func", function), "__code__"):
+                    shown = ast.unparse(inner)
+                    raise self.refuse(f"it compares {shown} twice: give it a name first", inner)
 
     def _no_array(self, node: ast.AST, *operands: ast.expr) -> None:
         """Lists and arrays differ in what + and == mean."""

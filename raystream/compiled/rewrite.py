@@ -27,6 +27,8 @@ from raystream.compiled.expressions import (
 class Rewriter(Expressions):
     """Rewrites one function; see `Expressions` for the arguments."""
 
+    temporaries = 0
+
     def function(self, name: str) -> ast.FunctionDef:
         """The whole function, under another name."""
         self._check_names()
@@ -183,7 +185,8 @@ class Rewriter(Expressions):
         return [first, *(s for t in targets for s in self._store(t, ast.Name(name, ast.Load())))]
 
     def _keep(self, value: ast.expr) -> tuple[str, ast.stmt]:
-        name = self._temporary()
+        self.temporaries += 1
+        name = f"_rs_t{self.temporaries}"
         return name, ast.Assign([ast.Name(name, ast.Store())], value)
 
     def _store(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
@@ -194,7 +197,8 @@ class Rewriter(Expressions):
                 if isinstance(element, ast.Name):
                     names.append(element)
                 else:
-                    name = self._temporary()
+                    self.temporaries += 1
+                    name = f"_rs_t{self.temporaries}"
                     names.append(ast.Name(name, ast.Store()))
                     after += self._store(element, ast.Name(name, ast.Load()))
             return [ast.Assign([ast.Tuple(list(names), ast.Store())], value), *after]

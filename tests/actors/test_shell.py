@@ -428,8 +428,9 @@ def test_a_stream_that_its_producer_ends_is_no_lost_connection(
             subscription.flight, "connect", lambda to: asked.append(to) or connect(to)
         )
         source.stop()
-        assert not sink.done.wait(0.5), sink.error
-    assert 2 < len(asked) < 200
+        shells.until(lambda: len(asked) > 2)
+        assert not sink.done.wait(0.2), sink.error
+    assert len(asked) < 200  # not as often as it can
 
 
 # ---------------------------------------------------------------------- pace

@@ -231,6 +231,10 @@ def text_of(value: int) -> Iterator[str]:
     yield str(value)
 
 
+def half(value: int) -> int:
+    return value // 2
+
+
 NUMBERS = [1, 2, 3]
 HUGE = 2**63
 
@@ -323,6 +327,10 @@ def refused_names() -> list[Any]:
     def doubled(r: In, row: Row) -> Iterator[Out]:
         yield Out(sum(row.cars * 2))  # doubled array
 
+    @rs.operator(compiled=True)
+    def chain(r: In) -> Iterator[Out]:
+        yield Out(r.key if 0 < half(r.key) < 5 else 0)  # chain
+
     @rs.operator(key="key", compiled=True)
     def misspelt(r: In, row: Row) -> Iterator[Out]:
         row.m = 1  # type: ignore[attr-defined]  # misspelt
@@ -371,6 +379,7 @@ def refused_names() -> list[Any]:
     return [
         (array, "replaces the array 'cars'"),
         (doubled, "whole array 'cars'"),
+        (chain, "it compares half(r.key) twice: give it a name first"),
         (misspelt, "row.m, which is not a field"),
         (mutable, "global list"),
         (huge, "does not fit int64"),
@@ -402,6 +411,7 @@ MARKS = {
     "mutable": "# mutable",
     "huge": "# huge",
     "unknown": "# unknown",
+    "chain": "# chain",
     "nested": "# nested",
     "caught": "# caught",
     "unassigned": "# unassigned",
