@@ -295,7 +295,9 @@ def top(
     Until the job ends, or you leave with Ctrl-C. Where there is little room, it shows the
     instances that use most of their CPU.
     """
-    with _errors_told(), _ended_by_signal():
+    with _errors_told():
+        import signal
+
         from rich.live import Live
 
         from raystream.actors.looking import looks
@@ -305,6 +307,8 @@ def top(
         before = None
         with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
             for now, nodes in looks(job, address, seconds):
+                # As Ctrl-C does: Ray, which sets its own when it connects, would print its stack.
+                signal.signal(signal.SIGTERM, signal.default_int_handler)
                 live.update(top_view(now, before, nodes, console.height), refresh=True)
                 before = now
         typer.echo(f"{job} has ended")
@@ -468,21 +472,6 @@ def _errors_told(interrupted: str = "interrupted") -> Iterator[None]:
     except KeyboardInterrupt:
         _say(interrupted)
         raise SystemExit(INTERRUPTED) from None
-
-
-@contextmanager
-def _ended_by_signal() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does: Ray would tell of it with its own stack."""
-    import signal
-
-    def leave(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _end(error: RaystreamError, code: int) -> NoReturn:
