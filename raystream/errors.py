@@ -112,9 +112,6 @@ class InternalError(RaystreamError):
     """An invariant of raystream broke. This is a bug of raystream: please report it."""
 
 
-SHOWN = 200
-"""Characters of a record in a message, at most."""
-
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
@@ -183,13 +180,6 @@ def exited(error: SystemExit) -> OperatorError:
         where=user_frame(error),
         hint="Raise an exception instead, or return.",
     )
-
-
-def at_record(number: int, record: object) -> str:
-    """Which record of an epoch it is, and what it is: streams have no other positions that people
-    could look up."""
-    shown = repr(record)
-    return f"record {number}: {shown[:SHOWN]}{'...' if len(shown) > SHOWN else ''}"
 
 
 def operator_error(

@@ -15,7 +15,7 @@ import numpy as np
 from raystream.api.operators import OperatorSpec
 from raystream.compiled import driver
 from raystream.compiled.driver import Shape
-from raystream.errors import OperatorError, at_record, operator_error
+from raystream.errors import OperatorError, operator_error
 from raystream.schema.blocks import Input
 from raystream.schema.fields import Field
 from raystream.schema.state import State, StateMeta, StateSchema
@@ -45,7 +45,7 @@ class Rerun:
         values = tuple(getattr(record, k) for k in self.spec.key)
         key = values[0] if len(values) == 1 else values or None
         row = [] if self.table is None else [self._row()]
-        return self._call(self.spec.process, (record, *row), error, key, at_record(number, record))
+        return self._call(self.spec.process, (record, *row), error, key, f"record {number}")
 
     def due(self, error: Exception) -> OperatorError:
         """The error of `close` or `timer`, at the row that the driver had reached."""

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from raystream.api.operators import OperatorSpec
-from raystream.errors import OperatorError, StateError, at_record, operator_error
+from raystream.errors import OperatorError, StateError, operator_error
 from raystream.schema.blocks import Emitted, Input, Output, sizes
 from raystream.schema.columns import empty, from_records
 from raystream.schema.objects import encode
@@ -113,12 +113,7 @@ class Collector:
             raise OperatorError(
                 f"{self.spec.name} emitted a value that does not fit: {error.message}",
                 where=self.spec.where,
-                hint="\n  ".join(
-                    filter(
-                        None,
-                        [f"in {_misfit(schema, records)!r:.200}, epoch {self.epoch}", error.hint],
-                    )
-                ),
+                hint="\n  ".join(filter(None, [f"at epoch {self.epoch}", error.hint])),
             ) from None
 
     def _stranger(self) -> None:
@@ -146,19 +141,6 @@ class Collector:
                 if len(fields) == len(schema.fields) and from_records(schema, [fields]):
                     return schema
         return None
-
-
-def _misfit(schema: RecordSchema, records: list[Any]) -> Any:
-    """A record that holds a value that does not fit, of some that do. Slow, and only for that."""
-    while len(records) > 1:
-        half = len(records) // 2
-        try:
-            from_records(schema, records[:half])
-        except StateError:
-            records = records[:half]
-        else:
-            records = records[half:]
-    return records[0]
 
 
 @lru_cache(maxsize=256)
@@ -221,7 +203,7 @@ class Stateless:
         except Exception as error:
             at = len(bounds) - 1
             raise operator_error(
-                self.spec.name, error, epoch=epoch, doing=at_record(at, records[at])
+                self.spec.name, error, epoch=epoch, doing=f"record {at}"
             ) from error
         collector.close_group()
         counts = sizes(np.array(bounds, np.int64))
@@ -281,7 +263,7 @@ class Keyed:
                 extend(function(records[at]))
         except Exception as error:
             raise operator_error(
-                self.spec.name, error, epoch=epoch, key=keys[at], doing=at_record(at, records[at])
+                self.spec.name, error, epoch=epoch, key=keys[at], doing=f"record {at}"
             ) from error
 
     def _run(
@@ -317,7 +299,7 @@ class Keyed:
         except Exception as error:
             at = reached(left, hi)
             raise operator_error(
-                self.spec.name, error, epoch=epoch, key=key, doing=at_record(at, records[at])
+                self.spec.name, error, epoch=epoch, key=key, doing=f"record {at}"
             ) from error
 
     def _forget(self, key: Any, epoch: int) -> None:

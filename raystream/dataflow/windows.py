@@ -24,7 +24,7 @@ from raystream.dataflow.logic import (
     reached,
     row_of,
 )
-from raystream.errors import at_record, operator_error
+from raystream.errors import operator_error
 from raystream.schema.blocks import Input, Output
 from raystream.schema.state import FORGOTTEN, State
 from raystream.schema.types import NEVER, KeyRange, Window
@@ -74,7 +74,7 @@ class _Windows:
                         late.append(at)
                 except Exception as error:
                     raise operator_error(
-                        self.spec.name, error, epoch=epoch, key=key, doing=at_record(at, record)
+                        self.spec.name, error, epoch=epoch, key=key, doing=f"record {at}"
                     ) from error
             collector.close_group()
         return collector.output(late=late)
@@ -208,7 +208,7 @@ class FixedWindows(_Windows):
                 error,
                 epoch=epoch,
                 key=window[0],
-                doing=at_record(at, records[at]),
+                doing=f"record {at}",
             ) from error
         return collector.output(late=[])
 

@@ -39,7 +39,7 @@ def test_a_value_that_does_not_fit(key: str | None) -> None:
 
     error = fails(halve)
     assert "halve emitted a value that does not fit: Tick.time: 2.5 does not fit" in error.message
-    assert "in Tick(time=2.5, key='key-5'), epoch 2" in error.hint
+    assert error.hint.startswith("at epoch 2")
 
 
 def test_a_record_that_was_returned_itself() -> None:
