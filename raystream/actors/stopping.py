@@ -107,12 +107,13 @@ def _ended(run: str, controller: Any) -> str:
 
 
 def _left(run: str) -> None:
-    """Wait until who submitted a job has ended its controller; nobody else does when that died."""
-    due = time.monotonic() + LEAVE_SECONDS
-    while actor(run, CONTROLLER) is not None:
-        if time.monotonic() > due:
+    """Wait until who submitted a job has ended its controller; nobody else does when that died. It
+    is not among those that run any more then."""
+    began, killed = time.monotonic(), False
+    while run in running() and time.monotonic() < began + 2 * LEAVE_SECONDS:
+        if not killed and time.monotonic() > began + LEAVE_SECONDS:
             kill(run, CONTROLLER)
-            return
+            killed = True
         time.sleep(LOOK_SECONDS)
 
 
