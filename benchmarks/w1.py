@@ -21,7 +21,7 @@ from raystream.errors import JobError
 EPOCH_ROWS = 400_000
 """Of an epoch: so many that its fixed cost does not show."""
 EPOCHS_OF_A_CUT = 25
-"""10 million records from one cut to the next, so that some fall into a run of a second."""
+"""10 million records from one cut to the next: one falls into the middle of a run of 20 million."""
 
 
 class Key(NamedTuple):

@@ -39,7 +39,7 @@ PACED_EPOCH_SECONDS = 0.05
 EPOCH_ROWS = 200_000
 """Rows of an epoch at full speed: so many that the fixed cost of an epoch does not show."""
 EPOCHS_OF_A_CUT = 25
-"""From one cut to the next at full speed, when epochs take as long as they take."""
+"""Epochs from one cut to the next at full speed: about 5 million rows."""
 
 Answer = Toll | Alert | Balance | Spent
 

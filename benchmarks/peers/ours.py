@@ -23,7 +23,7 @@ from benchmarks.peers import inputs
 from benchmarks.peers.programs.protocol import MASK, Task, tell
 from benchmarks.words import Line, Word, split
 
-EPOCH_ROWS = 100_000
+BATCH_ROWS = 100_000
 EPOCH_LINES = inputs.LINES_PER_SECOND
 PACED_EPOCH = 0.002
 """Seconds."""
@@ -74,8 +74,8 @@ class PacedKeys:
         return [rs.Split("keys")]
 
     def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Paced]]]:
-        for at in range(position, self.given.rows, EPOCH_ROWS):
-            keys = self.given.keys[at : at + EPOCH_ROWS]
+        for at in range(position, self.given.rows, BATCH_ROWS):
+            keys = self.given.keys[at : at + BATCH_ROWS]
             time = np.arange(at, at + len(keys)) * MICRO // self.rate
             yield at + len(keys), rs.Batch(Paced, {"time": time, "key": keys})
 
@@ -200,6 +200,7 @@ def w1(task: Task, cluster: str | None) -> None:
     flow = rs.Flow("w1")
     keys = flow.source(source, epochs=rs.by_time("time", seconds=1))
     keys.through(works.FORMS[task.form], name="count").to(works.Check(task.scratch))
+    # Not every task.cut_seconds: all may be read before the first of them are over.
     report = flow.run(cluster=cluster, cut_every=works.EPOCHS_OF_A_CUT)
     tell(report.elapsed, works.totals(Path(task.scratch)), latency_ms=None)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ray import cloudpickle
@@ -82,8 +83,9 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
     elif inspect.ismethod(thing):
         yield ".__self__", thing.__self__
     elif inspect.isfunction(thing):
-        seen = inspect.getclosurevars(thing)
-        names = {**seen.nonlocals, **seen.globals}
-        yield from ((f".{name}", value) for name, value in names.items())
+        with suppress(ValueError):  # it sees what is not there yet
+            seen = inspect.getclosurevars(thing)
+            names = {**seen.nonlocals, **seen.globals}
+            yield from ((f".{name}", value) for name, value in names.items())
     else:
         yield from ((f".{name}", value) for name, value in getattr(thing, "__dict__", {}).items())

@@ -195,15 +195,14 @@ class Stateless:
     def process(self, given: Input, epoch: int, watermark: int) -> Output:
         collector = Collector(self.spec, epoch)
         function, extend, out = self.spec.process, collector.extend, collector.out
-        records, bounds = in_order(given), [0]
+        bounds = [0]
         try:
-            for record in records:
+            for record in in_order(given):
                 extend(function(record))
                 bounds.append(len(out))
         except Exception as error:
-            at = len(bounds) - 1
             raise operator_error(
-                self.spec.name, error, epoch=epoch, doing=f"record {at}"
+                self.spec.name, error, epoch=epoch, doing=f"record {len(bounds) - 1}"
             ) from error
         collector.close_group()
         counts = sizes(np.array(bounds, np.int64))
@@ -297,9 +296,8 @@ class Keyed:
         except Untimely as error:
             raise error.told(self.spec, epoch, key) from None
         except Exception as error:
-            at = reached(left, hi)
             raise operator_error(
-                self.spec.name, error, epoch=epoch, key=key, doing=f"record {at}"
+                self.spec.name, error, epoch=epoch, key=key, doing=f"record {reached(left, hi)}"
             ) from error
 
     def _forget(self, key: Any, epoch: int) -> None:

@@ -202,13 +202,12 @@ class FixedWindows(_Windows):
                         self.table.remove(window, epoch)
                 ends.append(len(out))
         except Exception as error:
-            at = reached(left, len(records))
             raise operator_error(
                 self.spec.name,
                 error,
                 epoch=epoch,
                 key=window[0],
-                doing=f"record {at}",
+                doing=f"record {reached(left, len(records))}",
             ) from error
         return collector.output(late=[])
 

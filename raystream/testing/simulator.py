@@ -66,8 +66,7 @@ class Scenario:
     flow: a name of `simflows.FLOWS`, or `module:function` (a function of a `Collect` that returns a
     flow). instances: of every operator. cut_every: epochs between cuts. copies: of checkpoints.
     recovery, into: what a recovery starts from, and how many share the range of who died.
-    faults: how many; kinds: of which (see `simfaults.KINDS`), drawn
-    if none is given.
+    faults: how many; kinds: of which (see `simfaults.KINDS`), drawn if none is given.
     loss, doubling: shares of control messages. slow: share of slow messages.
     fragile: share of restores at which a substitute dies. again: share of connections that ask
     for what came before. ahead: epochs that a producer may be ahead. durable: whether committed

@@ -1,9 +1,12 @@
-"""Which of the running jobs is meant."""
+"""Which of the running jobs is meant, and until when a job runs."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from raystream.actors import stopping
 from raystream.actors.naming import job_of, new_run
 from raystream.actors.stopping import chosen
 from raystream.errors import ConfigError
@@ -33,3 +36,27 @@ def test_what_is_absent_or_ambiguous_is_refused_with_what_runs() -> None:
 def test_a_run_says_whose_it_is() -> None:
     assert job_of(new_run("lines per second")) == "lines-per-second"
     assert new_run("a") != new_run("a")
+
+
+@pytest.mark.parametrize(("looks", "killed"), [(3, 0), (30, 1), (10**9, 1)])
+def test_a_job_that_was_stopped_is_waited_for_and_ended_once(
+    looks: int, killed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as it is among those that run, but not for ever."""
+    now, seen, kills = 0.0, 0, []
+
+    def running() -> list[str]:
+        nonlocal seen
+        seen += 1
+        return RUNS if seen <= looks else RUNS[1:]
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(stopping, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(stopping, "running", running)
+    monkeypatch.setattr(stopping, "kill", lambda run, process: kills.append(run))
+    stopping._left(RUNS[0])
+    assert kills == [RUNS[0]] * killed
+    assert seen == looks + 1 or now >= 2 * stopping.LEAVE_SECONDS

@@ -120,7 +120,7 @@ def on_both(r: Both) -> Iterator[Whole]:
         + (x <= n == n != x) * 512
         + (n != 7 and 1 <= r.n <= 69) * 1024
         + (x > 0.5 or (n != 7 and -9 <= round(r.x % 7.0) < 5)) * 2048
-        + (n != 3 and 1 <= x <= n + 0.5 and 0 < abs(n) < 2**53) * 1024
+        + (n != 3 and 1 <= x <= n + 0.5 and 0 < abs(n) < 2**53) * 4096
     )
 
 

@@ -1,4 +1,4 @@
-"""What an operator emits and should not is told with the record and the epoch."""
+"""What an operator emits and should not is told with the epoch."""
 
 from __future__ import annotations
 
