@@ -25,7 +25,7 @@ from benchmarks.words import Line, Word, split
 
 BATCH_ROWS = 100_000
 EPOCH_LINES = inputs.LINES_PER_SECOND
-PACED_EPOCH = 0.002
+PACED_EPOCH = 0.0015
 """Seconds."""
 MICRO = 1_000_000
 

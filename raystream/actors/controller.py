@@ -47,7 +47,7 @@ from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, InternalError, JobError, RaystreamError, Stopped, lost
 
 POLL_SECONDS = 0.25
-"""How often instances are asked for their progress."""
+"""How often each instance is asked for its progress."""
 NODES_SECONDS = 1.0
 """How often Ray is asked which nodes are alive."""
 ORPHAN_SECONDS = 60.0
@@ -104,6 +104,7 @@ class Controller:
         self._nodes: tuple[str, ...] = ()
         self._for_operators: frozenset[str] = frozenset()
         self._looked = 0.0  # at the nodes
+        self._turn = 0  # of the instance that is asked
         self._scaling: Scaling | None = None
         self._pool: NodePool | None = None
         self._notes = Notes()
@@ -304,18 +305,18 @@ class Controller:
         self._look_at_nodes()
         begin = self._machine.start(self._nodes, alive, time.time(), self._for_operators)
         todo = deque(begin)
-        polled = 0.0
+        polled = ask_at = 0.0
         while True:
             self._do(todo)
             if self._machine.ended and not todo:
                 break
             now = time.monotonic()
+            if now >= ask_at:
+                ask_at = now + self._ask_next()
             if now - polled >= POLL_SECONDS:
                 polled = now
-                members = [m.seat.process for m in self._machine.members if not m.dead]
                 for event in self._staff.events(0.0):  # it may be late, and those came before
                     todo += self._hear(event)
-                self._staff.ask(members)
                 self._sample()
                 if now - self._looked > NODES_SECONDS:
                     self._look_at_nodes()
@@ -323,12 +324,21 @@ class Controller:
                     todo += self._leave_nodes()
                 todo += self._hear(do.Tick(self._nodes, self._for_operators))
                 todo += self._scale()
-            wait = max(0.0, polled + POLL_SECONDS - time.monotonic())
+            wait = max(0.0, min(ask_at, polled + POLL_SECONDS) - time.monotonic())
             for event in self._staff.events(wait):
                 todo += self._hear(event)
             for request in self._requests.heard():
                 todo += self._hear(request)
         return self._report()
+
+    def _ask_next(self) -> float:
+        """Ask the next instance for its progress: all at once would take the processors from the
+        flow for milliseconds. Returns in how many seconds the one after it has its turn."""
+        members = [m.seat.process for m in self._machine.members if not m.dead]
+        if members:
+            self._turn += 1
+            self._staff.ask(members[self._turn % len(members)])
+        return POLL_SECONDS / max(1, len(members))
 
     def _hear(self, event: Event) -> list[Command]:
         if isinstance(event, do.Gone):
@@ -442,7 +452,9 @@ class Controller:
         age = time.time() - max(machine.committed_at, machine.journal.started)
         entry = machine.journal
         saved = None if self._plan.durable is None else entry.saved
-        return Floor(entry.committed, age, machine.bare, saved, machine.unsaved)
+        return Floor(
+            entry.committed, age, machine.bare, saved, machine.unsaved, machine.unstored
+        )
 
     def _totals(self) -> dict[str, OperatorReport]:
         """By operator, those nobody was heard of yet left out; while a new instance has not said

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from raystream.actors.claiming import Claimer
 from raystream.actors.late_pandas import put_off_pandas
@@ -130,6 +130,7 @@ class InstanceActor:
         self._whole: frozenset[Any] = frozenset()
         """The keepers that hold what this instance began with."""
         self._sent: list[list[Any]] = []
+        self._unstored = ""
         self._claimer = Claimer(_ask)
         self._shell: Shell | None = None
         self._has_role = threading.Event()
@@ -249,10 +250,14 @@ class InstanceActor:
             while len(self._sent) > ahead:
                 if not all(ray.get(self._sent.pop(0), timeout=STORE_SECONDS)):
                     calls = []
-        except RayError:
+        except RayActorError:
             calls = []  # a keeper died: the controller sees it, and the next cut is a full one
+        except RayError as error:  # it has no room, say: tried again with the next cut
+            calls, self._unstored = [], _said(error)
         if not calls:
             self._sent.clear()
+        elif not ahead:
+            self._unstored = ""
         return bool(calls)
 
     # ------------------------------------------------------------ groups of their own
@@ -326,7 +331,8 @@ class InstanceActor:
     def progress(self) -> Any:
         """What it has done so far."""
         kept, at = self._kept, self._kept_at
-        return replace(self._mine().progress(), kept=kept, kept_at=at, view=self._claimer.view)
+        mine, view = self._mine().progress(), self._claimer.view
+        return replace(mine, kept=kept, kept_at=at, view=view, unstored=self._unstored)
 
     @ray.method(concurrency_group="control")
     def commit(self, epoch: int, shown: int) -> None:
@@ -394,6 +400,12 @@ def fetch(holders: list[Any], place: Place, cut: int) -> Fetched | None:
 def _decoded(parts: Sequence[Any]) -> list[Image]:
     """The parts of an image. parts: references of their encoded forms."""
     return [decode(data) for data in ray.get(list(parts), timeout=RESTORE_SECONDS)]
+
+
+def _said(error: RayError) -> str:
+    """What a keeper raised, in a line."""
+    raised = error.cause if isinstance(error, RayTaskError) else error
+    return f"{type(raised).__name__}: {raised}".partition("\n")[0]
 
 
 @contextmanager

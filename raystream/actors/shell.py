@@ -59,6 +59,8 @@ LOG_BYTES = 1 << 30
 HELD_BYTES = 16 << 30
 """What the logs of a source may hold in all, or a cut if that is more, before it stops reading."""
 WAIT_SECONDS = 0.5
+TRIM_EPOCHS = 32
+"""Epochs of each log that are dropped between two others: thousands at once take milliseconds."""
 DELIVER_SECONDS = 30.0
 """How long may pass until an epoch ends, so that what is known then can be delivered."""
 GC_SECONDS = 2.0
@@ -152,6 +154,7 @@ class Shell:
         self._context: SinkContext | None = None
         self._floor = role.floor
         self._shown = 0  # who was here before may have died before it heard of a commit
+        self._trimmed = True  # the logs, up to the floor
         self._over = False
         self._cpu = time.process_time()
         self._ended_at: float | None = None
@@ -388,7 +391,7 @@ class Shell:
             self._room.notify_all()
         if (header.cut or header.ended) and self._shipper is not None:
             self._shipper.put(self._captured(self._shipper.chain.base))
-        self._trim()
+        self._trim(TRIM_EPOCHS)
 
     def _captured(self, since: int = 0) -> Captured:
         positions = None if self._source is None else self._source.positions()
@@ -396,15 +399,17 @@ class Shell:
 
     def _receive(self, machine: Instance | SourceInstance) -> None:
         """Take what is in the inbox; waits for something."""
+        most = None
         try:
             with self.meter.meanwhile("idle"):
                 item = self._inbox.get(timeout=WAIT_SECONDS)
+            most = TRIM_EPOCHS
             while True:
                 if item is not None and isinstance(machine, Instance):
                     machine.receive(*item)
                 item = self._inbox.get_nowait()
         except queue.Empty:
-            self._trim()
+            self._trim(most)
 
     def _may_publish(self) -> bool:
         """Wait until the slowest subscriber is near enough; False when stopping."""
@@ -441,20 +446,18 @@ class Shell:
             changed = self.machine.position > since
             asked.set_result(self._captured(since) if changed else None)
 
-    def _trim(self) -> None:
-        """Act on requests and commits that came in."""
+    def _trim(self, most: int | None = None) -> None:
+        """Act on requests and commits that came in. `most`: see `Outlets.trim`."""
         self._hand_out()
         machine, floor, shown = self.machine, self._floor, self._shown
         while not self._commits.empty():
             epoch, upto = self._commits.get()
             floor, shown = max(floor, epoch), max(shown, upto)
         if floor > self._floor:
-            self._floor = floor
+            self._floor, self._trimmed = floor, False
             settled(machine, floor)
-            if isinstance(machine, SourceInstance):
-                machine.outlets.trim(floor)
-            else:
-                machine.commit(floor)
+        if not self._trimmed:
+            self._trimmed = machine.commit(floor, most)
         if shown > self._shown:
             self._shown = shown
             if isinstance(machine, Instance):

@@ -285,13 +285,12 @@ class Staff:
             except RayError as error:
                 self._here.append(do.Gone(process, f"it did not answer: {first_line(error)}"))
 
-    def ask(self, processes: Iterable[str]) -> None:
-        """Ask instances for their progress, unless they still owe an answer."""
-        for process in processes:
-            if process not in self._asked:
-                self._asked.add(process)
-                heard = partial(self._heard, process)
-                self._call(process, "answer", PROGRESS_SECONDS, heard, "progress")
+    def ask(self, process: str) -> None:
+        """Ask an instance for its progress, unless it still owes an answer."""
+        if process not in self._asked:
+            self._asked.add(process)
+            heard = partial(self._heard, process)
+            self._call(process, "answer", PROGRESS_SECONDS, heard, "progress")
 
     def look_after(self, keepers: Iterable[str]) -> None:
         """Ask keepers that have begun whether they are there, unless they still owe an answer: one

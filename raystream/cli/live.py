@@ -138,8 +138,8 @@ def floor_line(floor: Floor) -> str:
     """How old the newest committed cut is, and what it lacks."""
     short = f", {floor.short} ranges without all copies" if floor.short else ""
     saved = "" if floor.saved is None else f", cut {floor.saved:,} saved"
-    unsaved = f" ({floor.unsaved})" if floor.unsaved else ""
-    return f"cut {floor.epoch:,} committed {floor.age:.1f} s ago{short}{saved}{unsaved}"
+    why = "".join(f" ({reason})" for reason in (floor.unsaved, floor.unstored) if reason)
+    return f"cut {floor.epoch:,} committed {floor.age:.1f} s ago{short}{saved}{why}"
 
 
 def totals_table(report: JobReport) -> Table:

@@ -73,7 +73,7 @@ def headline(status: Status) -> Text:
     since = f"for {_time(status.t)}" if status.t >= 0 else f"begins in {-status.t:.1f} s"
     line.append(f"   {since}", style="not bold")
     if status.floor is not None:
-        short = bool(status.floor.short or status.floor.unsaved)
+        short = bool(status.floor.short or status.floor.unsaved or status.floor.unstored)
         line.append(f"   {floor_line(status.floor)}", style="yellow" if short else "not bold")
     on = {w.node for w in status.workers}
     line.append(

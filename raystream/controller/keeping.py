@@ -59,6 +59,13 @@ class Keeping:
         moving = self._register is not None and not self._register.settled
         return sum(m.bare >= 0 for m in self.members) + moving
 
+    @property
+    def unstored(self) -> str:
+        """Why a checkpoint is not stored that is to be, if its keepers could not."""
+        said = ((m.name, m.progress.unstored) for m in self.members if m.progress)
+        refused = (f"{name} could not store a checkpoint: {why}" for name, why in said if why)
+        return next(refused, "")
+
     def _write(self, **changes: object) -> None:
         """Put the journal's next entry before whatever follows."""
         entry = replace(self.journal, number=self.journal.number + 1, **changes)  # type: ignore[arg-type]

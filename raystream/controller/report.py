@@ -47,7 +47,8 @@ class Progress:
     and waited for those who read from it; in the rest it waited for input. waiting: records at
     hand and not yet applied. state_bytes: about what its state takes when it is stored; 0 while
     that is not known. load: the records it has taken so far, by key group of its range, as int64.
-    table_bytes: what structured rows take in memory; tables never shrink.
+    table_bytes: what structured rows take in memory; tables never shrink. unstored: why its newest
+    checkpoint is not stored, if its keepers could not.
     """
 
     vertex: str
@@ -81,6 +82,7 @@ class Progress:
     shown: int = 0
     table_bytes: int = 0
     kept_at: int = 0
+    unstored: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +108,15 @@ class Floor:
     """The newest committed cut. age: seconds since it was committed. short: how many ranges have
     fewer copies of their checkpoint than they should, until they are stored anew; the boundary
     register counts as one. saved: the newest cut in the durable tier, None without one; unsaved:
-    why the newest that was to be there is not, if it is not."""
+    why the newest that was to be there is not, if it is not. unstored: why a checkpoint is not
+    stored that is to be, if its keepers could not."""
 
     epoch: int
     age: float
     short: int = 0
     saved: int | None = None
     unsaved: str = ""
+    unstored: str = ""
 
 
 @dataclass(frozen=True, slots=True)

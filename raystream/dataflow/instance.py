@@ -140,11 +140,12 @@ class Outlets:
         rows, offsets = next((rows, at) for e, rows, at in self._silence() if e == edge)
         return Entry(epoch, Header(epoch, self.keys, NEVER, False, True), rows, offsets)
 
-    def trim(self, floor: int) -> None:
-        """Drop what is at or below the floor."""
+    def trim(self, floor: int, most: int | None = None) -> bool:
+        """Drop what is at or below the floor, but not more than `most` epochs of each edge; whether
+        all of it is gone."""
         with self.guard:
-            for log in self.logs.values():
-                log.trim(floor)
+            left = [not log.trim(floor, most) for log in self.logs.values()]
+        return not any(left)
 
 
 class SourceInstance:
@@ -185,6 +186,10 @@ class SourceInstance:
         self.position = epoch
         self.ended = taken.ended
         return header
+
+    def commit(self, epoch: int, most: int | None = None) -> bool:
+        """As `Instance.commit`."""
+        return self.outlets.trim(epoch, most)
 
 
 class Instance:
@@ -314,11 +319,12 @@ class Instance:
         if hasattr(self.sink, "close"):
             self._guard("close", self.sink.close)
 
-    def commit(self, epoch: int) -> None:
-        """Nobody goes back behind the cut at `epoch` while the cluster lives."""
-        self.outlets.trim(epoch)
+    def commit(self, epoch: int, most: int | None = None) -> bool:
+        """Nobody goes back behind the cut at `epoch` while the cluster lives. `most`: see
+        `Outlets.trim`."""
         if self.checksums is not None:
             self.checksums.forget(epoch)
+        return self.outlets.trim(epoch, most)
 
     def show(self, epoch: int) -> None:
         """Nothing up to `epoch` will come again, whatever happens: a sink may show it to others."""

@@ -7,6 +7,7 @@ register (`raystream.dataflow.register`), and followed exactly by whoever reads 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,19 +27,22 @@ Read = Callable[[Split, int], Iterator[tuple[int, Batch[Any]]]]
 
 
 class Runs(NamedTuple):
-    """Where each run of rows of one epoch ends, and its epoch: int64 both, both rising."""
+    """Where each run of rows of one epoch ends, and its epoch: int64 both, both rising.
+
+    Searched by `bisect`: NumPy's search lets the interpreter's lock go, and has to wait for it.
+    """
 
     ends: np.ndarray
     epochs: np.ndarray
 
     def end_of(self, epoch: int) -> int:
         """How many rows belong to this epoch or to those before it."""
-        runs = int(self.epochs.searchsorted(epoch, "right"))
+        runs = bisect_right(self.epochs.data, epoch)
         return int(self.ends[runs - 1]) if runs else 0
 
     def epoch_at(self, row: int) -> int:
         """The epoch of a row."""
-        return int(self.epochs[self.ends.searchsorted(row, "right")])
+        return int(self.epochs[bisect_right(self.ends.data, row)])
 
 
 _NO_RUNS = Runs(np.zeros(0, np.int64), np.zeros(0, np.int64))

@@ -113,9 +113,13 @@ class EpochLog(Generic[H]):
             return Entry(epoch, entry.header, self.spill.read(epoch), entry.offsets)
         return entry
 
-    def trim(self, floor: int) -> None:
-        """Drop the epochs up to and including `floor`."""
+    def trim(self, floor: int, most: int | None = None) -> bool:
+        """Drop the epochs up to and including `floor`, but not more than `most`; whether all of
+        them are gone."""
         while self.entries and self.entries[0].epoch <= floor:
+            if most == 0:
+                return False
+            most = None if most is None else most - 1
             entry = self.entries.popleft()
             if self.spill is None:
                 continue
@@ -124,3 +128,4 @@ class EpochLog(Generic[H]):
                 self.spill.drop(entry.epoch)
             else:
                 self.memory -= entry.rows.nbytes()
+        return True

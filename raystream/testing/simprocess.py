@@ -192,10 +192,7 @@ class Instances(Box):
                 if self.claimer is not None:
                     self.claimer.claims.trim(epoch)
                 settled(self.machine, epoch)
-                if isinstance(self.machine, SourceInstance):
-                    self.machine.outlets.trim(epoch)
-                else:
-                    self.machine.commit(epoch)
+                self.machine.commit(epoch)
                 self.job.check_trimmed(self)
             if shown > self.shown:
                 self.shown = shown

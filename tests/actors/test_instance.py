@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from ray.exceptions import ActorDiedError, RayError
+import ray
+from ray.exceptions import ActorDiedError, OutOfDiskError, RayError, RayTaskError
 
 from raystream.actors import instance
 from raystream.actors.instance import InstanceActor
@@ -53,3 +55,38 @@ def test_a_delta_follows_a_restore_if_all_keepers_hold_what_was_restored(
     actor._keep(("a",), 4)
     assert actor._kept_at == 9
     assert told == [whole, False], "later they may have dropped it"
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [(ActorDiedError(), ""), (OutOfDiskError("no room left"), "OutOfDiskError: no room left")],
+)
+def test_why_a_keeper_does_not_store_is_told_until_one_does(
+    raised: RayError, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a dead one the controller hears by itself."""
+    kept = True
+    failed = raised if not told else RayTaskError("store", "", raised)
+
+    def get(calls: list[bool], timeout: float) -> list[bool]:
+        if kept:
+            return calls
+        raise failed
+
+    monkeypatch.setattr(ray, "get", get)
+    actor = InstanceActor("token")
+    role = SimpleNamespace(name="count/0", vertex=1)
+    actor._shell = shell = SimpleNamespace(role=role)  # type: ignore[assignment]
+    keeper = SimpleNamespace(store=SimpleNamespace(remote=lambda *_: True))
+    actor._keepers = (keeper,)
+    keys = KeyRange(0, 16)
+    header: Any = SimpleNamespace(keys=keys, base=0, cut=5, standing=SimpleNamespace(ended=False))
+
+    def ship() -> bool:
+        return actor._ship(header, keys, memoryview(np.zeros(3, np.uint8)))
+
+    assert ship() and not actor._unstored
+    kept = False
+    assert not ship() and actor._unstored == told
+    kept = True
+    assert ship() and not actor._unstored
