@@ -390,6 +390,8 @@ class Shell:
         with self._room:
             self._room.notify_all()
         if (header.cut or header.ended) and self._shipper is not None:
+            with self.meter.meanwhile("blocked"):
+                self._shipper.await_room()
             self._shipper.put(self._captured(self._shipper.chain.base))
         self._trim(TRIM_EPOCHS)
 

@@ -18,6 +18,10 @@ RETRY_SECONDS = 0.1
 PART_BYTES = 8 << 20
 """An image is made and shipped in parts of about so many bytes of rows. Their memory is used again
 and again: what is touched for the first time can cost a virtual machine milliseconds a megabyte."""
+WAITING_MAX = 4
+"""When so many checkpoints wait to be shipped, the next one is not taken before it is the turn of
+one of them: they hold memory, and slow keepers would get ever further behind the flow."""
+WAIT_SECONDS = 0.5
 
 Ship = Callable[[ImageHeader, KeyRange, memoryview], bool]
 """Stores an encoded part of an image, which has this header as a whole. With the last part, whether
@@ -52,13 +56,24 @@ class Shipper:
         self._full = full
         self._most = most
         self._stopping = threading.Event()
+        self._waiting = 0
+        self._changed = threading.Condition()
         self._queue: queue.SimpleQueue[Captured | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ship", daemon=True)
         self._thread.start()
 
+    def await_room(self) -> None:
+        """Wait, before a checkpoint is taken, while too many of them wait; no longer than until the
+        end."""
+        with self._changed:
+            while self._waiting >= WAITING_MAX and not self._stopping.is_set():
+                self._changed.wait(WAIT_SECONDS)
+
     def put(self, captured: Captured) -> None:
         """Encode and ship a checkpoint; returns at once."""
         self.chain.made(captured.header.base, captured.header.cut)
+        with self._changed:
+            self._waiting += 1
         self._queue.put(captured)
 
     def stop(self) -> None:
@@ -69,6 +84,9 @@ class Shipper:
 
     def _run(self) -> None:
         while (captured := self._queue.get()) is not None:
+            with self._changed:
+                self._waiting -= 1
+                self._changed.notify_all()
             try:
                 held = self._store(captured)
                 last = captured.header.standing.ended

@@ -76,7 +76,7 @@ def test_why_a_keeper_does_not_store_is_told_until_one_does(
     monkeypatch.setattr(ray, "get", get)
     actor = InstanceActor("token")
     role = SimpleNamespace(name="count/0", vertex=1)
-    actor._shell = shell = SimpleNamespace(role=role)  # type: ignore[assignment]
+    actor._shell = SimpleNamespace(role=role)  # type: ignore[assignment]
     keeper = SimpleNamespace(store=SimpleNamespace(remote=lambda *_: True))
     actor._keepers = (keeper,)
     keys = KeyRange(0, 16)

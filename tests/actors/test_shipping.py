@@ -60,6 +60,31 @@ def test_another_cut_is_not_shipped_again() -> None:
     assert shipper.chain.base == 0
 
 
+def test_no_checkpoint_is_taken_while_many_wait_to_be_shipped() -> None:
+    """Keepers that are slower than the flow hold it up; they do not fill its memory."""
+    go_on, taken = threading.Semaphore(0), threading.Event()
+
+    def ship(header: ImageHeader, part: KeyRange, data: memoryview) -> bool:
+        return go_on.acquire(timeout=10)
+
+    shipper = Shipper(ship, 30, errors.append, lambda: captured(0, ended=True))
+    for _ in range(1 + shipping.WAITING_MAX):  # the first is shipped
+        shipper.await_room()
+        shipper.put(captured(0, ended=False))
+
+    def take() -> None:
+        shipper.await_room()
+        taken.set()
+
+    threading.Thread(target=take, daemon=True).start()
+    assert not taken.wait(0.1)
+    go_on.release()
+    assert taken.wait(10)
+    go_on.release(10)
+    shipper.stop()
+    assert not errors
+
+
 @pytest.mark.parametrize("refused", [None, 3, 8])
 def test_an_image_is_stored_when_its_last_part_is(refused: int | None) -> None:
     """A part that is refused is the last one that is made."""
