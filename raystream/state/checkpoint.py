@@ -12,9 +12,10 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate, compress
+from itertools import accumulate, compress, pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -476,7 +477,21 @@ def fill_rows(
     table: StructuredTable, shape: Shape, images: Sequence[Image], texts: Texts = ()
 ) -> None:
     """Put the rows of full images, of ranges apart, into an empty table."""
-    table.fill([_part(shape, image, texts) for image in images])
+    known = texts[0] if texts and len(shape.gone) == 1 else None
+    if known is None or len(known):
+        table.fill([_part(shape, image, _numbered(shape, image.rows, texts)) for image in images])
+        return
+    # Where a text alone is the key, none comes twice, so its numbers are known beforehand. To learn
+    # the texts takes about as long as to fill the table, and both let the interpreter's lock go.
+    ends = [0, *accumulate(image.rows.num_rows for image in images)]
+    with ThreadPoolExecutor(1) as aside:
+        learnt = [aside.submit(known.number, image.rows.column(0)) for image in images]
+        numbers = [np.arange(*span) for span in pairwise(ends)]
+        table.fill([_part(shape, i, [n]) for i, n in zip(images, numbers, strict=True)])
+        for each in learnt:
+            each.result()
+    if len(known) != ends[-1]:
+        raise StateError("a checkpoint holds a key twice")
 
 
 def put_rows(table: StructuredTable, shape: Shape, image: Image, texts: Texts = ()) -> None:
@@ -484,10 +499,10 @@ def put_rows(table: StructuredTable, shape: Shape, image: Image, texts: Texts = 
     if image.gone.num_rows:
         slots = table.find(_numbered(shape, image.gone, texts))
         table.remove(slots[slots >= 0], image.header.cut)
-    table.put(_part(shape, image, texts))
+    table.put(_part(shape, image, _numbered(shape, image.rows, texts)))
 
 
-def _part(shape: Shape, image: Image, texts: Texts) -> Part:
+def _part(shape: Shape, image: Image, keys: list[np.ndarray]) -> Part:
     fields = {}
     for f in shape.state.fields:
         column = image.rows.column(f.name)
@@ -495,7 +510,7 @@ def _part(shape: Shape, image: Image, texts: Texts) -> Part:
             fields[f.name] = column.flatten().to_numpy().reshape(-1, f.size)
         else:
             fields[f.name] = column.to_numpy(zero_copy_only=False)
-    return Part(_numbered(shape, image.rows, texts), image.header.cut, fields)
+    return Part(keys, image.header.cut, fields)
 
 
 def _numbered(shape: Shape, batch: Any, texts: Texts) -> list[np.ndarray]:
