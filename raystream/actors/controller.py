@@ -29,7 +29,7 @@ from raystream.controller.keeping import KEEPER
 from raystream.controller.machine import Machine
 from raystream.controller.members import Options
 from raystream.controller.moves import Mode, Move, Wanted, elsewhere, evenly
-from raystream.controller.pool import OPERATOR_NODE, PoolOptions
+from raystream.controller.pool import OPERATOR_NODE, PoolOptions, told
 from raystream.controller.report import (
     Floor,
     JobReport,
@@ -380,7 +380,10 @@ class Controller:
         left = machine.journal.drained
         leave = dict.fromkeys(ending(), "it is about to be taken away") if self._nodes[1:] else {}
         if self._pool is not None:
+            before = self._pool.pool
             pool = self._pool.look(machine.used, left, machine.waiting)
+            if note := told(before, pool, self._pool.options):
+                self._note(note)
             leave |= dict.fromkeys(pool.returned, "it was one too many")
         asked: list[Command] = []
         for node in sorted(leave.keys() & set(self._nodes) - left):
