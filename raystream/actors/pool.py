@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import ray
+from ray.exceptions import RayError
 from ray.experimental import internal_kv
 
 from raystream.actors.naming import NAMESPACE, running
@@ -148,8 +150,9 @@ class NodePool:
         nodes = operator_nodes(used, {*ending(), *left})
         self.pool = next_pool(self.pool, nodes, self.options, now, wanted)
         if self.pool.request != self._asked or now - self._asked_at > REPEAT_SECONDS:
-            ask(self.pool.request)
-            self._asked, self._asked_at = self.pool.request, now
+            with suppress(RayError, RuntimeError):  # it did not answer in time: at the next look
+                ask(self.pool.request)
+                self._asked, self._asked_at = self.pool.request, now
         return self.pool
 
     def close(self) -> None:
