@@ -20,7 +20,7 @@ from ray.exceptions import RayError
 
 from raystream.actors.asking import Requests
 from raystream.actors.naming import actor, kill, processes_of, restarts
-from raystream.actors.pool import NodePool, ending
+from raystream.actors.pool import NodePool, ending, release
 from raystream.actors.staff import Environment, Fenced, Staff
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
@@ -242,6 +242,7 @@ class Controller:
         self._result = lost(f"the job is lost, it cannot go on from its journal: {why}")
         for process in processes_of(self._charter.run):
             kill(self._charter.run, process)
+        self._leave_pool()
         self._thread = threading.current_thread()
         self._over.set()
         self._leave_after(ORPHAN_SECONDS)
@@ -266,14 +267,18 @@ class Controller:
             os._exit(1)  # what this process holds is another's now
         except BaseException as error:
             self._result = InternalError(f"the controller: {type(error).__name__}: {error}")
-        if self._pool is not None:
-            with suppress(Exception):  # Ray itself may be going down
-                self._pool.close()
+        self._leave_pool()
         self._requests.close()
         if hasattr(self, "_staff"):
             self._staff.dismiss([m.seat.process for m in self._machine.members])
         self._over.set()
         self._leave_after(ORPHAN_SECONDS)  # whoever asked for the result ends this process
+
+    def _leave_pool(self) -> None:
+        """Ask for no nodes any more, also for those that an earlier process of this actor did."""
+        if self._charter.options.pool is not None:
+            with suppress(Exception):  # Ray itself may be going down
+                release(self._charter.run)
 
     def _leave_after(self, seconds: float, unless: Callable[[], bool] = lambda: False) -> None:
         """End this process some time later, if nobody else has and it has nothing to do."""
