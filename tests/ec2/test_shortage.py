@@ -144,35 +144,43 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return last
 
 
-def brought(asked: dict[str, Any], request: Request, cloud: Cloud, running: int = 0) -> list[str]:
-    """The types of machines that there are after a while, but for the head."""
-    pool.ask(request)
+def brought(asked: dict[str, Any], cloud: Cloud, *requests: Request, running: int = 0) -> list[str]:
+    """The types of machines that there are in the end, but for the head, when these were asked for
+    one after the other."""
     autoscaler = Autoscaler(cloud, running)
-    for _ in range(ROUNDS):
-        autoscaler.round(asked["bundles"], asked["bundle_label_selectors"])
+    for request in requests:
+        pool.ask(request)
+        for _ in range(ROUNDS):
+            autoscaler.round(asked["bundles"], asked["bundle_label_selectors"])
     return sorted(m.node_type for i, m in cloud.there.items() if i != "i-head")
 
 
 def test_ray_asks_for_what_it_prefers_for_ever(asked: dict[str, Any]) -> None:
     """If it does not any more, `PoolOptions.spot_seconds` has become superfluous."""
     cloud = Cloud()
-    assert not brought(asked, Request(2), cloud)
+    assert not brought(asked, cloud, Request(2))
     assert {kind for kind, _ in cloud.tried} == {"operator-spot"} and len(cloud.tried) > 10
 
 
 def test_the_pool_asks_for_others_then(asked: dict[str, Any]) -> None:
-    assert brought(asked, Request(2, no_spot=2), Cloud()) == ["operator", "operator"]
-    assert brought(asked, Request(3, ("x", "y"), no_spot=3), Cloud()) == 3 * ["operator"]
+    assert brought(asked, Cloud(), Request(2, no_spot=2)) == ["operator", "operator"]
+    assert brought(asked, Cloud(), Request(3, ("x", "y"), no_spot=3)) == 3 * ["operator"]
+
+
+def test_spot_machines_that_were_asked_for_before_leave_room(asked: dict[str, Any]) -> None:
+    """All that there may be: those that are still asked for count."""
+    wanted = [Request(12), Request(12, no_spot=12), Request(12, no_spot=12)]
+    assert brought(asked, Cloud(), *wanted) == 12 * ["operator"]
 
 
 def test_machines_that_are_no_spot_machines_are_counted(asked: dict[str, Any]) -> None:
     cloud = Cloud()
-    assert brought(asked, Request(4, no_spot=4), cloud, running=3) == 4 * ["operator"]
+    assert brought(asked, cloud, Request(4, no_spot=4), running=3) == 4 * ["operator"]
     assert len(cloud.tried) == 1
 
 
 def test_of_several_machines_none_is_waited_for_in_vain(asked: dict[str, Any]) -> None:
     """Asked for several at once, EC2 may start fewer and say nothing, and Ray waits ten minutes."""
     cloud = Cloud()
-    assert len(brought(asked, Request(10, no_spot=10), cloud, running=5)) == 10
+    assert len(brought(asked, cloud, Request(10, no_spot=10), running=5)) == 10
     assert {count for _, count in cloud.tried} == {1}
