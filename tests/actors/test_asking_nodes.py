@@ -8,9 +8,12 @@ import pytest
 import ray
 from ray.exceptions import RpcError
 
+import raystream as rs
 from raystream.actors import pool
 from raystream.actors.pool import NodePool
 from raystream.controller.pool import MARKET, OPERATOR_NODE, SPOT, Node, PoolOptions, Request
+from raystream.errors import ConfigError
+from tests.flows import Line, Rows, lines, split
 
 
 @pytest.fixture
@@ -52,3 +55,15 @@ def test_nodes_say_whether_they_are_spot_machines(monkeypatch: pytest.MonkeyPatc
         Node("b", used=False, ending=True, spot=True),
         Node("c", used=False),
     ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"spare": -1}, {"spare": 1, "idle_seconds": -1.0}, {"spare": 1, "spot_seconds": -1.0}],
+)
+def test_a_pool_has_no_negative_numbers(wrong: dict[str, Any]) -> None:
+    flow = rs.Flow("pooled")
+    source = flow.source(Rows(Line, lines(1)), epochs=rs.by_time(seconds=30))
+    source.through(split).to(rs.io.console())
+    with pytest.raises(ConfigError, match="no negative numbers"):
+        flow.run(cluster="auto", pool=PoolOptions(**wrong))
