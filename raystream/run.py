@@ -194,7 +194,9 @@ def _options(
         _refuse_here(copies=copies, spares=spares, recovery=recovery, restore_into=restore_into)
     if isinstance(pool, int):
         pool = PoolOptions(pool)
-    if pool is not None and (pool.spare < 0 or pool.nodes_max < 1 or pool.idle_seconds < 0):
+    if pool is not None and (
+        pool.nodes_max < 1 or min(pool.spare, pool.idle_seconds, pool.spot_seconds) < 0
+    ):
         raise ConfigError(
             f"{pool}: no negative numbers of nodes or seconds, and at least one node in all"
         )

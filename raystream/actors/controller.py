@@ -20,7 +20,7 @@ from ray.exceptions import RayError
 
 from raystream.actors.asking import Requests
 from raystream.actors.naming import actor, kill, processes_of, restarts
-from raystream.actors.pool import NodePool, ending
+from raystream.actors.pool import NodePool, ending, release
 from raystream.actors.staff import Environment, Fenced, Staff
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
@@ -29,7 +29,7 @@ from raystream.controller.keeping import KEEPER
 from raystream.controller.machine import Machine
 from raystream.controller.members import Options
 from raystream.controller.moves import Mode, Move, Wanted, elsewhere, evenly
-from raystream.controller.pool import OPERATOR_NODE, PoolOptions
+from raystream.controller.pool import OPERATOR_NODE, PoolOptions, told
 from raystream.controller.report import (
     Floor,
     JobReport,
@@ -243,6 +243,7 @@ class Controller:
         self._result = lost(f"the job is lost, it cannot go on from its journal: {why}")
         for process in processes_of(self._charter.run):
             kill(self._charter.run, process)
+        self._leave_pool()
         self._thread = threading.current_thread()
         self._over.set()
         self._leave_after(ORPHAN_SECONDS)
@@ -267,14 +268,18 @@ class Controller:
             os._exit(1)  # what this process holds is another's now
         except BaseException as error:
             self._result = InternalError(f"the controller: {type(error).__name__}: {error}")
-        if self._pool is not None:
-            with suppress(Exception):  # Ray itself may be going down
-                self._pool.close()
+        self._leave_pool()
         self._requests.close()
         if hasattr(self, "_staff"):
             self._staff.dismiss([m.seat.process for m in self._machine.members])
         self._over.set()
         self._leave_after(ORPHAN_SECONDS)  # whoever asked for the result ends this process
+
+    def _leave_pool(self) -> None:
+        """Ask for no nodes any more, also for those that an earlier process of this actor did."""
+        if self._charter.options.pool is not None:
+            with suppress(Exception):  # Ray itself may be going down
+                release(self._charter.run)
 
     def _leave_after(self, seconds: float, unless: Callable[[], bool] = lambda: False) -> None:
         """End this process some time later, if nobody else has and it has nothing to do."""
@@ -390,7 +395,10 @@ class Controller:
         left = machine.journal.drained
         leave = dict.fromkeys(ending(), "it is about to be taken away") if self._nodes[1:] else {}
         if self._pool is not None:
+            before = self._pool.pool
             pool = self._pool.look(machine.used, left, machine.waiting)
+            if note := told(before, pool, self._pool.options):
+                self._note(note)
             leave |= dict.fromkeys(pool.returned, "it was one too many")
         asked: list[Command] = []
         for node in sorted(leave.keys() & set(self._nodes) - left):

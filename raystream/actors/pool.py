@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import ray
+from ray.exceptions import RayError
 from ray.experimental import internal_kv
 
 from raystream.actors.naming import NAMESPACE, running
 from raystream.controller.pool import (
+    MARKET,
     NOTHING,
     OPERATOR_NODE,
+    SPOT,
     Node,
     Pool,
     PoolOptions,
@@ -95,7 +99,9 @@ def operator_nodes(used: Collection[str], ending: Collection[str]) -> list[Node]
     """
     listed: Any = ray.nodes
     alive = [n for n in listed() if n["Alive"] and n["Resources"].get(OPERATOR_NODE)]
-    return [Node(n["NodeID"], n["NodeID"] in used, n["NodeID"] in ending) for n in alive]
+    spot = {n["NodeID"] for n in alive if n["Labels"].get(MARKET) == SPOT}
+    names = [n["NodeID"] for n in alive]
+    return [Node(n, n in used, n in ending, n in spot) for n in names]
 
 
 def ask(request: Request) -> None:
@@ -106,10 +112,12 @@ def ask(request: Request) -> None:
     """
     from ray.autoscaler.sdk import request_resources  # takes a while, and few jobs need it
 
-    selector = {NODE_ID: f"!in({','.join(request.without)})"} if request.without else {}
+    anyone = {NODE_ID: f"!in({','.join(request.without)})"} if request.without else {}
+    others = {**anyone, MARKET: f"!in({SPOT})"}
+    may_be_spot = request.nodes - request.no_spot
     request_resources(
         bundles=[{OPERATOR_NODE: 1}] * request.nodes,
-        bundle_label_selectors=[selector] * request.nodes,
+        bundle_label_selectors=[others] * request.no_spot + [anyone] * may_be_spot,
     )
 
 
@@ -124,7 +132,7 @@ class NodePool:
         claim(run)
         self.pool = Pool()
         self._run = run
-        self._options = options
+        self.options = options
         self._asked: Request | None = None
         self._asked_at = 0.0
 
@@ -140,10 +148,11 @@ class NodePool:
         """
         now = time.monotonic()
         nodes = operator_nodes(used, {*ending(), *left})
-        self.pool = next_pool(self.pool, nodes, self._options, now, wanted)
+        self.pool = next_pool(self.pool, nodes, self.options, now, wanted)
         if self.pool.request != self._asked or now - self._asked_at > REPEAT_SECONDS:
-            ask(self.pool.request)
-            self._asked, self._asked_at = self.pool.request, now
+            with suppress(RayError, RuntimeError):  # it did not answer in time: at the next look
+                ask(self.pool.request)
+                self._asked, self._asked_at = self.pool.request, now
         return self.pool
 
     def close(self) -> None:

@@ -124,8 +124,16 @@ class Taking(Keeping):
 
     @property
     def waiting(self) -> int:
-        """How many places wait for a process."""
-        return sum(len(e.waiting) for e in self._engagements)
+        """How many nodes operators want beyond those in use, while they wait for a process: of a
+        move one for each, of others, who begin where they can, only what is there."""
+        moving = sum(self._operators_of(e) for e in self._engagements if e.operator)
+        others = sum(self._operators_of(e) for e in self._engagements if not e.operator)
+        free = self._for_operators - self.journal.drained - self.used
+        return moving + min(others, len(free))
+
+    def _operators_of(self, e: Engagement) -> int:
+        """How many places of operators an engagement waits with."""
+        return sum(self._is_operator(place) for place in e.waiting)
 
     def _hired(self, process: str, node: str, pid: int) -> None:
         self._hiring.pop(process, None)

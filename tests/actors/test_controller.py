@@ -18,6 +18,7 @@ from raystream.actors.staff import Environment
 from raystream.controller import commands as do
 from raystream.controller.journal import Entry, Shelf
 from raystream.controller.members import Options
+from raystream.controller.pool import PoolOptions
 from raystream.errors import LostError
 
 CHARTER = Charter("job-1", "token", Environment({}, {}), Options())
@@ -106,6 +107,19 @@ def test_one_that_cannot_go_on_says_so_and_ends_all(cluster: Cluster, silent: st
     assert "cannot go on from its journal" in made.standing().ended
     until(lambda: ME in cluster.ended)
     assert {*cluster.ended} == {"keeper-1.1", "1.2", ME}
+
+
+@pytest.mark.parametrize("pool", [None, PoolOptions(2)])
+def test_one_that_cannot_go_on_asks_for_no_nodes_any_more(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, pool: PoolOptions | None
+) -> None:
+    """Ray remembers what was asked for before, and there may be no submitter to take it back."""
+    released: list[str] = []
+    monkeypatch.setattr(controller, "release", released.append)
+    cluster.there = {"1.2": instance(begun=True)}
+    Controller(CHARTER._replace(options=Options(pool=pool)))
+    until(lambda: ME in cluster.ended)
+    assert released == ([] if pool is None else [CHARTER.run])
 
 
 def test_one_that_nobody_asks_to_run_ends_itself(cluster: Cluster) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from raystream.controller import commands as do
 from raystream.controller.recovery import ATTEMPTS_MAX
-from tests.controller.test_moving import ALL, Moved
+from tests.controller.driven import Driven
+from tests.controller.test_moving import ALL, HALVES, Moved
 
 
 def test_a_move_to_a_node_that_is_gone_ends_no_job_that_recovers() -> None:
@@ -40,3 +43,23 @@ def test_a_node_that_is_gone_takes_no_recovery_with_it() -> None:
                 job.hear(do.Gone(hire.process, "the node does not exist any more"))
     waiting = {h.node for h in job.all(do.Hire) if h.process in job.machine._hiring}
     assert not job.all(do.End) and waiting and not waiting & gone
+
+
+@pytest.mark.parametrize(("operator_nodes", "more"), [("", 0), ("b", 1), ("bc", 2), ("bcd", 2)])
+def test_a_job_that_begins_wants_nodes_only_for_its_operators(
+    operator_nodes: str, more: int
+) -> None:
+    """Its source and its sink begin on the head, and all of it where there are no other nodes."""
+    job = Driven()
+    nodes = frozenset(operator_nodes)
+    job.hear_of(job.machine.start(("a", *operator_nodes), [], job.now, nodes))
+    assert job.machine.waiting == more
+
+
+def test_who_moves_wants_a_node_for_each_new_instance_and_who_died_one_that_is_there() -> None:
+    job = Moved()
+    job.hear(do.Tick(("a", "b", "c"), frozenset("bc")))
+    assert job.machine.waiting == 0
+    assert job.ask("count", *HALVES) == "" and job.machine.waiting == 2
+    job.hear(do.Gone(job.process("chain"), "killed"))
+    assert job.machine.used == {"a", "b"} and job.machine.waiting == 3

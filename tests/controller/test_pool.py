@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raystream.controller.pool import Node, Pool, PoolOptions, Request, next_pool
+from raystream.controller.pool import Node, Pool, PoolOptions, Request, next_pool, told
 
 OPTIONS = PoolOptions(spare=2, idle_seconds=10.0, nodes_max=8)
 
@@ -62,6 +62,54 @@ def test_another_node_comes_for_one_that_ends() -> None:
     moved = nodes(used="ac", free="d", ending="b")
     pool = next_pool(pool, moved, OPTIONS, 1.0)
     assert pool.request == Request(4, ("b",)) and pool.missing == 1
+
+
+def spots(spot: str = "", other: str = "", ending: str = "") -> list[Node]:
+    """Nodes of one letter each, all in use."""
+    return [Node(n, True, n in ending, n in spot) for n in sorted({*spot, *other})]
+
+
+def test_where_no_spot_machine_comes_others_are_asked_for() -> None:
+    options = PoolOptions(spare=2, nodes_max=8, spot_seconds=60.0)
+    there = spots(spot="ab", other="c")
+    pool = next_pool(Pool(), there, options, 0.0)
+    pool = next_pool(pool, there, options, 59.0)
+    assert pool.request == Request(5) and pool.waits == 0.0
+    before, pool = pool, next_pool(pool, there, options, 60.0)
+    assert pool.request == Request(5, no_spot=3)  # the two that are there may stay what they are
+    assert "2 of 5 nodes are missing, and none has come for 60 s" in told(before, pool, options)
+    before, pool = pool, next_pool(pool, there, options, 70.0)
+    assert pool.request == Request(5, no_spot=3) and not told(before, pool, options)
+    pool = next_pool(pool, spots(spot="ab", other="cd"), options, 80.0)  # one has come, and is used
+    assert pool.request == Request(6) and pool.waits == 80.0
+
+
+def test_whoever_waits_for_machines_that_come_one_by_one_waits_for_spot_machines() -> None:
+    options = PoolOptions(spare=2, nodes_max=8, spot_seconds=60.0)
+    pool = Pool()
+    for n in range(1, 6):
+        pool = next_pool(pool, spots(spot="abcde"[:n]), options, 50.0 * n)
+        assert pool.request == Request(n + 2)
+
+
+def test_nobody_waits_for_more_machines_than_there_may_be() -> None:
+    options = PoolOptions(spare=2, nodes_max=3, spot_seconds=60.0)
+    pool = next_pool(Pool(), spots(spot="abc"), options, 0.0)
+    pool = next_pool(pool, spots(spot="abc"), options, 100.0)
+    assert pool.request == Request(3) and pool.waits is None and pool.missing == 2
+
+
+def test_a_spot_machine_that_ends_is_none_of_those_that_are_there() -> None:
+    options = PoolOptions(spare=0, nodes_max=8, spot_seconds=60.0)
+    there = spots(spot="ab", ending="b")
+    pool = next_pool(Pool(), there, options, 0.0)
+    pool = next_pool(pool, there, options, 60.0)
+    assert pool.request == Request(2, ("b",), no_spot=1)
+
+
+def test_of_nodes_that_are_too_many_spot_machines_stay() -> None:
+    free = [Node(n, False, False, n in "ac") for n in "abcd"]
+    assert {*next_pool(Pool(), free, OPTIONS, 0.0).surplus} == {"b", "d"}
 
 
 looks = st.lists(

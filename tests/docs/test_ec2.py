@@ -6,12 +6,14 @@ What it does is not tried here: tests/ec2 and tests/actors/test_submit.py do wha
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
 import subprocess
 import tomllib
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +66,32 @@ def python(arguments: list[str]) -> None:
     by_click(get_command(app), arguments[2:])
 
 
+def operation_of(arguments: list[str]) -> tuple[str, str, list[str]]:
+    """The service, the operation that a command of `aws` calls, and what it is given."""
+    import botocore.session
+    from botocore import xform_name
+
+    session = botocore.session.get_session()
+    service, name, *options = arguments
+    if name == "wait":  # for something: it calls what shows it
+        waiters = session.get_waiter_model(service)
+        names = {xform_name(w, "-"): w for w in waiters.waiter_names}
+        name, *options = options
+        return service, waiters.get_waiter(names[name]).operation, options
+    operations = session.get_service_model(service).operation_names
+    return service, {xform_name(o, "-"): o for o in operations}[name], options
+
+
 def aws(arguments: list[str]) -> None:
     """The command line has what the service has: operations, and their parameters as options."""
     import botocore.session
     from botocore import xform_name
 
-    service, name, *options = arguments if len(arguments) > 1 else (*arguments, "")
-    if service == "configure":
+    if arguments == ["configure"]:
         return
+    service, operation, options = operation_of(arguments)
     model = botocore.session.get_session().get_service_model(service)
-    operations = {xform_name(o, "-"): o for o in model.operation_names}
-    shape: Any = model.operation_model(operations[name]).input_shape
+    shape: Any = model.operation_model(operation).input_shape
     known = {xform_name(m, "-") for m in shape.members} | {"region", "query", "output"}
     given = [o.removeprefix("--") for o in options if o.startswith("--")]
     assert given and {*given} <= known
@@ -120,6 +137,31 @@ def check(line: str) -> None:
 def test_a_command_is_one(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     check(line)
+
+
+def allowed(action: str, policy: str) -> bool:
+    """Whether a policy of AWS's allows an action, as far as that depends on nothing else."""
+    from moto.iam.aws_managed_policies import aws_managed_policies_data
+
+    document = json.loads(aws_managed_policies_data)[policy]["Document"]
+    for statement in document["Statement"]:
+        actions = statement["Action"]
+        patterns = [actions] if isinstance(actions, str) else actions
+        if statement["Effect"] == "Allow" and any(fnmatch(action, p) for p in patterns):
+            return True
+    return False
+
+
+def test_the_user_of_the_page_may_do_all_of_it() -> None:
+    page = (ROOT / PAGE).read_text(encoding="utf-8")
+    said = re.search(r"the policies `(\w+)` and\s+`(\w+)`", page)
+    assert said is not None
+    found = [re.search(r"\baws (?!configure)(.*?)\)?$", line) for line in commands(PAGE)]
+    called = [operation_of(shlex.split(f[1])) for f in found if f is not None]
+    assert len(called) >= 5
+    for service, operation, _ in called:
+        action = f"{service}:{operation}"
+        assert any(allowed(action, policy) for policy in said.groups()), action
 
 
 WRONG = [

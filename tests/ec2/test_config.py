@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,3 +104,37 @@ def test_the_watcher_for_spot_notices_is_started_as_it_wants(prepared: dict[str,
     given = shlex.split(arguments[1].replace("$RAY_HEAD_IP", "10.0.0.1"))
     context = get_command(app).make_context("spot", given)
     assert context.params["address"] == "10.0.0.1:6379"
+
+
+def test_the_watcher_of_another_head_does_not_keep_it_away(prepared: dict[str, Any]) -> None:
+    (line,) = [c for c in prepared["worker_start_ray_commands"] if "raystream" in c]
+    lock = re.search(r"flock -n (\S+) ", line)
+    assert lock is not None and "$RAY_HEAD_IP" in lock[1]
+
+
+def test_all_commands_are_ones_of_a_shell(prepared: dict[str, Any]) -> None:
+    names = [k for k in prepared if k.endswith("_commands")]
+    found = [command for name in names for command in prepared[name]]
+    assert len(found) >= 10
+    for command in found:
+        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=30)
+
+
+def test_a_machine_that_updates_itself_is_waited_for(
+    prepared: dict[str, Any], tmp_path: Path
+) -> None:
+    """`apt-get update` waits for no lock; here it can be had the third time."""
+    for name, does in {
+        "cloud-init": "exit 2",
+        "sleep": "exit 0",
+        "sudo": 'echo "$@" >> said; case "$*" in *update*) [ $(wc -l < said) -ge 3 ];; esac',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    for command in prepared["initialization_commands"]:
+        shell = ["bash", "-c", command]
+        subprocess.run(shell, cwd=tmp_path, env=path, check=True, timeout=30)
+    *updates, install = (tmp_path / "said").read_text().splitlines()
+    assert len(updates) == 3 and all("apt-get -q update" in u for u in updates)
+    assert "install python3-venv" in install

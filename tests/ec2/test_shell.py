@@ -1,0 +1,91 @@
+"""What the commands of `cluster.yaml` come to on a node, through all shells that Ray puts around.
+
+The home of the node and the programs in it are made here; the programs say how they were called.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ec2.conftest import cluster_yaml
+
+SAY = """#!/bin/bash
+printf '%s\\n' "$(basename $0) $*|$RAY_AUTH_MODE|$RAY_enable_autoscaler_v2|$RAY_OVERRIDE_LABELS" \\
+  >> ~/said
+"""
+BASHRC = "case $- in *i*) ;; *) return;; esac\n"
+"""As on Ubuntu: whatever is behind it, only interactive shells read."""
+SAID_SECONDS = 10.0
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".bashrc").write_text(BASHRC)
+    for name in ("ray", "python", "pip"):
+        (tmp_path / "venv" / "bin" / name).write_text(SAY)
+        (tmp_path / "venv" / "bin" / name).chmod(0o755)
+    return tmp_path
+
+
+def on_node(home: Path, commands: list[str], exports: dict[str, str], **variables: Any) -> None:
+    """Run commands as Ray's updater does, but for SSH itself: what is behind the address is a line
+    for a shell there."""
+    from ray.autoscaler._private import command_runner
+    from ray.autoscaler._private.util import with_envs
+
+    for command in with_envs(commands, exports):
+        told = command_runner._with_environment_variables(command, variables)
+        line = " ".join(command_runner._with_interactive(told))
+        environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+        shell = ["sh", "-c", line]
+        subprocess.run(
+            shell, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True,
+            timeout=30,
+        )  # fmt: skip
+
+
+def said(home: Path, lines: int) -> list[list[str]]:
+    """How programs were called: the command, and what it was told."""
+    deadline = time.monotonic() + SAID_SECONDS
+    while True:
+        found = [line.split("|") for line in (home / "said").read_text().splitlines()]
+        if len(found) >= lines or time.monotonic() > deadline:
+            assert len(found) == lines, found
+            return found
+        time.sleep(0.05)
+
+
+def test_a_head_is_installed_and_started(home: Path) -> None:
+    config = cluster_yaml()
+    on_node(home, config["setup_commands"], {})
+    v2 = {"RAY_enable_autoscaler_v2": "1", "RAY_CLOUD_INSTANCE_ID": "i-1"}
+    on_node(home, config["head_start_ray_commands"], v2, RAY_OVERRIDE_RESOURCES={"CPU": 4})
+    pip, stop, start = said(home, 3)
+    assert pip[0].startswith("pip install") and pip[0].endswith(f"{home}/raystream[s3]")
+    assert stop == ["ray stop", "token", "1", ""]
+    command, _, system = start[0].partition(" --system-config=")
+    assert command.startswith("ray start --head") and start[1:] == ["token", "1", ""]
+    assert json.loads(system)["health_check_failure_threshold"] == 3
+
+
+def test_an_operator_node_joins_and_watches(home: Path) -> None:
+    config = cluster_yaml()
+    for _ in range(2):  # a node may be set up again
+        on_node(home, config["setup_commands"], {})
+    labels = config["available_node_types"]["operator-spot"]["labels"]
+    joins = {"RAY_HEAD_IP": "10.0.0.1", "RAY_CLOUD_INSTANCE_ID": "i-2"}
+    on_node(home, config["worker_start_ray_commands"], joins, RAY_OVERRIDE_LABELS=labels)
+    told = ["token", "", '{"market":"spot"}']
+    assert said(home, 5)[2:] == [
+        ["ray stop", *told],
+        ["ray start --address=10.0.0.1:6379 --object-manager-port=8076", *told],
+        ["python -m raystream.actors.spot --address 10.0.0.1:6379", *told],
+    ]
+    assert (home / ".bashrc").read_text().count("venv/bin") == 1
