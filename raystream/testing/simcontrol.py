@@ -359,11 +359,13 @@ class Controller(Box):
         if blank is None:
             self.hear(do.Taken(process))
             return
-        if blank.alive and self._trouble(place):
+        if not blank.alive:  # it may have died before it was given the place
+            self.job.troubles[place] += 1
+            return
+        if self._trouble(place):
             self.world.tell(process, "dies while it takes a place")
             blank.alive = False
             self.job.died(process)
-        if not blank.alive:
             return
         try:
             images = [] if not floor else self._images(place, floor, command.holders)

@@ -64,7 +64,8 @@ class Faults:
         elif kind == "controller pause":
             self._controller_pause(job.controller)
         elif kind == "spare":
-            for name in sorted(p for p, b in job.blanks.items() if b.alive)[:1]:
+            waiting = sorted(p for p, b in job.blanks.items() if b.alive)
+            for name in [p for p in waiting[:1] if job.may_lose(p)]:
                 self.done[kind] += 1
                 job.blanks[name].alive = False
                 job.died(name)

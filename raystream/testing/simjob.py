@@ -21,6 +21,10 @@ from raystream.testing.simsinks import Checked, Deferred, Reference, Written
 from raystream.testing.simtier import Tier
 from raystream.testing.simworld import World, Wrong
 
+STRIKES_MAX = ATTEMPTS_MAX - 2
+"""So often faults strike who takes a place: one process less than the job gives up after, since one
+may have died before it was given the place."""
+
 
 class Job(Laws):
     """A job in a simulated cluster, and the laws that it has to keep.
@@ -153,7 +157,13 @@ class Job(Laws):
     def may_die(self, process: Instances) -> bool:
         """Whoever is about to take a place does not die so often that the job gives up."""
         begun = any(s.process == process.process for s in self.entry.seats)
-        return begun or self.troubled(process.place, ATTEMPTS_MAX - 1)
+        return begun or self.troubled(process.place, STRIKES_MAX)
+
+    def may_lose(self, process: str) -> bool:
+        """The same of a process without a place, if it was given one."""
+        engagement = self.controller.machine.engaged(process)
+        given = None if engagement is None else engagement.preparing.get(process)
+        return given is None or self.troubled(given[1], STRIKES_MAX)
 
     def troubled(self, place: Place, most: int) -> bool:
         """Note that the taking of a place goes wrong, unless it went wrong so often already."""

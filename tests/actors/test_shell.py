@@ -317,7 +317,9 @@ def test_a_source_stops_reading_when_nothing_is_committed(tmp_path: Path, most: 
     assert len(sink.records()) == 400
 
 
-def test_logs_are_trimmed_at_commits() -> None:
+@pytest.mark.parametrize("at_once", [1, 1000])
+def test_logs_are_trimmed_at_commits(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raystream.actors.shell.TRIM_EPOCHS", at_once)
     most = 0
 
     def look(shells: Any) -> None:

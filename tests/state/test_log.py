@@ -87,8 +87,11 @@ def test_a_log_serves_what_it_was_given_since_the_floor(
     for step in plan:
         if isinstance(step, int):
             floor = min(floor + step, epoch)
-            log.trim(floor)
-            model = {e: x for e, x in model.items() if e > floor}
+            most = data.draw(st.none() | st.integers(0, 3))
+            gone = sorted(e for e in model if e <= floor)
+            dropped = gone[:most]
+            assert log.trim(floor, most) == (dropped == gone)
+            model = {e: x for e, x in model.items() if e not in dropped}
         else:
             epoch += 1
             model[epoch] = entry(epoch, step, ranked=ranked)

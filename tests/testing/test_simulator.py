@@ -152,7 +152,7 @@ def _outcomes(scenario: Scenario) -> Iterator[Outcome]:
 
 def _trims_too_far(patch: pytest.MonkeyPatch) -> None:
     trim = EpochLog.trim
-    patch.setattr(EpochLog, "trim", lambda self, floor: trim(self, floor + 1))
+    patch.setattr(EpochLog, "trim", lambda self, floor, most: trim(self, floor + 1, most))
 
 
 def _takes_any_pieces(patch: pytest.MonkeyPatch) -> None:
