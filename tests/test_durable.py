@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import raystream as rs
-from raystream.errors import JobError, OutputError, StateError
+from raystream.controller.planning import make_plan
+from raystream.errors import ConfigError, JobError, OutputError, StateError
 from raystream.io.saves import Saves
 from raystream.io.store import open_store
 from tests.flows import Counted, CountWords, Line, Running, running, split
@@ -105,3 +106,29 @@ def test_other_splits_are_refused(tmp_path: Path) -> None:
     more = flow(tmp_path / "out", Fragile(names=("a", "b")), epochs)
     with pytest.raises(StateError, match="has other splits of lines"):
         more.run(durable=tmp_path / "store", resume=True)
+
+
+def test_what_an_old_run_saves_while_another_begins_is_not_discarded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To choose a cut and to read its images takes a while, in which the old run goes on."""
+    store, out, epochs = tmp_path / "store", tmp_path / "out", rs.by_time(seconds=1)
+    flow(tmp_path / "whole", Fragile(), epochs).run()
+    with pytest.raises(Exception, match="Broken"):
+        flow(out, Fragile(44), epochs).run(durable=store, cut_every=3)
+    newest = max((store / "broken off" / "cuts").iterdir())
+    hidden = newest.rename(tmp_path / "not yet")
+
+    def slow(*args: Any, **options: Any) -> Any:
+        plan = make_plan(*args, **options)
+        hidden.rename(newest)
+        return plan
+
+    with monkeypatch.context() as patch:
+        patch.setattr("raystream.run.make_plan", slow)
+        with pytest.raises(ConfigError, match=rf"{newest.name} in .* while this one began") as bad:
+            flow(out, Fragile(), epochs).run(durable=store, resume=True)
+    assert "--resume" in bad.value.hint
+    assert rs.io.parts(out, partial=True)[-1].upto == int(newest.name.partition("-")[2])
+    flow(out, Fragile(), epochs).run(durable=store, resume=True)
+    assert written(out) == written(tmp_path / "whole")

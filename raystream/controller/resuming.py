@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import NamedTuple
 
 from raystream.controller.saving import saved_cut
@@ -12,7 +13,7 @@ from raystream.errors import ConfigError, LostError, StateError
 from raystream.io.saves import Encoded, Found, Saves
 from raystream.schema.types import KeyRange
 from raystream.state.image import Image
-from raystream.state.saved import Saved
+from raystream.state.saved import Saved, manifest_name
 
 RESUMES_MAX = 3
 """So often a run that lost all copies of something begins again without having saved a new cut."""
@@ -93,10 +94,39 @@ def _order(saved: Saved) -> tuple[int, int]:
     return saved.number, saved.cut
 
 
-def durably(plan: Plan, saves: Saves, run: str, saved: Saved | None) -> Plan:
-    """The plan of a new run that saves its cuts. Takes its number: earlier runs save no more."""
+def durably(
+    plan: Plan,
+    saves: Saves,
+    run: str,
+    saved: Saved | None,
+    known: Collection[str] | None = None,
+) -> Plan:
+    """The plan of a new run that saves its cuts. Takes its number: earlier runs save no more.
+
+    Args:
+        known: the manifests that were there before `saved` was chosen; None if what earlier runs
+            saved does not matter.
+
+    Raises:
+        ConfigError: an earlier run has saved a newer cut since.
+    """
     number = saves.claim(run)
+    if known is not None:
+        _refuse_overtaken(saves, saved, known)
     return replace(plan, durable=Durable(saves.store.url, number, run, saved))
+
+
+def _refuse_overtaken(saves: Saves, saved: Saved | None, known: Collection[str]) -> None:
+    """A run that is still at work has shown what it saved meanwhile: to go on from an older cut
+    would discard that. From the claim on it saves nothing, so who looks now sees all of it."""
+    chosen = saved and manifest_name(saved.job, saved.number, saved.cut)
+    newer = takewhile(lambda name: name != chosen, saves.manifests())
+    if late := [name for name in newer if name not in known]:
+        raise ConfigError(
+            f"an earlier run has saved {late[0]} in {saves.store.url} while this one began",
+            hint="From now on it saves no more. End it, if it is still running, and go on from"
+            " there with --resume (resume=True).",
+        )
 
 
 def save(plan: Plan, saves: Saves, cut: int, images: Mapping[int, Iterable[Image]]) -> None:

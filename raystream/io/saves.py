@@ -154,6 +154,10 @@ class Saves:
             return Found(saved, tuple(refused))
         return Found(None, tuple(refused))
 
+    def manifests(self) -> list[str]:
+        """The names of all manifests that are there, the newest first."""
+        return newest_first(self.job, self._there())
+
     def _check(self, saved: Saved) -> None:
         for vertex, chains in saved.chains.items():
             for chain in chains:
