@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 from raystream.controller.saving import saved_cut
 from raystream.dataflow.plan import Durable, Plan
-from raystream.errors import ConfigError, LostError, StateError
+from raystream.errors import ConfigError, JobError, LostError, StateError
 from raystream.io.saves import Encoded, Found, Saves
 from raystream.schema.types import KeyRange
 from raystream.state.image import Image
@@ -17,6 +18,8 @@ from raystream.state.saved import Saved, manifest_name
 
 RESUMES_MAX = 3
 """So often a run that lost all copies of something begins again without having saved a new cut."""
+
+log = logging.getLogger("raystream.saves")
 
 
 class Beginning(NamedTuple):
@@ -72,12 +75,19 @@ class Resumes:
         """Where to begin again.
 
         Raises:
-            LostError: no cut is whole, or that was tried too often.
+            LostError: no cut of the run, or of those that it goes on from, is whole; or that was
+            tried too often.
         """
         found = self._saves.newest()
         if found.saved is None:
             why = "\n  ".join(("no whole cut is saved yet: begin anew", *found.refused))
             raise LostError(f"{error.message}; in {self._saves} {why}", hint=error.hint)
+        if _foreign(found.saved, plan):
+            raise LostError(
+                f"{error.message}; the newest in {self._saves} is {found.saved}, which is no cut"
+                " of this run",
+                hint="Begin anew with --fresh, or go on from that cut with --resume.",
+            )
         new = plan.resumed is None or _order(found.saved) > _order(plan.resumed)
         self._times = 1 if new else self._times + 1
         if self._times > RESUMES_MAX:
@@ -88,6 +98,14 @@ class Resumes:
             )
         again = f"{error.message}; goes on from {found.saved} in {self._saves}"
         return Beginning(found.saved, (*_refused(found), again))
+
+
+def _foreign(saved: Saved, plan: Plan) -> bool:
+    """Whether a cut is no part of what a run has done: it began anew although the cut was there,
+    or another run has begun since."""
+    if plan.durable is None or saved.number == plan.durable.number:
+        return False
+    return plan.resumed is None or saved.number > plan.durable.number
 
 
 def _order(saved: Saved) -> tuple[int, int]:
@@ -130,7 +148,8 @@ def _refuse_overtaken(saves: Saves, saved: Saved | None, known: Collection[str])
 
 
 def save(plan: Plan, saves: Saves, cut: int, images: Mapping[int, Iterable[Image]]) -> None:
-    """Save a cut of a run in this process.
+    """Save a cut of a run in this process. Once it is saved, older ones are deleted as far as that
+    is possible: what is left goes with a later one.
 
     Args:
         images: by vertex, a full one of every range.
@@ -153,7 +172,10 @@ def save(plan: Plan, saves: Saves, cut: int, images: Mapping[int, Iterable[Image
         for v, found in images.items()
     }
     saves.commit(saved_cut(plan, durable, cut, chains))
-    saves.drop(durable.number)
+    try:
+        saves.drop(durable.number)
+    except JobError as error:
+        log.warning("what cut %d does not need could not be deleted: %s", cut, error)
 
 
 def images_of(plan: Plan, saves: Saves) -> dict[str, list[list[Image]]]:

@@ -259,6 +259,21 @@ def test_a_run_that_lost_something_begins_again_a_few_times(
     assert "--resume" in caught.value.hint
 
 
+def test_a_run_that_lost_something_does_not_go_on_from_a_cut_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who began anew has put what was saved before aside; who was replaced gives way."""
+    plan, saves = store(tmp_path)
+    monkeypatch.setattr(Saves, "_check", lambda self, saved: None)
+    old = save_in(plan, saves, 7)
+    anew = durably(plan, saves, "anew", None)
+    with pytest.raises(LostError, match="cut 7 of run 1 of words, which is no cut of this run"):
+        Resumes(saves).after(LostError("all is lost"), anew)
+    save_in(plan, saves, 3)
+    with pytest.raises(LostError, match="cut 3 of run 3 of words, which is no cut"):
+        Resumes(saves).after(LostError("all is lost"), old)
+
+
 def test_another_flow_cannot_go_on(tmp_path: Path) -> None:
     plan = planned("words", (1, 1))[0]
     saved = saved_cut(plan, DURABLE, 40, {})
