@@ -14,7 +14,7 @@ import raystream as rs
 from raystream.controller.planning import make_plan
 from raystream.errors import ConfigError, JobError, OutputError, StateError
 from raystream.io.saves import Saves
-from raystream.io.store import open_store
+from raystream.io.store import FolderStore, open_store
 from tests.flows import Counted, CountWords, Line, Running, running, split
 from tests.unsound import by_chance
 
@@ -132,3 +132,20 @@ def test_what_an_old_run_saves_while_another_begins_is_not_discarded(
     assert rs.io.parts(out, partial=True)[-1].upto == int(newest.name.partition("-")[2])
     flow(out, Fragile(), epochs).run(durable=store, resume=True)
     assert written(out) == written(tmp_path / "whole")
+
+
+def test_a_cut_is_saved_although_older_ones_cannot_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def barred(*_: Any) -> None:
+        raise OutputError("nothing may be deleted here")
+
+    monkeypatch.setattr(FolderStore, "delete", barred)
+    out, store = tmp_path / "out", tmp_path / "store"
+    with pytest.raises(Exception, match="Broken"):
+        flow(out, Fragile(44), rs.by_time(seconds=1)).run(durable=store, cut_every=3)
+    saved = Saves(open_store(store), "broken off").newest().saved
+    assert saved is not None and rs.io.parts(out, partial=True)[-1].upto == saved.cut
+    assert "could not be deleted: nothing may be" in caplog.text
+    report = flow(out, Fragile(), rs.by_time(seconds=1)).run(durable=store, resume=True)
+    assert not report.unsaved
