@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,6 +75,51 @@ def test_what_was_broken_off_is_resumed(
     report = after.run(durable=store, cut_every=4, resume=True, instances=counts, check=check)
     (note,) = report.notes
     assert ("goes on from cut" in note) == (breaks > 3)
+    assert written(out) == written(tmp_path / "whole")
+
+
+class Disk:
+    """What of a folder would still be there if the power were gone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: dict[int, int] = {}  # by the inode of a file
+        self.names: dict[Path, set[int]] = {}  # by folder the inodes of its files
+        self._sync = os.fsync
+        monkeypatch.setattr(os, "fsync", self.sync)
+
+    def sync(self, handle: int) -> None:
+        self._sync(handle)
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        if path.is_dir():
+            self.names[path] = {p.stat().st_ino for p in path.iterdir()}
+        else:
+            self.sizes[path.stat().st_ino] = path.stat().st_size
+
+    def lose(self, folder: Path) -> None:
+        """The power is gone: what was not put on the disk is empty, or has no name."""
+        for path in [p for p in folder.rglob("*") if p.is_file()]:
+            found = path.stat()
+            if found.st_ino not in self.names.get(path.parent, ()):
+                path.unlink()
+            elif self.sizes.get(found.st_ino) != found.st_size:
+                path.write_bytes(b"")
+
+
+def test_what_is_saved_finds_its_output_when_the_power_was_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, out, epochs = tmp_path / "store", tmp_path / "out", rs.by_time(seconds=1)
+    flow(tmp_path / "whole", Fragile(), epochs).run()
+    with monkeypatch.context() as patch:
+        disk = Disk(patch)
+        with pytest.raises(Exception, match="Broken"):
+            flow(out, Fragile(44), epochs).run(durable=store, cut_every=3)
+    shown = rs.io.parts(out, partial=True)
+    for folder in (store, out):
+        disk.lose(folder)
+    assert rs.io.parts(out, partial=True) == shown
+    report = flow(out, Fragile(), epochs).run(durable=store, cut_every=3, resume=True)
+    assert "goes on from cut" in report.notes[0]
     assert written(out) == written(tmp_path / "whole")
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,9 +28,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from raystream.errors import InputError, InternalError, JobError, OutputError
+from raystream.io.files import sync
 from raystream.schema.types import KeyRange
 
 FORMAT = 3
+_NAME = re.compile(r"_manifest-(.+)-(\d{5})-(\d{5})\.json")
 
 
 class Part(NamedTuple):
@@ -92,7 +95,8 @@ def part_path(folder: Path, run: str, part: Part, suffix: str) -> Path:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest of a range: readers see the old one or the new one."""
+    """Replace the manifest of a range: readers see the old one or the new one, also when the power
+    was gone. On return the new one stays."""
     text = json.dumps(
         {
             "format": FORMAT,
@@ -116,15 +120,29 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
             ],
         }
     )
-    handle, name = tempfile.mkstemp(prefix=".manifest-", dir=folder)
+    path = manifest_path(folder, manifest)
+    handle, name = tempfile.mkstemp(prefix=_temporary(path), suffix=".tmp", dir=folder)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-        os.replace(name, manifest_path(folder, manifest))
+        sync(name)
+        os.replace(name, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
+    sync(folder)
+
+
+def half_written(folder: Path, manifests: Iterable[Manifest]) -> list[Path]:
+    """What writers of these manifests left who died amid it."""
+    begins = tuple(_temporary(manifest_path(folder, m)) for m in manifests)
+    return [p for p in folder.glob(".*.tmp") if p.name.startswith(begins)]
+
+
+def _temporary(path: Path) -> str:
+    """How the name begins of what is to become a manifest."""
+    return f".{path.name}-"
 
 
 def read_manifests(folder: Path) -> list[Manifest]:
@@ -137,11 +155,27 @@ def read_manifests(folder: Path) -> list[Manifest]:
     return [m for m in found if m is not None]
 
 
+def left_behind(folder: Path) -> list[Manifest]:
+    """The same for who begins anew: of one that cannot be read, what its name says."""
+    found = []
+    for path in sorted(folder.glob("_manifest-*.json")):
+        name = _NAME.fullmatch(path.name)
+        try:
+            found.append(_parse(folder, path))
+        except InputError:
+            if name is not None:
+                found.append(Manifest(name[1], KeyRange(int(name[2]), int(name[3]))))
+    return [m for m in found if m is not None]
+
+
 def _parse(folder: Path, path: Path) -> Manifest | None:
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
         if found["format"] != FORMAT:
-            raise InputError(f"{path} is of format {found['format']}, not {FORMAT}.")
+            raise InputError(
+                f"{path} is of format {found['format']}, not {FORMAT}.",
+                hint="Use the version of raystream that wrote it, or begin anew.",
+            )
         parts = tuple(
             Part(folder / name, record, after, upto, KeyRange(lo, hi), number, rows)
             for name, record, after, upto, lo, hi, number, rows in found["parts"]
@@ -158,7 +192,10 @@ def _parse(folder: Path, path: Path) -> Manifest | None:
     except FileNotFoundError:
         return None  # discarded meanwhile, for a later run
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+        raise InputError(
+            f"{path} is damaged: {type(error).__name__}: {error}",
+            hint="What it listed is not known any more: begin anew, which removes it.",
+        ) from error
 
 
 def take_over(

@@ -21,11 +21,13 @@ from typing import Any, ClassVar, Literal, Protocol
 from raystream.api.batch import Batch
 from raystream.errors import ConfigError, InternalError, OutputError
 from raystream.io.conform import table_of
-from raystream.io.files import reason
+from raystream.io.files import make_folder, reason, sync
 from raystream.io.manifest import (
     Manifest,
     Part,
+    half_written,
     lacks,
+    left_behind,
     manifest_path,
     part_path,
     read_manifests,
@@ -76,7 +78,7 @@ class Parts:
             OutputError: what was committed is not there.
         """
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             self._range = _Range(self.folder, self.form, _begin(self.folder, context))
         except OSError as error:
             raise ConfigError(
@@ -89,7 +91,8 @@ class Parts:
         self._opened().write(epoch, batch)
 
     def prepare(self, epoch: int) -> None:
-        """Make parts of everything up to the cut at `epoch` and list them.
+        """Make parts of everything up to the cut at `epoch` and list them, on the disk: a saved cut
+        outlives the power, and is not to know of output that is gone.
 
         A successor goes on from there: what it is given again is recognised by its epoch.
         """
@@ -113,7 +116,7 @@ class Parts:
 def _begin(folder: Path, context: SinkContext) -> Manifest:
     """The manifest to go on from; leftovers of earlier runs and lives are removed."""
     run, keys, cut = context.run, context.keys, context.committed
-    found = read_manifests(folder)
+    found = read_manifests(folder) if cut else left_behind(folder)
     mine = next((m for m in found if (m.run, m.keys) == (run, keys)), None)
     if cut:
         mine = mine or take_over(folder, found, run, keys, context.resumed, cut)
@@ -145,7 +148,7 @@ def _clear(folder: Path, mine: Manifest, gone: Sequence[Manifest]) -> None:
     Parts go first: a manifest that is still there says whose leftovers to look for.
     """
     there = list(folder.glob("*/*"))  # before the manifests: what others have made is listed in one
-    now = [m for m in read_manifests(folder) if m not in gone]
+    now = [m for m in left_behind(folder) if m not in gone]
     listed = {part.path for m in now for part in m.parts}
     unlisted = {part.path for m in gone for part in m.parts} - listed
     runs = {m.run for m in gone} - {mine.run}
@@ -158,7 +161,8 @@ def _clear(folder: Path, mine: Manifest, gone: Sequence[Manifest]) -> None:
             unlisted.add(path)
     for path in unlisted - listed:
         path.unlink(missing_ok=True)
-    for path in {manifest_path(folder, m) for m in gone} - {manifest_path(folder, mine)}:
+    of_gone = {manifest_path(folder, m) for m in gone} - {manifest_path(folder, mine)}
+    for path in (*half_written(folder, [mine, *gone]), *of_gone):
         path.unlink(missing_ok=True)
 
 
@@ -193,8 +197,10 @@ class _Range:
                         path, name, self.manifest.committed, epoch, self.manifest.keys, number, rows
                     )
                     final = part_path(self.folder, self.manifest.run, part, self.form.suffix)
+                    sync(path)
                     os.replace(path, final)
                     parts.append(part._replace(path=final))
+                sync(self.folder / name)
         with _writing(self.folder):
             self.manifest = self.manifest.add(epoch, parts)
             write_manifest(self.folder, self.manifest)

@@ -19,7 +19,7 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from raystream.errors import ConfigError, InternalError, JobError, OutputError, StateError
-from raystream.io.files import absolute, reason
+from raystream.io.files import absolute, make_folder, reason, sync
 
 Data = bytes | memoryview
 
@@ -100,7 +100,7 @@ class FolderStore:
         self.folder = folder
         self.url = str(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         except OSError as error:
             raise ConfigError(
                 f"{folder} cannot be made: {reason(error)}.",
@@ -177,7 +177,7 @@ class FolderStore:
         """A file beside the one to be, whole and on the disk; what was done with it is, too."""
         folder = self._path(name).parent
         with self._writing(name):
-            _make(folder, upto=self.folder)
+            make_folder(folder)
             handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=folder)
             try:
                 with os.fdopen(handle, "wb") as file:
@@ -189,7 +189,7 @@ class FolderStore:
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary)
-            _sync(folder)
+            sync(folder)
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
@@ -200,21 +200,3 @@ class FolderStore:
                 f"{self.url}/{name} cannot be written: {reason(error)}.",
                 hint="What was stored before is whole.",
             ) from error
-
-
-def _make(folder: Path, upto: Path) -> None:
-    """Make a folder and those above it, so that they stay."""
-    if not folder.is_dir():
-        if folder != upto:
-            _make(folder.parent, upto)
-        folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
-
-
-def _sync(folder: Path) -> None:
-    """Have the names in a folder on the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
