@@ -81,7 +81,7 @@ def reason(error: OSError) -> str:
 
 
 def sync(path: str | os.PathLike[str]) -> None:
-    """Have a file's content, or the names in a folder, on the disk, where they outlive the power."""
+    """Have the content of a file, or the names in a folder, on the disk: they outlive the power."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

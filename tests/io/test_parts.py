@@ -358,7 +358,7 @@ def test_a_run_begins_anew_where_a_manifest_cannot_be_read(sink: Any, tmp_path: 
         one.commit(1)
     for manifest, text in zip(tmp_path.glob("_manifest*"), ("", '{"format": 9}'), strict=True):
         manifest.write_text(text)
-    with pytest.raises(InputError, match="damaged|format 9"):
+    with pytest.raises(InputError, match=r"damaged|format 9"):
         opened(sink, run="second", committed=1)
     one = opened(sink, run="second")
     write(one, 1, number=1)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import IncompleteReadError
 from botocore.stub import Stubber
 
 import raystream.io.s3
@@ -182,6 +183,19 @@ def test_what_is_forbidden_is_said(s3: Any) -> None:
         stub.add_response("delete_objects", refused)
         with pytest.raises(OutputError, match=r"p/a cannot be deleted: Access Denied"):
             store.delete(["a"])
+
+
+def test_answers_that_are_cut_off_are_an_error_of_the_store(
+    s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(*_: Any, **__: Any) -> bytes:
+        raise IncompleteReadError(actual_bytes=1, expected_bytes=3)
+
+    store = open_store("s3://bucket/p")
+    store.put("a", b"abc")
+    monkeypatch.setattr("botocore.response.StreamingBody.read", cut_off)
+    with pytest.raises(JobError, match=r"p/a cannot be read: 1 read, but .* expected is 3"):
+        store.get("a")
 
 
 def test_boto3_is_asked_for_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
