@@ -73,6 +73,15 @@ def reading(name: str) -> Iterator[None]:
         raise InputError(f"{name} cannot be read: {reason(error)}.") from error
 
 
+def changed(name: str, position: int) -> InputError:
+    """What is raised when a split does not hold what was read of it up to a position."""
+    return InputError(
+        f"{name} is not what it was: it was read up to position {position}, and ends before that or"
+        " goes on otherwise.",
+        hint="Put back what was there when the job began; or begin anew.",
+    )
+
+
 def reason(error: OSError) -> str:
     """What the system says, in few words and without the path."""
     if error.errno is not None and error.errno in errno.errorcode:
