@@ -25,9 +25,11 @@ from raystream.io.files import make_folder, reason, sync
 from raystream.io.manifest import (
     Manifest,
     Part,
+    add,
     half_written,
     lacks,
     left_behind,
+    listed,
     manifest_path,
     part_path,
     read_manifests,
@@ -124,6 +126,7 @@ def _begin(folder: Path, context: SinkContext) -> Manifest:
             raise lacks(folder, keys, cut)
     elif mine is None or mine.ended:
         mine = Manifest(run, keys)
+    mine = listed(folder, mine)
     write_manifest(folder, mine)
     if cut:
         gone = superseded(read_manifests(folder), run)
@@ -149,8 +152,8 @@ def _clear(folder: Path, mine: Manifest, gone: Sequence[Manifest]) -> None:
     """
     there = list(folder.glob("*/*"))  # before the manifests: what others have made is listed in one
     now = [m for m in left_behind(folder) if m not in gone]
-    listed = {part.path for m in now for part in m.parts}
-    unlisted = {part.path for m in gone for part in m.parts} - listed
+    counts = {part.path for m in now for part in m.parts}
+    unlisted = {part.path for m in gone for part in m.parts}
     runs = {m.run for m in gone} - {mine.run}
     spans = {span(m.keys) for m in gone} - {span(m.keys) for m in now} | {span(mine.keys)}
     for path in there:
@@ -159,10 +162,13 @@ def _clear(folder: Path, mine: Manifest, gone: Sequence[Manifest]) -> None:
                 unlisted.add(path)
         elif (temporary := _TEMPORARY.fullmatch(path.name)) and temporary[1] in spans:
             unlisted.add(path)
-    for path in unlisted - listed:
+    for m in gone:
+        if m.lists and (m.run, m.keys) != (mine.run, mine.keys):
+            write_manifest(folder, Manifest(m.run, m.keys))  # it names no list that goes before it
+    for path in unlisted - counts:
         path.unlink(missing_ok=True)
     of_gone = {manifest_path(folder, m) for m in gone} - {manifest_path(folder, mine)}
-    for path in (*half_written(folder, [mine, *gone]), *of_gone):
+    for path in (*half_written(folder, mine, gone), *of_gone):
         path.unlink(missing_ok=True)
 
 
@@ -202,7 +208,7 @@ class _Range:
                     parts.append(part._replace(path=final))
                 sync(self.folder / name)
         with _writing(self.folder):
-            self.manifest = self.manifest.add(epoch, parts)
+            self.manifest = add(self.folder, self.manifest, epoch, parts)
             write_manifest(self.folder, self.manifest)
 
     def show(self, epoch: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import resource
 import signal
@@ -112,6 +113,41 @@ def test_parts_roll_with_the_cut_and_are_named_by_it(sink: Any, tmp_path: Path) 
     assert [str(p.path.relative_to(tmp_path).with_suffix("")) for p in found] == names
     there = sorted((tmp_path / "Counted").iterdir())
     assert there == sorted(p.path for p in found)
+
+
+def test_what_is_written_at_a_cut_does_not_grow_with_the_job(
+    sink: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raystream.io.manifest.LIST_PARTS", 10)
+    manifest, one = tmp_path / "_manifest-run-00000-00256.json", opened(sink)
+    for epoch in range(1, 36):
+        write(one, epoch)
+        one.commit(epoch)
+        if epoch == 25:
+            one = opened(sink, committed=20)
+        assert manifest.read_text().count("Counted/") <= 10
+    assert len(visible(tmp_path)) == 3 * 35
+    one.close()
+    assert [p.upto for p in rs.io.parts(tmp_path)] == [*range(1, 36)]
+    lists = sorted(tmp_path.glob("_list-*"))
+    assert len(lists) == 3
+    lists[0].unlink()
+    with pytest.raises(InputError, match=r"names .*_list-run(.|\n)*begin anew"):
+        rs.io.parts(tmp_path)
+    opened(sink, run="anew")
+    assert not sorted(tmp_path.glob("_list-*"))
+
+
+def test_manifests_without_lists_are_read(sink: Any, tmp_path: Path) -> None:
+    """They were written before there were any."""
+    one = opened(sink)
+    write(one, 1)
+    one.commit(1)
+    manifest = tmp_path / "_manifest-run-00000-00256.json"
+    old = {**json.loads(manifest.read_text()), "format": 3}
+    del old["lists"]
+    manifest.write_text(json.dumps(old))
+    assert visible(tmp_path) == rows(1)
 
 
 def test_types_are_kept_apart(sink: Any, tmp_path: Path) -> None:
