@@ -173,7 +173,7 @@ def _put(path: Path, text: str) -> None:
 
 
 def half_written(folder: Path, mine: Manifest, gone: Iterable[Manifest]) -> list[Path]:
-    """What writers of these manifests left who died amid it, and all lists of those that are gone."""
+    """What died amid the writing of these manifests, and all lists of those that are gone."""
     lists = [_lists(m) for m in (mine, *gone)]
     names = [manifest_path(folder, m).name for m in (mine, *gone)] + lists
     begins = (*lists, *(f".{name}" for name in names))

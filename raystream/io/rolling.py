@@ -195,6 +195,7 @@ class _Range:
     def prepare(self, epoch: int) -> None:
         if epoch <= self.manifest.committed:
             return
+        self._check_there()
         parts = []
         for name, pending in self.types.items():
             with _writing(self.folder / name):
@@ -214,6 +215,7 @@ class _Range:
     def show(self, epoch: int) -> None:
         if epoch <= self.manifest.shown:
             return
+        self._check_there()
         with _writing(self.folder):
             self.manifest = replace(self.manifest, shown=epoch)
             write_manifest(self.folder, self.manifest)
@@ -221,9 +223,19 @@ class _Range:
     def close(self) -> None:
         open_epochs = [p.discard() for p in self.types.values()]
         if not any(open_epochs):
+            self._check_there()
             self.manifest = replace(self.manifest, ended=True)
             with _writing(self.folder):
                 write_manifest(self.folder, self.manifest)
+
+    def _check_there(self) -> None:
+        """Whoever begins later in the folder removes the manifest: a run that was thought dead is
+        not to put it there again, beside that of the other."""
+        if not manifest_path(self.folder, self.manifest).exists():
+            raise OutputError(
+                f"{self.folder} is another run's now: what this one listed there was removed.",
+                hint="A job runs once at a time, and each has a folder of its own.",
+            )
 
 
 @dataclass

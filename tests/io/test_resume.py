@@ -257,12 +257,30 @@ def test_an_old_run_that_wakes_up_does_no_harm(tmp_path: Path) -> None:
     zombie.prepare(2)
     zombie.write(3, ALL, batch(Row, [Row(0, 3, "one")]))
     two = opened(sink, ALL, "two", 2, "one")
-    zombie.prepare(4)
+    for wakes_up in (zombie.prepare, zombie.commit):
+        with pytest.raises(OutputError, match="is another run's now"):
+            wakes_up(4)
     two.write(3, ALL, batch(Row, [Row(0, 3, "two")]))
     two.prepare(4)
     two.commit(4)
     two.close()
     assert visible(tmp_path) == [Row(0, 1, "one"), Row(0, 3, "two")]
+
+
+def test_an_old_run_that_wakes_up_leaves_one_from_the_beginning_alone(tmp_path: Path) -> None:
+    """Its manifest would be there beside the other, which replaces none: readers refused both."""
+    sink = rs.io.parquet(tmp_path)
+    zombie = opened(sink, ALL, "one")
+    zombie.write(1, ALL, batch(Row, [Row(0, 1, "one")]))
+    anew = opened(sink, ALL, "two")
+    for wakes_up in (zombie.prepare, zombie.commit):
+        with pytest.raises(OutputError, match="is another run's now"):
+            wakes_up(2)
+    zombie.close()
+    anew.write(1, ALL, batch(Row, [Row(0, 1, "two")]))
+    anew.commit(2)
+    anew.close()
+    assert visible(tmp_path) == [Row(0, 1, "two")]
 
 
 @pytest.mark.parametrize(
