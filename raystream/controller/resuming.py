@@ -119,7 +119,9 @@ def durably(
     saved: Saved | None,
     known: Collection[str] | None = None,
 ) -> Plan:
-    """The plan of a new run that saves its cuts. Takes its number: earlier runs save no more.
+    """The plan of a new run that saves its cuts. Takes its number: earlier runs save no more. Their
+    cut with which it begins becomes one of its own, so that what may still be on its way to the
+    store from them is older than that.
 
     Args:
         known: the manifests that were there before `saved` was chosen; None if what earlier runs
@@ -131,6 +133,9 @@ def durably(
     number = saves.claim(run)
     if known is not None:
         _refuse_overtaken(saves, saved, known)
+    if saved is not None:
+        saved = replace(saved, number=number)
+        saves.commit(saved)
     return replace(plan, durable=Durable(saves.store.url, number, run, saved))
 
 
