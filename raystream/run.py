@@ -10,7 +10,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -161,6 +161,14 @@ class Follow(NamedTuple):
 
         return new_run(job)
 
+    def ready(self, plan: Plan) -> AbstractContextManager[None]:
+        """Be where a plan can be run that is to save its cuts; or find out that it cannot."""
+        if self.address is None:
+            return nullcontext()
+        from raystream.actors.deploy import ready
+
+        return ready(plan, self.address, self.options, durable=True, on_note=self.on_note)
+
     def run(self, plan: Plan) -> JobReport:
         """Run it to its end."""
         if self.address is None:
@@ -234,9 +242,10 @@ def _run_durably(
         for note in begin.notes:
             follow.on_note(note)
         notes += begin.notes
-        plan = durably(plan, saves, follow.name(plan.job), begin.saved, known)
         try:
-            report = follow.run(plan)
+            with follow.ready(plan):  # what cannot run is not to end the saves of what does
+                plan = durably(plan, saves, follow.name(plan.job), begin.saved, known)
+                report = follow.run(plan)
         except LostError as error:
             known = saves.manifests()
             begin = resumes.after(error, plan)

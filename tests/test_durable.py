@@ -195,3 +195,16 @@ def test_a_cut_is_saved_although_older_ones_cannot_be_deleted(
     assert "could not be deleted: nothing may be" in caplog.text
     report = flow(out, Fragile(), rs.by_time(seconds=1)).run(durable=store, resume=True)
     assert not report.unsaved
+
+
+@pytest.mark.parametrize("options", [{}, {"copies": 0}, {"recovery": "source"}])
+def test_a_run_that_cannot_begin_does_not_end_the_saves_of_another(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """A mistyped address is enough to have a job somewhere else save nothing any more."""
+    store, epochs = tmp_path / "store", rs.by_time(seconds=1)
+    flow(tmp_path / "out", Fragile(), epochs).run(durable=store, cut_every=3)
+    again = flow(tmp_path / "out", Fragile(), epochs)
+    with pytest.raises(ConfigError):
+        again.run(durable=store, resume=True, cluster="127.0.0.1:1", **options)
+    assert [p.name for p in (store / "broken off" / "runs").iterdir()] == ["000001"]
