@@ -199,7 +199,8 @@ class _Range:
         parts = []
         for name, pending in self.types.items():
             with _writing(self.folder / name):
-                for number, (path, rows) in enumerate(pending.take(epoch)):
+                made = pending.take(epoch)
+                for number, (path, rows) in enumerate(made):
                     part = Part(
                         path, name, self.manifest.committed, epoch, self.manifest.keys, number, rows
                     )
@@ -207,7 +208,8 @@ class _Range:
                     sync(path)
                     os.replace(path, final)
                     parts.append(part._replace(path=final))
-                sync(self.folder / name)
+                if made:
+                    sync(self.folder / name)
         with _writing(self.folder):
             self.manifest = add(self.folder, self.manifest, epoch, parts)
             write_manifest(self.folder, self.manifest)
