@@ -10,6 +10,7 @@ processes may open the same one.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,9 @@ from raystream.errors import ConfigError, InternalError, JobError, OutputError, 
 from raystream.io.files import absolute, make_folder, reason, sync
 
 Data = bytes | memoryview
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What file systems say that have no hard links."""
 
 
 class Store(Protocol):
@@ -116,7 +120,7 @@ class FolderStore:
         """See `Store`."""
         with self._temporary(name, data) as temporary:
             try:
-                os.link(temporary, self._path(name))
+                _link(temporary, self._path(name), data)
             except FileExistsError:
                 return False
         return True
@@ -200,3 +204,22 @@ class FolderStore:
                 f"{self.url}/{name} cannot be written: {reason(error)}.",
                 hint="What was stored before is whole.",
             ) from error
+
+
+def _link(whole: str, path: Path, data: Data) -> None:
+    """Give a file a name that none has yet.
+
+    Where there are no links (shares of Windows, buckets that are mounted) the name comes first: who
+    dies before the content is there has taken it all the same.
+
+    Raises:
+        FileExistsError: one has.
+    """
+    try:
+        os.link(whole, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with path.open("xb") as file:
+            file.write(data)
+        sync(path)

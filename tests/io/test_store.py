@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,22 @@ def test_only_one_has_a_claim(store: Store) -> None:
     assert not store.claim("runs/1", b"you")
     assert bytes(store.get("runs/1")) == b"me"
     assert store.sizes("runs") == {"runs/1": 2}
+
+
+@pytest.mark.parametrize("why", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_folder_without_hard_links(
+    why: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a share of Windows, or a bucket that is mounted."""
+
+    def refuse(*_: Any) -> None:
+        raise OSError(why, os.strerror(why))
+
+    monkeypatch.setattr(os, "link", refuse)
+    store = open_store(tmp_path / "store")
+    assert store.claim("job/runs/1", b"a")
+    assert not store.claim("job/runs/1", b"b")
+    assert bytes(store.get("job/runs/1")) == b"a" and store.sizes("job") == {"job/runs/1": 1}
 
 
 def test_deleting(store: Store) -> None:
@@ -188,7 +205,8 @@ def test_what_is_forbidden_is_said(s3: Any) -> None:
 def test_answers_that_are_cut_off_are_an_error_of_the_store(
     s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cut_off(*_: Any, **__: Any) -> bytes:
+    def cut_off(body: Any, *_: Any, **__: Any) -> bytes:
+        body.close()
         raise IncompleteReadError(actual_bytes=1, expected_bytes=3)
 
     store = open_store("s3://bucket/p")
