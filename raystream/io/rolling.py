@@ -180,6 +180,7 @@ class _Range:
         self.form = form
         self.manifest = manifest
         self.types: dict[str, _Pending] = {}
+        self._written = self._there()
 
     def write(self, epoch: int, batch: Batch[Any]) -> None:
         if epoch <= self.manifest.committed or not len(batch):
@@ -211,31 +212,42 @@ class _Range:
                 if made:
                     sync(self.folder / name)
         with _writing(self.folder):
-            self.manifest = add(self.folder, self.manifest, epoch, parts)
-            write_manifest(self.folder, self.manifest)
+            self._list(add(self.folder, self.manifest, epoch, parts))
 
     def show(self, epoch: int) -> None:
         if epoch <= self.manifest.shown:
             return
         self._check_there()
         with _writing(self.folder):
-            self.manifest = replace(self.manifest, shown=epoch)
-            write_manifest(self.folder, self.manifest)
+            self._list(replace(self.manifest, shown=epoch))
 
     def close(self) -> None:
         open_epochs = [p.discard() for p in self.types.values()]
         if not any(open_epochs):
             self._check_there()
-            self.manifest = replace(self.manifest, ended=True)
             with _writing(self.folder):
-                write_manifest(self.folder, self.manifest)
+                self._list(replace(self.manifest, ended=True))
+
+    def _list(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        write_manifest(self.folder, manifest)
+        self._written = self._there()
+
+    def _there(self) -> bytes:
+        """The manifest that is there; nothing, if none is."""
+        with contextlib.suppress(FileNotFoundError):
+            return manifest_path(self.folder, self.manifest).read_bytes()
+        return b""
 
     def _check_there(self) -> None:
-        """Whoever begins later in the folder removes the manifest: a run that was thought dead is
-        not to put it there again, beside that of the other."""
-        if not manifest_path(self.folder, self.manifest).exists():
+        """Whoever begins later in the folder removes the manifest, and a successor goes on with it:
+        a process that was thought dead is to put its own there no more."""
+        with _writing(self.folder):
+            there = self._there()
+        if there != self._written:
             raise OutputError(
-                f"{self.folder} is another run's now: what this one listed there was removed.",
+                f"{self.folder} is another run's now, or another process of this one has taken the"
+                " place: what this process listed there was removed or replaced.",
                 hint="A job runs once at a time, and each has a folder of its own.",
             )
 

@@ -283,6 +283,19 @@ def test_an_old_run_that_wakes_up_leaves_one_from_the_beginning_alone(tmp_path: 
     assert visible(tmp_path) == [Row(0, 1, "two")]
 
 
+def test_a_predecessor_that_wakes_up_does_no_harm(tmp_path: Path) -> None:
+    """It would put back what its successor has committed, which nobody makes again."""
+    sink = rs.io.parquet(tmp_path)
+    zombie = opened(sink, ALL, "one")
+    zombie.commit(2)
+    two = opened(sink, ALL, "one", 2)
+    two.commit(4)
+    with pytest.raises(OutputError, match="another process of this one has taken the place"):
+        zombie.prepare(4)
+    two.commit(6)
+    opened(sink, ALL, "one", 6)
+
+
 @pytest.mark.parametrize(
     ("cut", "resumed", "lost", "missing"),
     [
