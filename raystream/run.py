@@ -9,8 +9,8 @@ import gc
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -108,6 +108,7 @@ def run(
     options = _options(cluster, copies, spares, recovery, restore_into, policy, bounds, pool)
     with _alone(flow.name, cluster):
         saves = None if durable is None else Saves(open_store(durable), flow.name)
+        known = None if saves is None or resume is False else saves.manifests()
         begin = Beginning(None, ()) if saves is None else beginning(saves, resume)
         plan = make_plan(
             flow,
@@ -119,7 +120,9 @@ def run(
         )
         bounds_in(plan, bounds or {})  # a controller would say it too, but only on the cluster
         follow = Follow(cluster, options, saves, on_progress, on_note or _ignore)
-        return follow.run(plan) if saves is None else _run_durably(follow, plan, saves, begin)
+        if saves is None:
+            return follow.run(plan)
+        return _run_durably(follow, plan, saves, begin, known)
 
 
 @contextmanager
@@ -157,6 +160,14 @@ class Follow(NamedTuple):
         from raystream.actors.naming import new_run
 
         return new_run(job)
+
+    def ready(self, plan: Plan) -> AbstractContextManager[None]:
+        """Be where a plan can be run that is to save its cuts; or find out that it cannot."""
+        if self.address is None:
+            return nullcontext()
+        from raystream.actors.deploy import ready
+
+        return ready(plan, self.address, self.options, durable=True, on_note=self.on_note)
 
     def run(self, plan: Plan) -> JobReport:
         """Run it to its end."""
@@ -219,18 +230,26 @@ def _refuse_here(**options: object) -> None:
         )
 
 
-def _run_durably(follow: Follow, plan: Plan, saves: Saves, begin: Beginning) -> JobReport:
-    """Run a plan and save its cuts; and again from one of them when the cluster lost its own."""
+def _run_durably(
+    follow: Follow, plan: Plan, saves: Saves, begin: Beginning, known: Collection[str] | None
+) -> JobReport:
+    """Run a plan and save its cuts; and again from one of them when the cluster lost its own.
+
+    Args:
+        known: see `durably`.
+    """
     resumes = Resumes(saves)
     notes: tuple[str, ...] = ()
     while True:
         for note in begin.notes:
             follow.on_note(note)
         notes += begin.notes
-        plan = durably(plan, saves, follow.name(plan.job), begin.saved)
         try:
-            report = follow.run(plan)
+            with follow.ready(plan):  # what cannot run is not to end the saves of what does
+                plan = durably(plan, saves, follow.name(plan.job), begin.saved, known)
+                report = follow.run(plan)
         except LostError as error:
+            known = saves.manifests()
             begin = resumes.after(error, plan)
         else:
             return replace(report, notes=notes)

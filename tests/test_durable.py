@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 
 import raystream as rs
-from raystream.errors import JobError, OutputError, StateError
+from raystream.controller.planning import make_plan
+from raystream.errors import ConfigError, JobError, OutputError, StateError
 from raystream.io.saves import Saves
-from raystream.io.store import open_store
+from raystream.io.store import FolderStore, open_store
 from tests.flows import Counted, CountWords, Line, Running, running, split
 from tests.unsound import by_chance
 
@@ -76,6 +78,51 @@ def test_what_was_broken_off_is_resumed(
     assert written(out) == written(tmp_path / "whole")
 
 
+class Disk:
+    """What of a folder would still be there if the power were gone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: dict[int, int] = {}  # by the inode of a file
+        self.names: dict[Path, set[int]] = {}  # by folder the inodes of its files
+        self._sync = os.fsync
+        monkeypatch.setattr(os, "fsync", self.sync)
+
+    def sync(self, handle: int) -> None:
+        self._sync(handle)
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        if path.is_dir():
+            self.names[path] = {p.stat().st_ino for p in path.iterdir()}
+        else:
+            self.sizes[path.stat().st_ino] = path.stat().st_size
+
+    def lose(self, folder: Path) -> None:
+        """The power is gone: what was not put on the disk is empty, or has no name."""
+        for path in [p for p in folder.rglob("*") if p.is_file()]:
+            found = path.stat()
+            if found.st_ino not in self.names.get(path.parent, ()):
+                path.unlink()
+            elif self.sizes.get(found.st_ino) != found.st_size:
+                path.write_bytes(b"")
+
+
+def test_what_is_saved_finds_its_output_when_the_power_was_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, out, epochs = tmp_path / "store", tmp_path / "out", rs.by_time(seconds=1)
+    flow(tmp_path / "whole", Fragile(), epochs).run()
+    with monkeypatch.context() as patch:
+        disk = Disk(patch)
+        with pytest.raises(Exception, match="Broken"):
+            flow(out, Fragile(44), epochs).run(durable=store, cut_every=3)
+    shown = rs.io.parts(out, partial=True)
+    for folder in (store, out):
+        disk.lose(folder)
+    assert rs.io.parts(out, partial=True) == shown
+    report = flow(out, Fragile(), epochs).run(durable=store, cut_every=3, resume=True)
+    assert "goes on from cut" in report.notes[0]
+    assert written(out) == written(tmp_path / "whole")
+
+
 def test_who_is_not_deterministic_is_named_after_a_resume(tmp_path: Path) -> None:
     store, out, epochs = tmp_path / "store", tmp_path / "out", rs.by_time(seconds=1)
     with pytest.raises(Exception, match="Broken"):
@@ -105,3 +152,59 @@ def test_other_splits_are_refused(tmp_path: Path) -> None:
     more = flow(tmp_path / "out", Fragile(names=("a", "b")), epochs)
     with pytest.raises(StateError, match="has other splits of lines"):
         more.run(durable=tmp_path / "store", resume=True)
+
+
+def test_what_an_old_run_saves_while_another_begins_is_not_discarded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To choose a cut and to read its images takes a while, in which the old run goes on."""
+    store, out, epochs = tmp_path / "store", tmp_path / "out", rs.by_time(seconds=1)
+    flow(tmp_path / "whole", Fragile(), epochs).run()
+    with pytest.raises(Exception, match="Broken"):
+        flow(out, Fragile(44), epochs).run(durable=store, cut_every=3)
+    newest = max((store / "broken off" / "cuts").iterdir())
+    hidden = newest.rename(tmp_path / "not yet")
+
+    def slow(*args: Any, **options: Any) -> Any:
+        plan = make_plan(*args, **options)
+        hidden.rename(newest)
+        return plan
+
+    with monkeypatch.context() as patch:
+        patch.setattr("raystream.run.make_plan", slow)
+        with pytest.raises(ConfigError, match=rf"{newest.name} in .* while this one began") as bad:
+            flow(out, Fragile(), epochs).run(durable=store, resume=True)
+    assert "--resume" in bad.value.hint
+    assert rs.io.parts(out, partial=True)[-1].upto == int(newest.name.partition("-")[2])
+    flow(out, Fragile(), epochs).run(durable=store, resume=True)
+    assert written(out) == written(tmp_path / "whole")
+
+
+def test_a_cut_is_saved_although_older_ones_cannot_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def barred(*_: Any) -> None:
+        raise OutputError("nothing may be deleted here")
+
+    monkeypatch.setattr(FolderStore, "delete", barred)
+    out, store = tmp_path / "out", tmp_path / "store"
+    with pytest.raises(Exception, match="Broken"):
+        flow(out, Fragile(44), rs.by_time(seconds=1)).run(durable=store, cut_every=3)
+    saved = Saves(open_store(store), "broken off").newest().saved
+    assert saved is not None and rs.io.parts(out, partial=True)[-1].upto == saved.cut
+    assert "could not be deleted: nothing may be" in caplog.text
+    report = flow(out, Fragile(), rs.by_time(seconds=1)).run(durable=store, resume=True)
+    assert not report.unsaved
+
+
+@pytest.mark.parametrize("options", [{}, {"copies": 0}, {"recovery": "source"}])
+def test_a_run_that_cannot_begin_does_not_end_the_saves_of_another(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """A mistyped address is enough to have a job somewhere else save nothing any more."""
+    store, epochs = tmp_path / "store", rs.by_time(seconds=1)
+    flow(tmp_path / "out", Fragile(), epochs).run(durable=store, cut_every=3)
+    again = flow(tmp_path / "out", Fragile(), epochs)
+    with pytest.raises(ConfigError):
+        again.run(durable=store, resume=True, cluster="127.0.0.1:1", **options)
+    assert [p.name for p in (store / "broken off" / "runs").iterdir()] == ["000001"]

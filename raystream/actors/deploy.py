@@ -58,20 +58,9 @@ def run_on_ray(
             what cannot be pickled.
         ConfigError: there is no cluster at the address. Else what the job raised.
     """
-    refuse_main(plan)
     options = options or Options()
-    if options.copies < 1 or options.spares < 0 or options.restore_into < 1:
-        raise ConfigError(
-            f"copies={options.copies}, spares={options.spares}, restore_into="
-            f"{options.restore_into}: at least 1 copy and 1 instance, no negative spares"
-        )
     run = plan.durable.run if plan.durable is not None else new_run(plan.job)
-    if plan.durable is not None and options.recovery != "state":
-        raise ConfigError(
-            f"recovery={options.recovery!r} takes no checkpoints: there is nothing to be saved"
-        )
-    with cluster(address, on_note=on_note):
-        refuse_unpicklable(plan)
+    with ready(plan, address, options, durable=plan.durable is not None, on_note=on_note):
         env = environments()
         remote: Any = ray.remote  # its stubs do not know these options
         kind = remote(
@@ -99,6 +88,35 @@ def run_on_ray(
             if options.pool is not None:  # the controller may have died
                 with contextlib.suppress(RayError, RuntimeError):
                     release(run)
+
+
+@contextlib.contextmanager
+def ready(
+    plan: Plan,
+    address: str,
+    options: Options,
+    *,
+    durable: bool,
+    on_note: Callable[[str], None] | None = None,
+) -> Iterator[None]:
+    """Be connected to the cluster where a plan is to run, once it is known that it can be run.
+
+    Raises:
+        GraphError, ConfigError: see `run_on_ray`.
+    """
+    refuse_main(plan)
+    if options.copies < 1 or options.spares < 0 or options.restore_into < 1:
+        raise ConfigError(
+            f"copies={options.copies}, spares={options.spares}, restore_into="
+            f"{options.restore_into}: at least 1 copy and 1 instance, no negative spares"
+        )
+    if durable and options.recovery != "state":
+        raise ConfigError(
+            f"recovery={options.recovery!r} takes no checkpoints: there is nothing to be saved"
+        )
+    with cluster(address, on_note=on_note):
+        refuse_unpicklable(plan)
+        yield
 
 
 def _follow(

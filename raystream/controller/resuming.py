@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import NamedTuple
 
 from raystream.controller.saving import saved_cut
 from raystream.dataflow.plan import Durable, Plan
-from raystream.errors import ConfigError, LostError, StateError
+from raystream.errors import ConfigError, JobError, LostError, StateError
 from raystream.io.saves import Encoded, Found, Saves
 from raystream.schema.types import KeyRange
 from raystream.state.image import Image
-from raystream.state.saved import Saved
+from raystream.state.saved import Saved, manifest_name
 
 RESUMES_MAX = 3
 """So often a run that lost all copies of something begins again without having saved a new cut."""
+
+log = logging.getLogger("raystream.saves")
 
 
 class Beginning(NamedTuple):
@@ -71,12 +75,19 @@ class Resumes:
         """Where to begin again.
 
         Raises:
-            LostError: no cut is whole, or that was tried too often.
+            LostError: no cut of the run, or of those that it goes on from, is whole; or that was
+            tried too often.
         """
         found = self._saves.newest()
         if found.saved is None:
             why = "\n  ".join(("no whole cut is saved yet: begin anew", *found.refused))
             raise LostError(f"{error.message}; in {self._saves} {why}", hint=error.hint)
+        if _foreign(found.saved, plan):
+            raise LostError(
+                f"{error.message}; the newest in {self._saves} is {found.saved}, which is no cut"
+                " of this run",
+                hint="Begin anew with --fresh, or go on from that cut with --resume.",
+            )
         new = plan.resumed is None or _order(found.saved) > _order(plan.resumed)
         self._times = 1 if new else self._times + 1
         if self._times > RESUMES_MAX:
@@ -89,18 +100,61 @@ class Resumes:
         return Beginning(found.saved, (*_refused(found), again))
 
 
+def _foreign(saved: Saved, plan: Plan) -> bool:
+    """Whether a cut is no part of what a run has done: it began anew although the cut was there,
+    or another run has begun since."""
+    if plan.durable is None or saved.number == plan.durable.number:
+        return False
+    return plan.resumed is None or saved.number > plan.durable.number
+
+
 def _order(saved: Saved) -> tuple[int, int]:
     return saved.number, saved.cut
 
 
-def durably(plan: Plan, saves: Saves, run: str, saved: Saved | None) -> Plan:
-    """The plan of a new run that saves its cuts. Takes its number: earlier runs save no more."""
+def durably(
+    plan: Plan,
+    saves: Saves,
+    run: str,
+    saved: Saved | None,
+    known: Collection[str] | None = None,
+) -> Plan:
+    """The plan of a new run that saves its cuts. Takes its number: earlier runs save no more. Their
+    cut with which it begins becomes one of its own, so that what may still be on its way to the
+    store from them is older than that.
+
+    Args:
+        known: the manifests that were there before `saved` was chosen; None if what earlier runs
+            saved does not matter.
+
+    Raises:
+        ConfigError: an earlier run has saved a newer cut since.
+    """
     number = saves.claim(run)
+    if known is not None:
+        _refuse_overtaken(saves, saved, known)
+    if saved is not None:
+        saved = replace(saved, number=number)
+        saves.commit(saved)
     return replace(plan, durable=Durable(saves.store.url, number, run, saved))
 
 
+def _refuse_overtaken(saves: Saves, saved: Saved | None, known: Collection[str]) -> None:
+    """A run that is still at work has shown what it saved meanwhile: to go on from an older cut
+    would discard that. From the claim on it saves nothing, so who looks now sees all of it."""
+    chosen = saved and manifest_name(saved.job, saved.number, saved.cut)
+    newer = takewhile(lambda name: name != chosen, saves.manifests())
+    if late := [name for name in newer if name not in known]:
+        raise ConfigError(
+            f"an earlier run has saved {late[0]} in {saves.store.url} while this one began",
+            hint="From now on it saves no more. End it, if it is still running, and go on from"
+            " there with --resume (resume=True).",
+        )
+
+
 def save(plan: Plan, saves: Saves, cut: int, images: Mapping[int, Iterable[Image]]) -> None:
-    """Save a cut of a run in this process.
+    """Save a cut of a run in this process. Once it is saved, older ones are deleted as far as that
+    is possible: what is left goes with a later one.
 
     Args:
         images: by vertex, a full one of every range.
@@ -123,7 +177,10 @@ def save(plan: Plan, saves: Saves, cut: int, images: Mapping[int, Iterable[Image
         for v, found in images.items()
     }
     saves.commit(saved_cut(plan, durable, cut, chains))
-    saves.drop(durable.number)
+    try:
+        saves.drop(durable.number)
+    except JobError as error:
+        log.warning("what cut %d does not need could not be deleted: %s", cut, error)
 
 
 def images_of(plan: Plan, saves: Saves) -> dict[str, list[list[Image]]]:

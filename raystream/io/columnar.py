@@ -13,7 +13,7 @@ import pyarrow as pa
 from raystream.api.batch import Batch
 from raystream.errors import InputError
 from raystream.io.conform import batch_of, check_columns
-from raystream.io.files import BATCH_ROWS, reading, splits_of
+from raystream.io.files import BATCH_ROWS, changed, reading, splits_of
 from raystream.schema.records import record_schema
 from raystream.schema.types import Split
 
@@ -48,6 +48,8 @@ class ParquetFiles(Generic[U]):
                 if begin + rows > position:
                     yield from self._group(file, split.name, group, begin, position)
                 begin += rows
+        if begin < position:
+            raise changed(split.name, position)
 
     def _group(
         self, file: Any, name: str, group: int, begin: int, position: int

@@ -20,7 +20,7 @@ import pyarrow as pa
 from raystream.api.batch import Batch
 from raystream.errors import InputError
 from raystream.io.conform import batch_of, check_columns
-from raystream.io.files import BATCH_ROWS, reading, splits_of
+from raystream.io.files import BATCH_ROWS, changed, reading, splits_of
 from raystream.io.nested import arrow_type
 from raystream.schema.records import RecordSchema, record_schema
 from raystream.schema.types import Split
@@ -76,6 +76,8 @@ class CsvFiles(Generic[U]):
                             end,
                             batch_of(schema, rest, partial(_place_of, name, self.header, first)),
                         )
+        if end < position:
+            raise changed(name, position)
 
     def _open(self, name: str) -> _Blocks:
         import pyarrow.csv as pc

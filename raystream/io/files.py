@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ from raystream.schema.types import Split
 
 BATCH_ROWS = 65_536
 """Rows of a batch that a source yields, at most."""
+
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+"""What file systems say that cannot have a folder put on the disk by itself."""
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
@@ -69,8 +73,38 @@ def reading(name: str) -> Iterator[None]:
         raise InputError(f"{name} cannot be read: {reason(error)}.") from error
 
 
+def changed(name: str, position: int) -> InputError:
+    """What is raised when a split does not hold what was read of it up to a position."""
+    return InputError(
+        f"{name} is not what it was: it was read up to position {position}, and ends before that or"
+        " goes on otherwise.",
+        hint="Put back what was there when the job began; or begin anew.",
+    )
+
+
 def reason(error: OSError) -> str:
     """What the system says, in few words and without the path."""
     if error.errno is not None and error.errno in errno.errorcode:
         return os.strerror(error.errno)
     return str(error).partition("\n")[0].rstrip(".")
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Have the content of a file, or the names in a folder, on the disk: they outlive the power."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC or not stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, so that they stay."""
+    if not folder.is_dir():
+        if not folder.parent.exists():
+            make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast
 from raystream.api.batch import Batch
 from raystream.errors import InputError
 from raystream.io.conform import batch_of_records
-from raystream.io.files import reading, splits_of
+from raystream.io.files import changed, reading, splits_of
 from raystream.schema.types import Int64, Split
 
 U = TypeVar("U", bound=tuple[Any, ...])
@@ -51,16 +51,14 @@ class TextFiles(Generic[U]):
             file = _open(name)
         with file:
             with reading(name):
-                file.seek(position)
-            while True:
-                with reading(name):
-                    lines = file.readlines(CHUNK_BYTES)
-                if not lines:
-                    return
+                lines = _from(file, name, position)
+            while lines:
                 texts = self._texts(name, position, lines)
                 batch = self._batch(name, position, texts)
                 position += sum(map(len, lines))
                 yield position, batch
+                with reading(name):
+                    lines = file.readlines(CHUNK_BYTES)
 
     def _texts(self, name: str, position: int, lines: list[bytes]) -> list[str]:
         texts = []
@@ -89,6 +87,20 @@ class TextFiles(Generic[U]):
                     hint=f"The line is {text[:80]!r}.",
                 ) from error
         return batch_of_records(self.record, records, lambda n: _place(name, position, numbers[n]))
+
+
+def _from(file: BinaryIO, name: str, position: int) -> list[bytes]:
+    """The first lines from a position on, where one begins or the file ends.
+
+    Raises:
+        InputError: the file is shorter, or its last line goes on now.
+    """
+    file.seek(max(0, position - 1))
+    before = file.read(min(1, position))
+    lines = file.readlines(CHUNK_BYTES)
+    if position and (not before or (lines and before != b"\n")):
+        raise changed(name, position)
+    return lines
 
 
 def _open(name: str) -> BinaryIO:

@@ -2,11 +2,14 @@
 
     counts/
       _manifest-<run>-<lo>-<hi>.json         replaced as a whole at every commit
+      _list-<run>-<lo>-<hi>-<n>.json         parts that the manifest does not list itself
       Counted/<run>-<after>-<upto>-<lo>-<hi>-<n>.parquet
 
-A part is listed once it is whole; what no manifest lists is not output. The epochs of a part are
-those after `after` up to `upto`. Readers that look at the folder alone (Spark, Arrow) leave names
-that begin with `_` or `.` aside.
+A part is listed once it is whole; what no manifest lists is not output. A job that runs for weeks
+makes many: the manifest lists the newest, and names the lists of those before, which are never
+changed. So what is written at a commit does not grow. The epochs of a part are those after `after`
+up to `upto`. Readers that look at the folder alone (Spark, Arrow) leave names that begin with `_`
+or `.` aside.
 
 A run that goes on from a saved cut of another takes the parts up to that cut over: each is listed
 by the range into which its first key group falls, under the name it has. Until all ranges have done
@@ -18,7 +21,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tempfile
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,9 +32,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from raystream.errors import InputError, InternalError, JobError, OutputError
+from raystream.io.files import sync
 from raystream.schema.types import KeyRange
 
-FORMAT = 3
+FORMAT = 4
+READ = (3, 4)
+"""The formats that can be read. In the third there are no lists."""
+LIST_PARTS = 1000
+"""So many parts make a list."""
+_NAME = re.compile(r"_manifest-(.+)-(\d{5})-(\d{5})\.json")
 
 
 class Part(NamedTuple):
@@ -53,6 +64,8 @@ class Manifest:
     shown: up to where readers may count on it. What comes later may be lost with the cluster; it is
     made again then, and may be cut into other epochs.
     older: the runs that it replaces, and for each the epoch up to which this lists what that wrote.
+    lists: files that list its first parts, LIST_PARTS each. `parts` has these too once it was read,
+    and has not in who writes it.
     """
 
     run: str
@@ -62,6 +75,7 @@ class Manifest:
     ended: bool = False
     parts: tuple[Part, ...] = ()
     older: Mapping[str, int] = field(default_factory=dict)
+    lists: tuple[str, ...] = ()
 
     def add(self, committed: int, parts: Iterable[Part]) -> Manifest:
         """The manifest after one more commit."""
@@ -92,7 +106,8 @@ def part_path(folder: Path, run: str, part: Part, suffix: str) -> Path:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest of a range: readers see the old one or the new one."""
+    """Replace the manifest of a range: readers see the old one or the new one, also when the power
+    was gone. On return the new one stays."""
     text = json.dumps(
         {
             "format": FORMAT,
@@ -102,29 +117,73 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
             "shown": manifest.shown,
             "ended": manifest.ended,
             "older": manifest.older,
-            "parts": [
-                [
-                    str(p.path.relative_to(folder)),
-                    p.record,
-                    p.after,
-                    p.upto,
-                    *p.keys,
-                    p.number,
-                    p.rows,
-                ]
-                for p in manifest.parts
-            ],
+            "lists": manifest.lists,
+            "parts": _rows(folder, manifest.parts),
         }
     )
-    handle, name = tempfile.mkstemp(prefix=".manifest-", dir=folder)
+    _put(manifest_path(folder, manifest), text)
+
+
+def listed(folder: Path, manifest: Manifest) -> Manifest:
+    """The same for who writes it: but for the newest, parts go to lists that are not there yet."""
+    parts = manifest.parts[len(manifest.lists) * LIST_PARTS :]
+    return _in_lists(folder, replace(manifest, parts=parts))
+
+
+def add(folder: Path, manifest: Manifest, committed: int, parts: Iterable[Part]) -> Manifest:
+    """What is to be written after one more commit."""
+    return _in_lists(folder, manifest.add(committed, parts))
+
+
+def _in_lists(folder: Path, manifest: Manifest) -> Manifest:
+    parts, lists = manifest.parts, manifest.lists
+    while len(parts) > LIST_PARTS:
+        text = json.dumps({"parts": _rows(folder, parts[:LIST_PARTS])})
+        name = f"{_lists(manifest)}{len(lists):06d}-{zlib.crc32(text.encode()):08x}.json"
+        _put(folder / name, text)
+        parts, lists = parts[LIST_PARTS:], (*lists, name)
+    return replace(manifest, parts=parts, lists=lists)
+
+
+def _lists(manifest: Manifest) -> str:
+    """How the names of its lists begin."""
+    return f"_list-{manifest.run}-{span(manifest.keys)}-"
+
+
+def _rows(folder: Path, parts: Iterable[Part]) -> list[list[Any]]:
+    return [
+        [str(p.path.relative_to(folder)), p.record, p.after, p.upto, *p.keys, p.number, p.rows]
+        for p in parts
+    ]
+
+
+def _put(path: Path, text: str) -> None:
+    """Replace a file, so that the new one stays."""
+    handle, name = tempfile.mkstemp(prefix=_temporary(path), suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-        os.replace(name, manifest_path(folder, manifest))
+        sync(name)
+        os.replace(name, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
+    sync(path.parent)
+
+
+def half_written(folder: Path, mine: Manifest, gone: Iterable[Manifest]) -> list[Path]:
+    """What died amid the writing of these manifests, and all lists of those that are gone."""
+    lists = [_lists(m) for m in (mine, *gone)]
+    names = [manifest_path(folder, m).name for m in (mine, *gone)] + lists
+    begins = (*lists, *(f".{name}" for name in names))
+    found = [p for p in folder.iterdir() if p.name.startswith(begins)]
+    return [p for p in found if p.name not in mine.lists]
+
+
+def _temporary(path: Path) -> str:
+    """How the name begins of what is to become a manifest."""
+    return f".{path.name}-"
 
 
 def read_manifests(folder: Path) -> list[Manifest]:
@@ -137,14 +196,33 @@ def read_manifests(folder: Path) -> list[Manifest]:
     return [m for m in found if m is not None]
 
 
+def left_behind(folder: Path) -> list[Manifest]:
+    """The same for who begins anew: of one that cannot be read, what its name says."""
+    found = []
+    for path in sorted(folder.glob("_manifest-*.json")):
+        name = _NAME.fullmatch(path.name)
+        try:
+            found.append(_parse(folder, path))
+        except InputError:
+            if name is not None:
+                found.append(Manifest(name[1], KeyRange(int(name[2]), int(name[3]))))
+    return [m for m in found if m is not None]
+
+
 def _parse(folder: Path, path: Path) -> Manifest | None:
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
-        if found["format"] != FORMAT:
-            raise InputError(f"{path} is of format {found['format']}, not {FORMAT}.")
+        if found["format"] not in READ:
+            raise InputError(
+                f"{path} is of format {found['format']}, not {FORMAT}.",
+                hint="Use the version of raystream that wrote it, or begin anew.",
+            )
+        lists = tuple(found.get("lists", ()))
+        before = [json.loads((folder / name).read_text(encoding="utf-8")) for name in lists]
         parts = tuple(
             Part(folder / name, record, after, upto, KeyRange(lo, hi), number, rows)
-            for name, record, after, upto, lo, hi, number, rows in found["parts"]
+            for some in (*before, found)
+            for name, record, after, upto, lo, hi, number, rows in some["parts"]
         )
         return Manifest(
             found["run"],
@@ -154,11 +232,20 @@ def _parse(folder: Path, path: Path) -> Manifest | None:
             found["ended"],
             parts,
             dict(found["older"]),
+            lists,
         )
-    except FileNotFoundError:
-        return None  # discarded meanwhile, for a later run
+    except FileNotFoundError as error:
+        if not path.exists():
+            return None  # discarded meanwhile, for a later run
+        raise InputError(
+            f"{path} names {error.filename}, which is not there.",
+            hint="What it listed is not known any more: begin anew.",
+        ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+        raise InputError(
+            f"{path} is damaged: {type(error).__name__}: {error}",
+            hint="What it listed is not known any more: begin anew, which removes it.",
+        ) from error
 
 
 def take_over(

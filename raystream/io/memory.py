@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from raystream.api.batch import Batch
 from raystream.errors import ConfigError
 from raystream.io.conform import batch_of_records
-from raystream.io.files import BATCH_ROWS
+from raystream.io.files import BATCH_ROWS, changed
 from raystream.schema.types import Split
 
 U = TypeVar("U", bound=tuple[Any, ...])
@@ -44,10 +44,17 @@ class Records(Generic[U]):
         return [Split(f"{i}/{self.number}") for i in range(self.number)]
 
     def read(self, split: Split, position: int, /) -> Iterator[tuple[int, Batch[U]]]:
-        """Batches of `BATCH_ROWS` records."""
+        """Batches of `BATCH_ROWS` records.
+
+        Raises:
+            InputError: there are fewer than the position says.
+        """
         first = int(split.name.partition("/")[0])
         records = self.records() if callable(self.records) else self.records
-        mine = islice(records, first + position * self.number, None, self.number)
+        before = first + (position - 1) * self.number if position else first
+        mine = islice(records, before, None, self.number)
+        if position and not list(islice(mine, 1)):
+            raise changed(f"split {split.name} of an iterable", position)
         while rows := list(islice(mine, BATCH_ROWS)):
             batch = batch_of_records(self.record, rows, partial(self._place, first, position))
             position += len(rows)

@@ -21,11 +21,15 @@ from typing import Any, ClassVar, Literal, Protocol
 from raystream.api.batch import Batch
 from raystream.errors import ConfigError, InternalError, OutputError
 from raystream.io.conform import table_of
-from raystream.io.files import reason
+from raystream.io.files import make_folder, reason, sync
 from raystream.io.manifest import (
     Manifest,
     Part,
+    add,
+    half_written,
     lacks,
+    left_behind,
+    listed,
     manifest_path,
     part_path,
     read_manifests,
@@ -76,7 +80,7 @@ class Parts:
             OutputError: what was committed is not there.
         """
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             self._range = _Range(self.folder, self.form, _begin(self.folder, context))
         except OSError as error:
             raise ConfigError(
@@ -89,7 +93,8 @@ class Parts:
         self._opened().write(epoch, batch)
 
     def prepare(self, epoch: int) -> None:
-        """Make parts of everything up to the cut at `epoch` and list them.
+        """Make parts of everything up to the cut at `epoch` and list them, on the disk: a saved cut
+        outlives the power, and is not to know of output that is gone.
 
         A successor goes on from there: what it is given again is recognised by its epoch.
         """
@@ -113,7 +118,7 @@ class Parts:
 def _begin(folder: Path, context: SinkContext) -> Manifest:
     """The manifest to go on from; leftovers of earlier runs and lives are removed."""
     run, keys, cut = context.run, context.keys, context.committed
-    found = read_manifests(folder)
+    found = read_manifests(folder) if cut else left_behind(folder)
     mine = next((m for m in found if (m.run, m.keys) == (run, keys)), None)
     if cut:
         mine = mine or take_over(folder, found, run, keys, context.resumed, cut)
@@ -121,6 +126,7 @@ def _begin(folder: Path, context: SinkContext) -> Manifest:
             raise lacks(folder, keys, cut)
     elif mine is None or mine.ended:
         mine = Manifest(run, keys)
+    mine = listed(folder, mine)
     write_manifest(folder, mine)
     if cut:
         gone = superseded(read_manifests(folder), run)
@@ -145,9 +151,9 @@ def _clear(folder: Path, mine: Manifest, gone: Sequence[Manifest]) -> None:
     Parts go first: a manifest that is still there says whose leftovers to look for.
     """
     there = list(folder.glob("*/*"))  # before the manifests: what others have made is listed in one
-    now = [m for m in read_manifests(folder) if m not in gone]
-    listed = {part.path for m in now for part in m.parts}
-    unlisted = {part.path for m in gone for part in m.parts} - listed
+    now = [m for m in left_behind(folder) if m not in gone]
+    counts = {part.path for m in now for part in m.parts}
+    unlisted = {part.path for m in gone for part in m.parts}
     runs = {m.run for m in gone} - {mine.run}
     spans = {span(m.keys) for m in gone} - {span(m.keys) for m in now} | {span(mine.keys)}
     for path in there:
@@ -156,9 +162,13 @@ def _clear(folder: Path, mine: Manifest, gone: Sequence[Manifest]) -> None:
                 unlisted.add(path)
         elif (temporary := _TEMPORARY.fullmatch(path.name)) and temporary[1] in spans:
             unlisted.add(path)
-    for path in unlisted - listed:
+    for m in gone:
+        if m.lists and (m.run, m.keys) != (mine.run, mine.keys):
+            write_manifest(folder, Manifest(m.run, m.keys))  # it names no list that goes before it
+    for path in unlisted - counts:
         path.unlink(missing_ok=True)
-    for path in {manifest_path(folder, m) for m in gone} - {manifest_path(folder, mine)}:
+    of_gone = {manifest_path(folder, m) for m in gone} - {manifest_path(folder, mine)}
+    for path in (*half_written(folder, mine, gone), *of_gone):
         path.unlink(missing_ok=True)
 
 
@@ -170,6 +180,7 @@ class _Range:
         self.form = form
         self.manifest = manifest
         self.types: dict[str, _Pending] = {}
+        self._written = self._there()
 
     def write(self, epoch: int, batch: Batch[Any]) -> None:
         if epoch <= self.manifest.committed or not len(batch):
@@ -185,33 +196,60 @@ class _Range:
     def prepare(self, epoch: int) -> None:
         if epoch <= self.manifest.committed:
             return
+        self._check_there()
         parts = []
         for name, pending in self.types.items():
             with _writing(self.folder / name):
-                for number, (path, rows) in enumerate(pending.take(epoch)):
+                made = pending.take(epoch)
+                for number, (path, rows) in enumerate(made):
                     part = Part(
                         path, name, self.manifest.committed, epoch, self.manifest.keys, number, rows
                     )
                     final = part_path(self.folder, self.manifest.run, part, self.form.suffix)
+                    sync(path)
                     os.replace(path, final)
                     parts.append(part._replace(path=final))
+                if made:
+                    sync(self.folder / name)
         with _writing(self.folder):
-            self.manifest = self.manifest.add(epoch, parts)
-            write_manifest(self.folder, self.manifest)
+            self._list(add(self.folder, self.manifest, epoch, parts))
 
     def show(self, epoch: int) -> None:
         if epoch <= self.manifest.shown:
             return
+        self._check_there()
         with _writing(self.folder):
-            self.manifest = replace(self.manifest, shown=epoch)
-            write_manifest(self.folder, self.manifest)
+            self._list(replace(self.manifest, shown=epoch))
 
     def close(self) -> None:
         open_epochs = [p.discard() for p in self.types.values()]
         if not any(open_epochs):
-            self.manifest = replace(self.manifest, ended=True)
+            self._check_there()
             with _writing(self.folder):
-                write_manifest(self.folder, self.manifest)
+                self._list(replace(self.manifest, ended=True))
+
+    def _list(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        write_manifest(self.folder, manifest)
+        self._written = self._there()
+
+    def _there(self) -> bytes:
+        """The manifest that is there; nothing, if none is."""
+        with contextlib.suppress(FileNotFoundError):
+            return manifest_path(self.folder, self.manifest).read_bytes()
+        return b""
+
+    def _check_there(self) -> None:
+        """Whoever begins later in the folder removes the manifest, and a successor goes on with it:
+        a process that was thought dead is to put its own there no more."""
+        with _writing(self.folder):
+            there = self._there()
+        if there != self._written:
+            raise OutputError(
+                f"{self.folder} is another run's now, or another process of this one has taken the"
+                " place: what this process listed there was removed or replaced.",
+                hint="A job runs once at a time, and each has a folder of its own.",
+            )
 
 
 @dataclass

@@ -165,9 +165,14 @@ def _translated(kind: type[ConfigError | JobError], what: str) -> Iterator[None]
     """Turns what boto3 raises into an error that says what to do."""
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
+    from s3transfer.exceptions import RetriesExceededError, S3DownloadFailedError
 
     try:
         yield
+    except RetriesExceededError as error:  # an answer was cut off time and again
+        raise kind(f"{what}: {error.last_exception or error}") from error
+    except S3DownloadFailedError as error:  # the object was replaced meanwhile
+        raise kind(f"{what}: {error}") from error
     except (ClientError, BotoCoreError, Boto3Error, ValueError) as error:
         code = _code(error) if isinstance(error, ClientError) else type(error).__name__
         raise kind(f"{what}: {error}", hint=_WHAT_TO_DO.get(code, "")) from error

@@ -110,17 +110,21 @@ class Saves:
             OutputError: an image is not there after all, or a later run of this job has begun.
         """
         there = self._there()
-        if (later := newest_run(self.job, there)) > saved.number:
-            raise OutputError(
-                f"{self}: run {later} has begun, so run {saved.number} saves no more.",
-                hint="A job runs once at a time. Give each job its own name or store.",
-            )
+        self._refuse_replaced(saved, there)
         for image in absent(saved.images, there):
             raise OutputError(
                 f"{self.store.url}/{image.name} was stored and is not there.",
                 hint="The cut before is whole.",
             )
         self.store.put(manifest_name(self.job, saved.number, saved.cut), encode(saved))
+        self._refuse_replaced(saved, self._there())  # a put may take as long as it does
+
+    def _refuse_replaced(self, saved: Saved, there: dict[str, int]) -> None:
+        if (later := newest_run(self.job, there)) > saved.number:
+            raise OutputError(
+                f"{self}: run {later} has begun, so run {saved.number} saves no more.",
+                hint="A job runs once at a time. Give each job its own name or store.",
+            )
 
     def drop(self, number: int, keep: Collection[str] = ()) -> list[str]:
         """Delete what the newest two whole cuts do not need, as run `number`; what was deleted.
@@ -153,6 +157,10 @@ class Saves:
                 continue
             return Found(saved, tuple(refused))
         return Found(None, tuple(refused))
+
+    def manifests(self) -> list[str]:
+        """The names of all manifests that are there, the newest first."""
+        return newest_first(self.job, self._there())
 
     def _check(self, saved: Saved) -> None:
         for vertex, chains in saved.chains.items():

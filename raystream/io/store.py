@@ -10,6 +10,7 @@ processes may open the same one.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -19,9 +20,12 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from raystream.errors import ConfigError, InternalError, JobError, OutputError, StateError
-from raystream.io.files import absolute, reason
+from raystream.io.files import absolute, make_folder, reason, sync
 
 Data = bytes | memoryview
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What file systems say that have no hard links."""
 
 
 class Store(Protocol):
@@ -100,7 +104,7 @@ class FolderStore:
         self.folder = folder
         self.url = str(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         except OSError as error:
             raise ConfigError(
                 f"{folder} cannot be made: {reason(error)}.",
@@ -116,7 +120,7 @@ class FolderStore:
         """See `Store`."""
         with self._temporary(name, data) as temporary:
             try:
-                os.link(temporary, self._path(name))
+                _link(temporary, self._path(name), data)
             except FileExistsError:
                 return False
         return True
@@ -177,7 +181,7 @@ class FolderStore:
         """A file beside the one to be, whole and on the disk; what was done with it is, too."""
         folder = self._path(name).parent
         with self._writing(name):
-            _make(folder, upto=self.folder)
+            make_folder(folder)
             handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=folder)
             try:
                 with os.fdopen(handle, "wb") as file:
@@ -189,7 +193,7 @@ class FolderStore:
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary)
-            _sync(folder)
+            sync(folder)
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
@@ -202,19 +206,20 @@ class FolderStore:
             ) from error
 
 
-def _make(folder: Path, upto: Path) -> None:
-    """Make a folder and those above it, so that they stay."""
-    if not folder.is_dir():
-        if folder != upto:
-            _make(folder.parent, upto)
-        folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
+def _link(whole: str, path: Path, data: Data) -> None:
+    """Give a file a name that none has yet.
 
+    Where there are no links (shares of Windows, buckets that are mounted) the name comes first: who
+    dies before the content is there has taken it all the same.
 
-def _sync(folder: Path) -> None:
-    """Have the names in a folder on the disk."""
-    handle = os.open(folder, os.O_RDONLY)
+    Raises:
+        FileExistsError: one has.
+    """
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        os.link(whole, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with path.open("xb") as file:
+            file.write(data)
+        sync(path)

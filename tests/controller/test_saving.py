@@ -16,7 +16,7 @@ from raystream.dataflow.plan import Durable, Plan
 from raystream.errors import ConfigError, LostError, StateError, Stopped
 from raystream.io.saves import Encoded, Saves
 from raystream.io.store import open_store
-from raystream.state.saved import SavedChain, saved_image
+from raystream.state.saved import SavedChain, encode, manifest_name, saved_image
 from raystream.testing import Collect
 from raystream.testing.simflows import FLOWS
 from raystream.testing.simulator import planned
@@ -257,6 +257,38 @@ def test_a_run_that_lost_something_begins_again_a_few_times(
     with pytest.raises(LostError, match=rf"went on from cut 7 .* {RESUMES_MAX} times") as caught:
         resumes.after(lost, plan)
     assert "--resume" in caught.value.hint
+
+
+def test_a_run_that_lost_something_does_not_go_on_from_a_cut_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who began anew has put what was saved before aside; who was replaced gives way."""
+    plan, saves = store(tmp_path)
+    monkeypatch.setattr(Saves, "_check", lambda self, saved: None)
+    old = save_in(plan, saves, 7)
+    anew = durably(plan, saves, "anew", None)
+    with pytest.raises(LostError, match="cut 7 of run 1 of words, which is no cut of this run"):
+        Resumes(saves).after(LostError("all is lost"), anew)
+    save_in(plan, saves, 3)
+    with pytest.raises(LostError, match="cut 3 of run 3 of words, which is no cut"):
+        Resumes(saves).after(LostError("all is lost"), old)
+
+
+def test_what_an_old_run_was_about_to_save_does_not_come_first(tmp_path: Path) -> None:
+    """It looked for later runs before there was one, and its put came through when there was: the
+    sinks have gone on from the cut before, and the run that did that may die without a save."""
+    plan, saves = store(tmp_path)
+    save_in(plan, saves, 7)
+    found = saves.newest(checksums=False).saved
+    assert found is not None
+    plan = durably(plan, saves, "two", found, saves.manifests())
+    late = replace(found, cut=9)
+    saves.store.put(manifest_name(late.job, late.number, late.cut), encode(late))
+    for number in (2, 3):
+        again = saves.newest(checksums=False).saved
+        assert again is not None and (again.number, again.cut, again.run) == (number, 7, "run")
+        assert again.chains == found.chains
+        durably(plan, saves, "three", again, saves.manifests())
 
 
 def test_another_flow_cannot_go_on(tmp_path: Path) -> None:

@@ -188,6 +188,44 @@ def test_a_file_that_vanishes_or_is_barred(make: Any, tmp_path: Path) -> None:
         next(source.read(split, 0))
 
 
+def rows_of(kind: int, path: Path, number: int) -> Any:
+    """A source of so many rows."""
+    if kind == 0:
+        pq.write_table(pa.table({"time": [0] * number, "n": [1] * number}), path)
+    elif kind == 3:
+        return rs.io.iterable([Small(0, n) for n in range(number)], Small, splits=2)
+    else:
+        path.write_text("time,n\n" + "0,1\n" * number)
+    return KINDS[kind](path)
+
+
+@pytest.mark.parametrize("kind", range(4))
+def test_a_source_that_has_less_than_was_read_of_it(kind: int, tmp_path: Path) -> None:
+    """Else a job that goes on would be at its end at once, and say nothing."""
+    source = rows_of(kind, tmp_path / "a.csv", 9)
+    split = source.splits()[0]
+    *_, (end, _) = source.read(split, 0)
+    assert list(source.read(split, end)) == []
+    source = rows_of(kind, tmp_path / "a.csv", 4)
+    with pytest.raises(InputError, match=f"is not what it was: it was read up to position {end}"):
+        list(source.read(split, end))
+
+
+@pytest.mark.parametrize("opened", [open, gzip.open])
+def test_a_last_line_that_goes_on(opened: Any, tmp_path: Path) -> None:
+    """What was read of a file that was still being written would become two lines."""
+    path = tmp_path / f"a.txt{'.gz' if opened is gzip.open else ''}"
+    with opened(path, "wb") as file:
+        file.write(b"one\ntw")
+    source = rs.io.text(path)
+    *_, (end, batch) = source.read(source.splits()[0], 0)
+    assert [r.text for r in batch.records()] == ["one", "tw"]
+    with opened(path, "ab") as file:
+        file.write(b"o\nthree\n")
+    with pytest.raises(InputError, match="goes on otherwise"):
+        list(source.read(source.splits()[0], end))
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_permission(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import resource
 import signal
@@ -112,6 +113,41 @@ def test_parts_roll_with_the_cut_and_are_named_by_it(sink: Any, tmp_path: Path) 
     assert [str(p.path.relative_to(tmp_path).with_suffix("")) for p in found] == names
     there = sorted((tmp_path / "Counted").iterdir())
     assert there == sorted(p.path for p in found)
+
+
+def test_what_is_written_at_a_cut_does_not_grow_with_the_job(
+    sink: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raystream.io.manifest.LIST_PARTS", 10)
+    manifest, one = tmp_path / "_manifest-run-00000-00256.json", opened(sink)
+    for epoch in range(1, 36):
+        write(one, epoch)
+        one.commit(epoch)
+        if epoch == 25:
+            one = opened(sink, committed=20)
+        assert manifest.read_text().count("Counted/") <= 10
+    assert len(visible(tmp_path)) == 3 * 35
+    one.close()
+    assert [p.upto for p in rs.io.parts(tmp_path)] == [*range(1, 36)]
+    lists = sorted(tmp_path.glob("_list-*"))
+    assert len(lists) == 3
+    lists[0].unlink()
+    with pytest.raises(InputError, match=r"names .*_list-run(.|\n)*begin anew"):
+        rs.io.parts(tmp_path)
+    opened(sink, run="anew")
+    assert not sorted(tmp_path.glob("_list-*"))
+
+
+def test_manifests_without_lists_are_read(sink: Any, tmp_path: Path) -> None:
+    """They were written before there were any."""
+    one = opened(sink)
+    write(one, 1)
+    one.commit(1)
+    manifest = tmp_path / "_manifest-run-00000-00256.json"
+    old = {**json.loads(manifest.read_text()), "format": 3}
+    del old["lists"]
+    manifest.write_text(json.dumps(old))
+    assert visible(tmp_path) == rows(1)
 
 
 def test_types_are_kept_apart(sink: Any, tmp_path: Path) -> None:
@@ -344,11 +380,54 @@ def test_folders_without_output(tmp_path: Path) -> None:
     one.commit(1)
     manifest = next(tmp_path.glob("_manifest*"))
     manifest.write_text(manifest.read_text()[:-5])
-    with pytest.raises(InputError, match=r"_manifest.* is damaged"):
+    with pytest.raises(InputError, match=r"_manifest.* is damaged(.|\n)*begin anew"):
         rs.io.parts(tmp_path)
     manifest.write_text('{"format": 9}')
-    with pytest.raises(InputError, match="is of format 9"):
+    with pytest.raises(InputError, match=r"is of format 9(.|\n)*the version of raystream"):
         rs.io.parts(tmp_path)
+
+
+def test_a_run_begins_anew_where_a_manifest_cannot_be_read(sink: Any, tmp_path: Path) -> None:
+    for keys in HALVES:
+        one = opened(sink, keys, run="first")
+        write(one, 1, keys)
+        one.commit(1)
+    for manifest, text in zip(tmp_path.glob("_manifest*"), ("", '{"format": 9}'), strict=True):
+        manifest.write_text(text)
+    with pytest.raises(InputError, match=r"damaged|format 9"):
+        opened(sink, run="second", committed=1)
+    one = opened(sink, run="second")
+    write(one, 1, number=1)
+    one.commit(1)
+    one.close()
+    assert read(tmp_path) == rows(1, number=1)
+    listed = {p.path for p in rs.io.parts(tmp_path)}
+    assert {p for p in tmp_path.rglob("*") if p.is_file()} == {
+        *listed,
+        tmp_path / "_manifest-second-00000-00256.json",
+    }
+
+
+def test_what_was_not_written_whole_goes_with_its_range(
+    sink: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class DiedError(BaseException):
+        """As with SIGKILL: nothing is done after it."""
+
+    def die(*_: Any) -> None:
+        raise DiedError
+
+    one, other = (opened(sink, keys) for keys in HALVES)
+    other.commit(1)
+    for name in ("os.replace", "os.unlink"):
+        monkeypatch.setattr(f"raystream.io.manifest.{name}", die)
+    for each in (one, other):
+        with pytest.raises(DiedError):
+            each.commit(2)
+    monkeypatch.undo()
+    opened(sink, HALVES[0])
+    (left,) = (p.name for p in tmp_path.iterdir() if p.suffix == ".tmp")
+    assert "00128-00256" in left, "its writer may be at work"
 
 
 def test_a_sink_is_opened_first(sink: Any) -> None:

@@ -3,10 +3,13 @@ nothing is lost and nothing is there twice, whatever the ranges, and wherever it
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +21,7 @@ import raystream as rs
 from raystream.controller.planning import make_plan
 from raystream.dataflow.plan import Plan
 from raystream.errors import InputError, JobError, OutputError
+from raystream.io.manifest import read_manifests
 from raystream.state.image import Image
 from raystream.testing.local import LocalJob
 from tests.dataflow.cuts import random_ranges
@@ -142,7 +146,54 @@ def test_runs_that_go_on_from_cuts_write_every_epoch_once(seed: int, kind: str) 
         found = [r for b in rs.io.read_parts(folder, Row) for r in b.records()]
         assert sorted(found) == _expected(writer, last)
         listed = {p.path for p in rs.io.parts(folder)}
-        assert files(folder) == listed | set(folder.glob("_manifest-last-*")), "nothing else"
+        lists = {folder / name for m in read_manifests(folder) for name in m.lists}
+        manifests = set(folder.glob("_manifest-last-*"))
+        assert files(folder) == listed | manifests | lists, "nothing else"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_so_they_do_when_their_parts_are_in_lists(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raystream.io.manifest.LIST_PARTS", 1 + seed % 2)
+    test_runs_that_go_on_from_cuts_write_every_epoch_once.hypothesis.inner_test(seed, "csv")
+
+
+class KilledError(BaseException):
+    """Nothing is done after it."""
+
+
+def test_wherever_a_run_dies_that_removes_lists_the_next_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raystream.io.manifest.LIST_PARTS", 2)
+    for lives in count():
+        sink = began(tmp_path / str(lives), upto=14)
+        ops = iter(range(lives))
+        with monkeypatch.context() as patch:
+            for name in ("os.replace", "os.unlink"):  # which `Path.unlink` is, too
+                patch.setattr(name, partial(_mortal, getattr(os, name[3:]), ops))
+            try:
+                opened(sink, ALL, "two", 10, "one")
+                break
+            except KilledError:
+                known = any(sink.folder.glob("_manifest-two-*"))
+        for keys in HALVES:
+            opened(sink, keys, "three", 8, "one")
+        epochs = sorted(r.epoch for r in visible(sink.folder))
+        assert epochs == [e for e in range(1, 9) for _ in HALVES]
+        named = {sink.folder / name for m in read_manifests(sink.folder) for name in m.lists}
+        listed = {p.path for p in rs.io.parts(sink.folder, partial=True)}
+        manifests = set(sink.folder.glob("_manifest-three-*"))
+        left = files(sink.folder) - named - listed - manifests
+        assert not known or not left, "of who has a manifest nothing is left"
+    assert lives > 10
+
+
+def _mortal(call: Any, ops: Any, *args: Any, **options: Any) -> Any:
+    if next(ops, None) is None:
+        raise KilledError
+    return call(*args, **options)
 
 
 def _expected(writer: dict[int, str], upto: int) -> list[Row]:
@@ -206,12 +257,43 @@ def test_an_old_run_that_wakes_up_does_no_harm(tmp_path: Path) -> None:
     zombie.prepare(2)
     zombie.write(3, ALL, batch(Row, [Row(0, 3, "one")]))
     two = opened(sink, ALL, "two", 2, "one")
-    zombie.prepare(4)
+    for wakes_up in (zombie.prepare, zombie.commit):
+        with pytest.raises(OutputError, match="is another run's now"):
+            wakes_up(4)
     two.write(3, ALL, batch(Row, [Row(0, 3, "two")]))
     two.prepare(4)
     two.commit(4)
     two.close()
     assert visible(tmp_path) == [Row(0, 1, "one"), Row(0, 3, "two")]
+
+
+def test_an_old_run_that_wakes_up_leaves_one_from_the_beginning_alone(tmp_path: Path) -> None:
+    """Its manifest would be there beside the other, which replaces none: readers refused both."""
+    sink = rs.io.parquet(tmp_path)
+    zombie = opened(sink, ALL, "one")
+    zombie.write(1, ALL, batch(Row, [Row(0, 1, "one")]))
+    anew = opened(sink, ALL, "two")
+    for wakes_up in (zombie.prepare, zombie.commit):
+        with pytest.raises(OutputError, match="is another run's now"):
+            wakes_up(2)
+    zombie.close()
+    anew.write(1, ALL, batch(Row, [Row(0, 1, "two")]))
+    anew.commit(2)
+    anew.close()
+    assert visible(tmp_path) == [Row(0, 1, "two")]
+
+
+def test_a_predecessor_that_wakes_up_does_no_harm(tmp_path: Path) -> None:
+    """It would put back what its successor has committed, which nobody makes again."""
+    sink = rs.io.parquet(tmp_path)
+    zombie = opened(sink, ALL, "one")
+    zombie.commit(2)
+    two = opened(sink, ALL, "one", 2)
+    two.commit(4)
+    with pytest.raises(OutputError, match="another process of this one has taken the place"):
+        zombie.prepare(4)
+    two.commit(6)
+    opened(sink, ALL, "one", 6)
 
 
 @pytest.mark.parametrize(

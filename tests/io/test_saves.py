@@ -211,6 +211,21 @@ def test_who_was_replaced_saves_no_more(store: Store) -> None:
     assert saved.number == 2
 
 
+def test_who_is_replaced_amid_a_put_is_told_that_it_saves_no_more(store: Store) -> None:
+    run = Run(Saves(store, "job"), random.Random(3))
+    run.save()
+    put = store.put
+
+    def slow(name: str, data: Any) -> None:
+        if "/cuts/" in name:
+            Saves(store, "job").claim("another")
+        put(name, data)
+
+    store.put = slow  # type: ignore[method-assign]
+    with pytest.raises(OutputError, match="run 2 has begun, so run 1 saves no more"):
+        run.save()
+
+
 def test_runs_that_begin_together_get_different_numbers(store: Store) -> None:
     store.put(claim_name("job", 1), b"a")
     one = Saves(store, "job")

@@ -82,8 +82,10 @@ def test_from_every_batch_end_the_rest_is_the_same(make: Any, rows: int, tmp_pat
 @pytest.mark.parametrize("make", [parquet_file, csv_file, collection])
 def test_a_position_is_a_row_number(make: Any, tmp_path: Path) -> None:
     source = make(tmp_path, 40)
-    for position in range(42):
+    for position in range(41):
         assert records(source, position) == [Counted(i, i) for i in range(position, 40)]
+    with pytest.raises(InputError, match="is not what it was"):
+        records(source, 41)
 
 
 @pytest.mark.parametrize("make", SOURCES)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import IncompleteReadError
 from botocore.stub import Stubber
 
 import raystream.io.s3
@@ -38,6 +40,22 @@ def test_only_one_has_a_claim(store: Store) -> None:
     assert not store.claim("runs/1", b"you")
     assert bytes(store.get("runs/1")) == b"me"
     assert store.sizes("runs") == {"runs/1": 2}
+
+
+@pytest.mark.parametrize("why", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_folder_without_hard_links(
+    why: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a share of Windows, or a bucket that is mounted."""
+
+    def refuse(*_: Any) -> None:
+        raise OSError(why, os.strerror(why))
+
+    monkeypatch.setattr(os, "link", refuse)
+    store = open_store(tmp_path / "store")
+    assert store.claim("job/runs/1", b"a")
+    assert not store.claim("job/runs/1", b"b")
+    assert bytes(store.get("job/runs/1")) == b"a" and store.sizes("job") == {"job/runs/1": 1}
 
 
 def test_deleting(store: Store) -> None:
@@ -182,6 +200,20 @@ def test_what_is_forbidden_is_said(s3: Any) -> None:
         stub.add_response("delete_objects", refused)
         with pytest.raises(OutputError, match=r"p/a cannot be deleted: Access Denied"):
             store.delete(["a"])
+
+
+def test_answers_that_are_cut_off_are_an_error_of_the_store(
+    s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(body: Any, *_: Any, **__: Any) -> bytes:
+        body.close()
+        raise IncompleteReadError(actual_bytes=1, expected_bytes=3)
+
+    store = open_store("s3://bucket/p")
+    store.put("a", b"abc")
+    monkeypatch.setattr("botocore.response.StreamingBody.read", cut_off)
+    with pytest.raises(JobError, match=r"p/a cannot be read: 1 read, but .* expected is 3"):
+        store.get("a")
 
 
 def test_boto3_is_asked_for_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
