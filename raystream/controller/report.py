@@ -338,4 +338,5 @@ def sink_context(
         clock.speed if clock is not None and paced else None,
         committed,
         "" if plan.resumed is None else plan.resumed.run,
+        plan.durable is not None,
     )

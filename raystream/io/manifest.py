@@ -66,6 +66,7 @@ class Manifest:
     older: the runs that it replaces, and for each the epoch up to which this lists what that wrote.
     lists: files that list its first parts, LIST_PARTS each. `parts` has these too once it was read,
     and has not in who writes it.
+    lasting: whether what is written has to outlive the power; that is not written.
     """
 
     run: str
@@ -76,6 +77,7 @@ class Manifest:
     parts: tuple[Part, ...] = ()
     older: Mapping[str, int] = field(default_factory=dict)
     lists: tuple[str, ...] = ()
+    lasting: bool = field(default=False, compare=False)
 
     def add(self, committed: int, parts: Iterable[Part]) -> Manifest:
         """The manifest after one more commit."""
@@ -106,8 +108,8 @@ def part_path(folder: Path, run: str, part: Part, suffix: str) -> Path:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest of a range: readers see the old one or the new one, also when the power
-    was gone. On return the new one stays."""
+    """Replace the manifest of a range: readers see the old one or the new one. One that is to
+    outlive the power is on the disk on return."""
     text = json.dumps(
         {
             "format": FORMAT,
@@ -121,7 +123,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
             "parts": _rows(folder, manifest.parts),
         }
     )
-    _put(manifest_path(folder, manifest), text)
+    _put(manifest_path(folder, manifest), text, lasting=manifest.lasting)
 
 
 def listed(folder: Path, manifest: Manifest) -> Manifest:
@@ -140,7 +142,7 @@ def _in_lists(folder: Path, manifest: Manifest) -> Manifest:
     while len(parts) > LIST_PARTS:
         text = json.dumps({"parts": _rows(folder, parts[:LIST_PARTS])})
         name = f"{_lists(manifest)}{len(lists):06d}-{zlib.crc32(text.encode()):08x}.json"
-        _put(folder / name, text)
+        _put(folder / name, text, lasting=manifest.lasting)
         parts, lists = parts[LIST_PARTS:], (*lists, name)
     return replace(manifest, parts=parts, lists=lists)
 
@@ -157,19 +159,21 @@ def _rows(folder: Path, parts: Iterable[Part]) -> list[list[Any]]:
     ]
 
 
-def _put(path: Path, text: str) -> None:
-    """Replace a file, so that the new one stays."""
+def _put(path: Path, text: str, *, lasting: bool) -> None:
+    """Replace a file."""
     handle, name = tempfile.mkstemp(prefix=_temporary(path), suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-        sync(name)
+        if lasting:
+            sync(name)
         os.replace(name, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
-    sync(path.parent)
+    if lasting:
+        sync(path.parent)
 
 
 def half_written(folder: Path, mine: Manifest, gone: Iterable[Manifest]) -> list[Path]:

@@ -93,8 +93,9 @@ class Parts:
         self._opened().write(epoch, batch)
 
     def prepare(self, epoch: int) -> None:
-        """Make parts of everything up to the cut at `epoch` and list them, on the disk: a saved cut
-        outlives the power, and is not to know of output that is gone.
+        """Make parts of everything up to the cut at `epoch` and list them. In a job with a durable
+        tier they are on the disk then: a saved cut outlives the power, and is not to know of output
+        that is gone.
 
         A successor goes on from there: what it is given again is recognised by its epoch.
         """
@@ -126,7 +127,7 @@ def _begin(folder: Path, context: SinkContext) -> Manifest:
             raise lacks(folder, keys, cut)
     elif mine is None or mine.ended:
         mine = Manifest(run, keys)
-    mine = listed(folder, mine)
+    mine = listed(folder, replace(mine, lasting=context.lasting))
     write_manifest(folder, mine)
     if cut:
         gone = superseded(read_manifests(folder), run)
@@ -206,10 +207,11 @@ class _Range:
                         path, name, self.manifest.committed, epoch, self.manifest.keys, number, rows
                     )
                     final = part_path(self.folder, self.manifest.run, part, self.form.suffix)
-                    sync(path)
+                    if self.manifest.lasting:
+                        sync(path)
                     os.replace(path, final)
                     parts.append(part._replace(path=final))
-                if made:
+                if made and self.manifest.lasting:
                     sync(self.folder / name)
         with _writing(self.folder):
             self._list(add(self.folder, self.manifest, epoch, parts))

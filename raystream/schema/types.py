@@ -93,6 +93,8 @@ class SinkContext(NamedTuple):
     `resumed` is the run that saved the cut from which this run goes on; "" in a run that began at
     the beginning. That run may have had other ranges and may have written more than came up to the
     cut, which has to be discarded.
+    `lasting` says whether the job has a durable tier: what `prepare` keeps has to outlive the power
+    then, as the saved cut does.
     """
 
     run: str
@@ -103,3 +105,4 @@ class SinkContext(NamedTuple):
     speed: float | None
     committed: int = 0
     resumed: str = ""
+    lasting: bool = False
