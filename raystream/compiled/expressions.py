@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from copy import deepcopy
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from raystream.compiled.patterns import Resolver, truth
@@ -40,6 +41,7 @@ OPERATORS = (
     ast.LShift,
     ast.RShift,
     ast.USub,
+    ast.Invert,
     ast.Eq,
     ast.NotEq,
     ast.Lt,
@@ -233,7 +235,16 @@ class Expressions(ast.NodeTransformer):
         if known is not None:
             return ast.Constant(known)
         self._no_array(node, node.left, *node.comparators)
+        self._no_identity(node)
         return ast.copy_location(self._compared(node), node)
+
+    def _no_identity(self, node: ast.Compare) -> None:
+        """Numbers have no identity, and what may be None is never True when compiled."""
+        sides = [node.left, *node.comparators]
+        for op, pair in zip(node.ops, pairwise(sides), strict=True):
+            nothing = any(isinstance(s, ast.Constant) and s.value is None for s in pair)
+            if isinstance(op, ast.Is | ast.IsNot) and not nothing:
+                raise self.refuse("`is` between values: compare them with ==", node)
 
     def _compared(self, node: ast.Compare) -> ast.expr:
         """`a < b < c` as `a < b and b < c`."""
@@ -279,8 +290,8 @@ class Expressions(ast.NodeTransformer):
         operand = self.visit(node.operand)
         if isinstance(node.op, ast.Not) and isinstance(operand, ast.Constant):
             return ast.Constant(not operand.value)
-        if isinstance(node.op, ast.USub) and not isinstance(operand, ast.Constant):
-            return ast.copy_location(call(OPERATE + "USub", operand), node)
+        if isinstance(node.op, ast.USub | ast.Invert) and not isinstance(operand, ast.Constant):
+            return ast.copy_location(call(OPERATE + type(node.op).__name__, operand), node)
         return ast.copy_location(ast.UnaryOp(node.op, operand), node)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:

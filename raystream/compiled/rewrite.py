@@ -51,12 +51,17 @@ class Rewriter(Expressions):
                 kwonlyargs=[],
                 kw_defaults=[],
                 kwarg=None,
-                defaults=[] if self.emits else [self.visit(d) for d in arguments.defaults],
+                defaults=[] if self.emits else self._defaults(arguments.defaults),
             ),
             body=self.body(tree.body),
         )
         ast.copy_location(new, tree)
         return ast.fix_missing_locations(new)
+
+    def _defaults(self, written: list[ast.expr]) -> list[ast.expr]:
+        """What arguments are that are not given: the names may stand for something else by now."""
+        values = zip(self.source.defaults, written, strict=True)
+        return [self.unit.value(value, at, self.source) for value, at in values]
 
     def _check_names(self) -> None:
         """The record keeps its type: it was resolved."""
@@ -160,6 +165,9 @@ class Rewriter(Expressions):
 
     def visit_Match(self, node: ast.Match) -> Any:
         if not self.resolver.is_record(node.subject):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.MatchSingleton) and inner.value is not None:
+                    raise self.refuse(f"a pattern {inner.value}: use if", inner)
             return self.generic_visit(node)
         return self.body(self.resolver.match(node))
 

@@ -35,6 +35,11 @@ class Real(NamedTuple):
     value: float = 0.0
 
 
+class Flag(NamedTuple):
+    time: int
+    yes: bool | None
+
+
 class Out(NamedTuple):
     key: rs.Int32
     small: rs.Int8 = 0
@@ -236,12 +241,20 @@ def half(value: int) -> int:
 
 
 NUMBERS = [1, 2, 3]
+BYTES = np.array([200, 100], np.uint8)
+LITTLE = np.float32(0.1)
+
+
+def first_twice(values: list[int]) -> int:
+    return (values * 2)[0]  # through a name
+
+
 HUGE = 2**63
 
 
 def refused() -> list[Any]:
     """(operator, what is said); the line at fault ends in its mark below."""
-    return [*refused_values(), *refused_names()]
+    return [*refused_values(), *refused_functions(), *refused_names()]
 
 
 def refused_values() -> list[Any]:
@@ -312,6 +325,61 @@ def refused_values() -> list[Any]:
         (nothing, "Out.small: it is None"),
         (other, "it yields In, which its annotation does not name"),
         (returned, "yield them"),
+    ]
+
+
+def refused_functions() -> list[Any]:
+    """What has another result when it is compiled."""
+
+    @rs.operator(compiled=True)
+    def distance(r: Real) -> Iterator[Real]:
+        yield Real(r.time, r.key, math.hypot(r.value, 1.0))  # distance
+
+    @rs.operator(compiled=True)
+    def numpy_log(r: Real) -> Iterator[Real]:
+        yield Real(r.time, r.key, np.log(r.value))  # numpy log
+
+    @rs.operator(compiled=True)
+    def digits(r: Real) -> Iterator[Out]:
+        yield Out(len(str(r.value)))  # digits
+
+    @rs.operator(compiled=True)
+    def narrow_table(r: In) -> Iterator[Out]:
+        yield Out(int(BYTES[0] + 100))  # narrow table
+
+    @rs.operator(compiled=True)
+    def narrow_number(r: Real) -> Iterator[Real]:
+        yield Real(r.time, r.key, LITTLE * r.value)  # type: ignore[arg-type]  # narrow number
+
+    @rs.operator(compiled=True)
+    def identity(r: Flag) -> Iterator[Out]:
+        yield Out(r.time, yes=r.yes is True)  # identity
+
+    @rs.operator(compiled=True)
+    def singleton(r: Flag) -> Iterator[Out]:
+        match r.yes:
+            case True:  # singleton
+                yield Out(r.time)
+
+    @rs.operator(key="key", compiled=True)
+    def aliased(r: In, row: Row) -> Iterator[Out]:
+        yield Out(first_twice(row.cars))
+
+    @rs.operator(compiled=True)
+    def in_a_tuple(r: Real) -> Iterator[Out]:
+        a, b = (r.time, r.value) if r.key else (r.value, r.value)  # in a tuple
+        yield Out(r.key, yes=a == b)
+
+    return [
+        (distance, "'hypot' is rounded otherwise when compiled"),
+        (numpy_log, "'log' of NumPy is rounded otherwise"),
+        (digits, "a float has another text"),
+        (narrow_table, "an array of uint8"),
+        (narrow_number, "'float32'"),
+        (identity, "compare them with =="),
+        (singleton, "a pattern True"),
+        (aliased, "a whole array: use its items"),
+        (in_a_tuple, "a tuple holds an int or a float"),
     ]
 
 
@@ -393,6 +461,15 @@ def refused_names() -> list[Any]:
 
 
 MARKS = {
+    "distance": "# distance",
+    "numpy_log": "# numpy log",
+    "digits": "# digits",
+    "narrow_table": "# narrow table",
+    "narrow_number": "# narrow number",
+    "identity": "# identity",
+    "singleton": "# singleton",
+    "aliased": "# through a name",
+    "in_a_tuple": "# in a tuple",
     "clock": "# clock",
     "dice": "# dice",
     "numpy_dice": "# numpy dice",

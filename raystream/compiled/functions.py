@@ -1,0 +1,180 @@
+"""Functions of Python's that compiled code calls, with Python's results or an error.
+
+Numba's own are silent where an int leaves 64 bits (`sum`, `pow`, `divmod`, those of `operator`).
+Some are rounded otherwise than Python's, or NumPy's outside of compiled code: they are refused.
+
+Importing this module imports Numba.
+"""
+# Overloads are Python functions that Numba compiles: a bare intrinsic would not do.
+# ruff: noqa: PLW0108
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core.errors import TypingError
+from numba.extending import overload
+
+from raystream.compiled.arithmetic import GUARDED, OPERATORS
+from raystream.compiled.checked import LEFT, OVERLOADED, exact, is_whole, user_jit
+
+_ADD, _FLOOR_DIVIDE = OPERATORS["Add"], OPERATORS["FloorDiv"]
+_MOST = 5000
+"""An exponent of two with which every float but 0 is no number any more, either way."""
+
+
+def _impl(head: str, result: str, **names: Any) -> Any:
+    """A function of one expression: the length of a tuple's type is known when it is compiled."""
+    exec(f"def impl({head}):\n    return {result}", names)
+    return names["impl"]
+
+
+# ---------------------------------------------------------------- of several numbers
+
+
+def total(values: Any, start: Any = 0) -> Any:
+    """`sum`."""
+    raise NotImplementedError
+
+
+@overload(total, **OVERLOADED)
+def _total(values: Any, start: Any = 0) -> Any:
+    if isinstance(values, types.BaseTuple):
+        steps = "start"
+        for i in range(len(values)):
+            steps = f"add({steps}, values[{i}])"
+        return _impl("values, start=0", steps, add=_ADD)
+    kind = getattr(values, "dtype", None)
+    if isinstance(kind, types.Float) and sys.version_info >= (3, 12):
+        raise TypingError("the sum of floats is rounded otherwise: add them one by one")
+
+    def added(values: Any, start: Any = 0) -> Any:
+        so_far = start
+        for value in values:
+            so_far = _ADD(so_far, value)
+        return so_far
+
+    return added
+
+
+def _chosen(plain: Callable[..., Any]) -> Any:
+    """`min` or `max`: of ints and floats together, Numba's makes floats of all."""
+
+    def choose_one(*values: Any) -> Any:
+        raise NotImplementedError
+
+    @overload(choose_one, **OVERLOADED)
+    def choose(*values: Any) -> Any:
+        mixed = not is_whole(*values) and any(map(is_whole, values))
+        given = [
+            f"exact(values[{i}])" if mixed and is_whole(v) else f"values[{i}]"
+            for i, v in enumerate(values)
+        ]
+        return _impl("*values", f"plain({', '.join(given)})", plain=plain, exact=exact)
+
+    choose_one.__name__ = plain.__name__
+    return choose_one
+
+
+def both(a: Any, b: Any) -> Any:
+    """`divmod`."""
+    raise NotImplementedError
+
+
+@overload(both, **OVERLOADED)
+def _both(a: Any, b: Any) -> Any:
+    if is_whole(a, b):
+        return lambda a, b: (_FLOOR_DIVIDE(a, b), np.int64(a) % np.int64(b))
+    return lambda a, b: divmod(a, b)
+
+
+@user_jit
+def _gcd(a: Any, b: Any) -> Any:
+    found = math.gcd(a, b)
+    if found < 0:
+        raise OverflowError(LEFT)
+    return found
+
+
+@user_jit
+def _ldexp(x: Any, exponent: Any) -> Any:
+    result = math.ldexp(x, min(max(exponent, -_MOST), _MOST))
+    if math.isinf(result) and math.isfinite(x):
+        raise OverflowError("math range error")
+    return result
+
+
+def text(value: Any) -> Any:
+    """`str`."""
+    raise NotImplementedError
+
+
+@overload(text, **OVERLOADED)
+def _text(value: Any) -> Any:
+    if isinstance(value, types.Float):
+        raise TypingError("a float has another text when compiled")
+    return lambda value: str(value)
+
+
+total.__name__, both.__name__, text.__name__ = "sum", "divmod", "str"  # as errors name them
+
+
+# ---------------------------------------------------------------- tables
+
+
+STANDS_FOR: dict[Any, Any] = {
+    **GUARDED,
+    sum: total,
+    min: _chosen(min),
+    max: _chosen(max),
+    pow: OPERATORS["Pow"],
+    divmod: both,
+    str: text,
+    math.gcd: _gcd,
+    math.ldexp: _ldexp,
+    operator.add: OPERATORS["Add"],
+    operator.sub: OPERATORS["Sub"],
+    operator.mul: OPERATORS["Mult"],
+    operator.truediv: OPERATORS["Div"],
+    operator.floordiv: OPERATORS["FloorDiv"],
+    operator.pow: OPERATORS["Pow"],
+    operator.lshift: OPERATORS["LShift"],
+    operator.rshift: OPERATORS["RShift"],
+    operator.neg: OPERATORS["USub"],
+    operator.invert: OPERATORS["Invert"],
+    operator.abs: GUARDED[abs],
+    operator.eq: OPERATORS["Eq"],
+    operator.ne: OPERATORS["NotEq"],
+    operator.lt: OPERATORS["Lt"],
+    operator.le: OPERATORS["LtE"],
+    operator.gt: OPERATORS["Gt"],
+    operator.ge: OPERATORS["GtE"],
+}
+"""What compiled code calls instead of a function."""
+
+_AS_IT_IS = (operator.mod, operator.and_, operator.or_, operator.xor, operator.not_, operator.truth)
+_OF_MATH = (math.gamma, math.lgamma, math.hypot)
+_OF_NUMPY = (
+    *(np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.cbrt, np.hypot),
+    *(np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan, np.arctan2),
+    *(np.sinh, np.cosh, np.tanh, np.arcsinh, np.arccosh, np.arctanh),
+    *(np.power, np.float_power, np.logaddexp, np.logaddexp2),
+)
+
+
+def differs(function: Any) -> str:
+    """Why a function may not be called by compiled code; empty when it may."""
+    if function in _OF_MATH:
+        return "is rounded otherwise when compiled"
+    if function in _OF_NUMPY:
+        return "of NumPy is rounded otherwise when compiled: use that of math"
+    of_operator = getattr(function, "__module__", "") in ("operator", "_operator")
+    if of_operator and function not in STANDS_FOR and function not in _AS_IT_IS:
+        return "of operator is not compiled: write the operation"
+    return ""
