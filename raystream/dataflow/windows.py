@@ -117,6 +117,8 @@ class _Windows:
         emitted = self.spec.process(record, row)
         if emitted is not None:
             collector.extend(emitted)
+        if self.table.schema.settle is not None:
+            self.table.schema.settle(row)
         if row._mark != FORGOTTEN:
             return False
         self.table.remove(key, epoch)
@@ -191,7 +193,7 @@ class FixedWindows(_Windows):
         assert self.spec.state is not None
         collector = Collector(self.spec, epoch)
         out, ends, extend = collector.out, collector.offsets, collector.extend
-        rows, fresh = self.table.rows, self.spec.state.fresh
+        rows, fresh, settle = self.table.rows, self.spec.state.fresh, self.spec.state.settle
         get, function = rows.get, self.spec.process
         records = in_order(given)
         keys = keys_in_order(self.keys_of, given, records)
@@ -209,6 +211,8 @@ class FixedWindows(_Windows):
                     emitted = function(record, row)
                     if emitted is not None:
                         extend(emitted)
+                    if settle is not None:
+                        settle(row)
                     if row._mark == FORGOTTEN:
                         self.table.remove(window, epoch)
                 ends.append(len(out))
