@@ -210,7 +210,7 @@ def test_a_time_whose_window_has_no_end_is_an_error(op: Any, time: int) -> None:
         run(op, [[Event(0, 0, 0)], [Event(5, 0, 1), Event(time, 0, 2)]], [0, 20])
     assert told.value.where is not None
     furthest = max(-(2**62), min(time, 2**62))
-    assert sorted(run(op, [[Event(furthest, 0, 7)]], [0]).closed[0].ids) == [7] or furthest < 0
+    assert run(op, [[Event(furthest, 0, 7)]], [0]).closed[0].ids == [7]
 
 
 @pytest.mark.parametrize("seconds", [0.001, 1.001, 2.01, 4.35, 16.1, 1e6 + 0.001])
