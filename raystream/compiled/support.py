@@ -12,6 +12,7 @@ Importing this module imports Numba.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -159,6 +160,14 @@ def fitter(label: str, dtype: str, problems: list[str]) -> Callable[..., Any]:
             return required
         if kind == "b":
             return lambda value: value
+        if kind == "f" and size == 4 and not isinstance(value, types.Boolean):
+
+            def short(value: Any) -> Any:
+                if math.isfinite(value) and math.isinf(np.float32(value)):
+                    raise OverflowError(too_big)
+                return np.float64(value)
+
+            return short
         if kind == "f":
             return lambda value: np.float64(value)
         if size == 8 or isinstance(value, types.Boolean):

@@ -546,6 +546,25 @@ def test_parameters_are_numbers() -> None:
         compile_operator(spec_of(Named("x")), groups=GROUPS)
 
 
+class Short(NamedTuple):
+    real: rs.Float32
+
+
+@rs.operator(compiled=True)
+def shortened(r: Real) -> Iterator[Short]:
+    yield Short(r.value)
+
+
+@pytest.mark.parametrize("value", [1e39, -1e39])
+def test_a_float_that_32_bits_cannot_hold_is_an_error(value: float) -> None:
+    compiled = compile_operator(spec_of(shortened), groups=1)
+    wide = [Real(0, 0, v) for v in (math.inf, 1e38, value)]
+    with pytest.raises(OperatorError, match=r"Short\.real: -?1e\+39 does not fit real: float32"):
+        compiled.process(given(compiled.spec, wide, 1), None, 1, 0)
+    output = compiled.process(given(compiled.spec, wide[:2], 1), None, 1, 0)
+    assert next(r.real for r in output.emitted[0].rows.records()) == math.inf
+
+
 def test_a_rounded_float_in_the_state_is_refused() -> None:
     class Mean(rs.State):
         mean: rs.Float32 = 0.0
