@@ -160,6 +160,16 @@ def _mixed(plain: Callable[[Any, Any], Any]) -> Any:
     return compare
 
 
+def _unlike(a: Any, b: Any) -> bool:
+    """Whether two tuples have ints and floats at one place, which Numba compares as floats."""
+    if not all(isinstance(kind, types.BaseTuple) for kind in (a, b)):
+        return False
+    return any(
+        isinstance(x, types.Float) != isinstance(y, types.Float) or _unlike(x, y)
+        for x, y in zip(a, b, strict=False)
+    )
+
+
 def _comparison(plain: Callable[[Any, Any], Any], turned: Callable[[Any, Any], Any]) -> Any:
     """A comparison; `turned`: that of the operands in the other order."""
     int_first, float_first = _mixed(plain), _mixed(turned)
@@ -176,6 +186,8 @@ def _comparison(plain: Callable[[Any, Any], Any], turned: Callable[[Any, Any], A
             return lambda a, b: compare(b, a)
         if may_be_none(a, b):
             return None
+        if _unlike(a, b):
+            raise TypingError("it compares tuples of ints with floats: compare their items")
         if isinstance(a, types.Integer) and isinstance(b, types.Float):
             return lambda a, b: int_first(np.int64(a), np.float64(b))
         if isinstance(a, types.Float) and isinstance(b, types.Integer):

@@ -199,12 +199,20 @@ class Expressions(ast.NodeTransformer):
         if function in (set, frozenset):
             raise self.refuse("it has a set, whose order is not Python's", node)
         bound = self._own_method(node.func)
+        if function is MISSING and isinstance(node.func, ast.Attribute):
+            self._no_reduction(node.func)
         if is_record(function):
             self._by_position(node, function)
         self.generic_visit(node)
         if bound:
             node.args.insert(0, self._self())
         return node
+
+    def _no_reduction(self, method: ast.Attribute) -> None:
+        """NumPy adds up in another order than compiled code."""
+        if method.attr in ("sum", "mean", "std", "var", "prod", "dot", "cumsum", "cumprod"):
+            shown = ast.unparse(method)
+            raise self.refuse(f"{shown} may have another result when compiled: use a loop", method)
 
     def _by_position(self, node: ast.Call, cls: Any) -> None:
         """Give a record all its fields: Numba mishandles defaults beside keywords."""

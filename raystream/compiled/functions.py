@@ -161,20 +161,20 @@ STANDS_FOR: dict[Any, Any] = {
 _AS_IT_IS = (operator.mod, operator.and_, operator.or_, operator.xor, operator.not_, operator.truth)
 _OF_MATH = (math.gamma, math.lgamma, math.hypot)
 _OF_NUMPY = (
-    *(np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.cbrt, np.hypot),
-    *(np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan, np.arctan2),
-    *(np.sinh, np.cosh, np.tanh, np.arcsinh, np.arccosh, np.arctanh),
-    *(np.power, np.float_power, np.logaddexp, np.logaddexp2),
+    *(np.abs, np.fabs, np.sqrt, np.floor, np.ceil, np.trunc, np.copysign, np.signbit),
+    *(np.maximum, np.minimum, np.fmax, np.fmin, np.isnan, np.isinf, np.isfinite),
+    *(np.array, np.arange, np.zeros, np.ones, np.empty, np.int64, np.float64, np.bool_),
 )
+"""What of NumPy has the same result when compiled, on any processor."""
 
 
-def differs(function: Any) -> str:
-    """Why a function may not be called by compiled code; empty when it may."""
+def differs(function: Any, home: str) -> str:
+    """Why a function of the module `home` may not be called by compiled code; empty when it may."""
     if function in _OF_MATH:
         return "is rounded otherwise when compiled"
-    if function in _OF_NUMPY:
-        return "of NumPy is rounded otherwise when compiled: use that of math"
-    of_operator = getattr(function, "__module__", "") in ("operator", "_operator")
-    if of_operator and function not in STANDS_FOR and function not in _AS_IT_IS:
+    if home == "numpy" and function not in _OF_NUMPY:
+        return "of NumPy may have another result when compiled: use that of Python"
+    known = function in STANDS_FOR or function in _AS_IT_IS
+    if home in ("operator", "_operator") and not known:
         return "of operator is not compiled: write the operation"
     return ""

@@ -199,17 +199,7 @@ class Rewriter(Expressions):
 
     def _store(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
         if isinstance(target, ast.Tuple | ast.List):
-            names = []
-            after: list[ast.stmt] = []
-            for element in target.elts:
-                if isinstance(element, ast.Name):
-                    names.append(element)
-                else:
-                    self.temporaries += 1
-                    name = f"_rs_t{self.temporaries}"
-                    names.append(ast.Name(name, ast.Store()))
-                    after += self._store(element, ast.Name(name, ast.Load()))
-            return [ast.Assign([ast.Tuple(list(names), ast.Store())], value), *after]
+            return self._unpack(target.elts, value)
         if isinstance(target, ast.Attribute):
             return [ast.Assign([self._attribute(target)], call(FIT + target.attr, value))]
         if isinstance(target, ast.Subscript):
@@ -219,6 +209,17 @@ class Rewriter(Expressions):
         if isinstance(target, ast.Name):
             return [ast.Assign([target], value)]
         raise self.refuse("it assigns to something that cannot be compiled", target)
+
+    def _unpack(self, targets: list[ast.expr], value: ast.expr) -> list[ast.stmt]:
+        """From left to right: an index may be a name that is assigned after the item, or before."""
+        if all(isinstance(t, ast.Name) for t in targets):
+            return [ast.Assign([ast.Tuple(targets, ast.Store())], value)]
+        names, after = [], []
+        for target in targets:
+            name, _ = self._keep(value)
+            names.append(ast.Name(name, ast.Store()))
+            after += self._store(target, ast.Name(name, ast.Load()))
+        return [ast.Assign([ast.Tuple(list(names), ast.Store())], value), *after]
 
     def _attribute(self, target: ast.Attribute) -> ast.Attribute:
         field = self.fields.get(target.attr)

@@ -167,7 +167,7 @@ class Unit:
         """What compiled code calls for a function of Python's or NumPy's."""
         from raystream.compiled.functions import STANDS_FOR, differs
 
-        if reason := differs(function):
+        if reason := differs(function, _home(function)):
             raise self.refuse(f"{function.__name__!r} {reason}", at, source)
         return STANDS_FOR.get(function, function)
 

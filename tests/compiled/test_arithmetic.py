@@ -325,6 +325,24 @@ def test_powers_are_rounded_as_pythons(x: float, n: int) -> None:
     agree(on_powers, Power(x, n))
 
 
+@rs.operator(compiled=True)
+def on_places(r: Ints) -> Iterator[Whole]:
+    places, i, j = [1, 2, 3], r.a % 3, r.b % 3
+    if r.op == 0:
+        places[i], i = 10, j
+    elif r.op == 1:
+        i, places[i] = j, 10
+    else:
+        (places[i], (j, places[j])), i = (places[j], (i, 20)), 0
+    yield Whole(places[0] * 10000 + places[1] * 100 + places[2] + i * 10**6 + j * 10**7)
+
+
+@settings(max_examples=60, deadline=None)
+@forall(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2))
+def test_what_is_unpacked_is_assigned_from_left_to_right(op: int, a: int, b: int) -> None:
+    agree(on_places, Ints(op, a, b))
+
+
 class Half(float, enum.Enum):
     """Numbers that are not whole."""
 

@@ -340,6 +340,15 @@ def refused_functions() -> list[Any]:
         yield Real(r.time, r.key, np.log(r.value))  # numpy log
 
     @rs.operator(compiled=True)
+    def array_mean(r: Real) -> Iterator[Real]:
+        values = np.array([r.value, 1.0])
+        yield Real(r.time, r.key, values.mean())  # array mean
+
+    @rs.operator(compiled=True)
+    def tuples(r: Real) -> Iterator[Out]:
+        yield Out(r.key, yes=(r.time, 1) == (r.value, 1))  # tuples
+
+    @rs.operator(compiled=True)
     def digits(r: Real) -> Iterator[Out]:
         yield Out(len(str(r.value)))  # digits
 
@@ -372,7 +381,9 @@ def refused_functions() -> list[Any]:
 
     return [
         (distance, "'hypot' is rounded otherwise when compiled"),
-        (numpy_log, "'log' of NumPy is rounded otherwise"),
+        (numpy_log, "'log' of NumPy may have another result"),
+        (array_mean, "values.mean may have another result"),
+        (tuples, "tuples of ints with floats"),
         (digits, "a float has another text"),
         (narrow_table, "an array of uint8"),
         (narrow_number, "'float32'"),
@@ -463,6 +474,8 @@ def refused_names() -> list[Any]:
 MARKS = {
     "distance": "# distance",
     "numpy_log": "# numpy log",
+    "array_mean": "# array mean",
+    "tuples": "# tuples",
     "digits": "# digits",
     "narrow_table": "# narrow table",
     "narrow_number": "# narrow number",
