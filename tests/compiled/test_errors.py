@@ -35,11 +35,6 @@ class Real(NamedTuple):
     value: float = 0.0
 
 
-class Flag(NamedTuple):
-    time: int
-    yes: bool | None
-
-
 class Out(NamedTuple):
     key: rs.Int32
     small: rs.Int8 = 0
@@ -241,20 +236,12 @@ def half(value: int) -> int:
 
 
 NUMBERS = [1, 2, 3]
-BYTES = np.array([200, 100], np.uint8)
-LITTLE = np.float32(0.1)
-
-
-def first_twice(values: list[int]) -> int:
-    return (values * 2)[0]  # through a name
-
-
 HUGE = 2**63
 
 
 def refused() -> list[Any]:
     """(operator, what is said); the line at fault ends in its mark below."""
-    return [*refused_values(), *refused_functions(), *refused_names()]
+    return [*refused_values(), *refused_names()]
 
 
 def refused_values() -> list[Any]:
@@ -325,72 +312,6 @@ def refused_values() -> list[Any]:
         (nothing, "Out.small: it is None"),
         (other, "it yields In, which its annotation does not name"),
         (returned, "yield them"),
-    ]
-
-
-def refused_functions() -> list[Any]:
-    """What has another result when it is compiled."""
-
-    @rs.operator(compiled=True)
-    def distance(r: Real) -> Iterator[Real]:
-        yield Real(r.time, r.key, math.hypot(r.value, 1.0))  # distance
-
-    @rs.operator(compiled=True)
-    def numpy_log(r: Real) -> Iterator[Real]:
-        yield Real(r.time, r.key, np.log(r.value))  # numpy log
-
-    @rs.operator(compiled=True)
-    def array_mean(r: Real) -> Iterator[Real]:
-        values = np.array([r.value, 1.0])
-        yield Real(r.time, r.key, values.mean())  # array mean
-
-    @rs.operator(compiled=True)
-    def tuples(r: Real) -> Iterator[Out]:
-        yield Out(r.key, yes=(r.time, 1) == (r.value, 1))  # tuples
-
-    @rs.operator(compiled=True)
-    def digits(r: Real) -> Iterator[Out]:
-        yield Out(len(str(r.value)))  # digits
-
-    @rs.operator(compiled=True)
-    def narrow_table(r: In) -> Iterator[Out]:
-        yield Out(int(BYTES[0] + 100))  # narrow table
-
-    @rs.operator(compiled=True)
-    def narrow_number(r: Real) -> Iterator[Real]:
-        yield Real(r.time, r.key, LITTLE * r.value)  # type: ignore[arg-type]  # narrow number
-
-    @rs.operator(compiled=True)
-    def identity(r: Flag) -> Iterator[Out]:
-        yield Out(r.time, yes=r.yes is True)  # identity
-
-    @rs.operator(compiled=True)
-    def singleton(r: Flag) -> Iterator[Out]:
-        match r.yes:
-            case True:  # singleton
-                yield Out(r.time)
-
-    @rs.operator(key="key", compiled=True)
-    def aliased(r: In, row: Row) -> Iterator[Out]:
-        yield Out(first_twice(row.cars))
-
-    @rs.operator(compiled=True)
-    def in_a_tuple(r: Real) -> Iterator[Out]:
-        a, b = (r.time, r.value) if r.key else (r.value, r.value)  # in a tuple
-        yield Out(r.key, yes=a == b)
-
-    return [
-        (distance, "'hypot' is rounded otherwise when compiled"),
-        (numpy_log, "'log' of NumPy may have another result"),
-        (array_mean, "values.mean may have another result"),
-        (tuples, "tuples of ints with floats"),
-        (digits, "a float has another text"),
-        (narrow_table, "an array of uint8"),
-        (narrow_number, "'float32'"),
-        (identity, "compare them with =="),
-        (singleton, "a pattern True"),
-        (aliased, "a whole array: use its items"),
-        (in_a_tuple, "a tuple holds an int or a float"),
     ]
 
 
@@ -472,17 +393,6 @@ def refused_names() -> list[Any]:
 
 
 MARKS = {
-    "distance": "# distance",
-    "numpy_log": "# numpy log",
-    "array_mean": "# array mean",
-    "tuples": "# tuples",
-    "digits": "# digits",
-    "narrow_table": "# narrow table",
-    "narrow_number": "# narrow number",
-    "identity": "# identity",
-    "singleton": "# singleton",
-    "aliased": "# through a name",
-    "in_a_tuple": "# in a tuple",
     "clock": "# clock",
     "dice": "# dice",
     "numpy_dice": "# numpy dice",
@@ -557,25 +467,6 @@ def test_parameters_are_numbers() -> None:
 
     with pytest.raises(GraphError, match="the parameter name='x' is not a number"):
         compile_operator(spec_of(Named("x")), groups=GROUPS)
-
-
-class Short(NamedTuple):
-    real: rs.Float32
-
-
-@rs.operator(compiled=True)
-def shortened(r: Real) -> Iterator[Short]:
-    yield Short(r.value)
-
-
-@pytest.mark.parametrize("value", [1e39, -1e39])
-def test_a_float_that_32_bits_cannot_hold_is_an_error(value: float) -> None:
-    compiled = compile_operator(spec_of(shortened), groups=1)
-    wide = [Real(0, 0, v) for v in (math.inf, 1e38, value)]
-    with pytest.raises(OperatorError, match=r"Short\.real: -?1e\+39 does not fit real: float32"):
-        compiled.process(given(compiled.spec, wide, 1), None, 1, 0)
-    output = compiled.process(given(compiled.spec, wide[:2], 1), None, 1, 0)
-    assert next(r.real for r in output.emitted[0].rows.records()) == math.inf
 
 
 def test_a_rounded_float_in_the_state_is_refused() -> None:
