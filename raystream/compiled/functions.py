@@ -22,7 +22,15 @@ from numba.core.errors import TypingError
 from numba.extending import overload
 
 from raystream.compiled.arithmetic import GUARDED, OPERATORS
-from raystream.compiled.checked import LEFT, OVERLOADED, exact, is_whole, user_jit
+from raystream.compiled.checked import (
+    LEFT,
+    OVERLOADED,
+    exact,
+    is_whole,
+    may_be_none,
+    present,
+    user_jit,
+)
 
 _ADD, _FLOOR_DIVIDE = OPERATORS["Add"], OPERATORS["FloorDiv"]
 _MOST = 5000
@@ -63,6 +71,24 @@ def _total(values: Any, start: Any = 0) -> Any:
     return added
 
 
+def there(value: Any) -> Any:
+    """A value that is not None."""
+    raise NotImplementedError
+
+
+@overload(there, **OVERLOADED)
+def _there(value: Any) -> Any:
+    if not may_be_none(value):
+        return lambda value: value
+
+    def inside(value: Any) -> Any:
+        if value is None:
+            raise TypeError("None is compared")
+        return present(value)
+
+    return inside
+
+
 def _chosen(plain: Callable[..., Any]) -> Any:
     """`min` or `max`: of ints and floats together, Numba's makes floats of all."""
 
@@ -71,12 +97,11 @@ def _chosen(plain: Callable[..., Any]) -> Any:
 
     @overload(choose_one, **OVERLOADED)
     def choose(*values: Any) -> Any:
-        mixed = not is_whole(*values) and any(map(is_whole, values))
-        given = [
-            f"exact(values[{i}])" if mixed and is_whole(v) else f"values[{i}]"
-            for i, v in enumerate(values)
-        ]
-        return _impl("*values", f"plain({', '.join(given)})", plain=plain, exact=exact)
+        whole = [is_whole(getattr(v, "type", v)) for v in values]
+        mixed = any(whole) and not all(whole)
+        given = [f"there(values[{i}])" for i in range(len(values))]
+        given = [f"exact({g})" if mixed and w else g for g, w in zip(given, whole, strict=True)]
+        return _impl("*values", f"plain({', '.join(given)})", plain=plain, exact=exact, there=there)
 
     choose_one.__name__ = plain.__name__
     return choose_one
@@ -89,6 +114,8 @@ def both(a: Any, b: Any) -> Any:
 
 @overload(both, **OVERLOADED)
 def _both(a: Any, b: Any) -> Any:
+    if may_be_none(a, b):
+        return None
     if is_whole(a, b):
         return lambda a, b: (_FLOOR_DIVIDE(a, b), np.int64(a) % np.int64(b))
     return lambda a, b: divmod(a, b)

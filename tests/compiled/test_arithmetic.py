@@ -223,6 +223,10 @@ def on_maybe(r: Maybe) -> Iterator[Whole]:
         yield Whole((r.n == None) + (r.x != None) * 2)  # noqa: E711
     elif r.op == 7 and r.n is not None:
         yield Whole(r.n + 1)
+    elif r.op == 9:
+        yield Whole(max(r.n, 3) + min(7, r.n, 8))  # type: ignore[type-var]
+    elif r.op == 10:
+        yield Whole(int(max(r.x, r.n, 2) == r.n))  # type: ignore[type-var]
     else:
         yield Whole(int(math.sqrt(r.x)))  # type: ignore[arg-type]
 
@@ -383,7 +387,7 @@ def test_ints_and_floats_are_compared_exactly(
 
 
 @settings(max_examples=400, deadline=None)
-@forall(st.integers(0, 8), st.none() | ints, st.none() | floats)
+@forall(st.integers(0, 10), st.none() | ints, st.none() | floats)
 def test_numbers_that_may_be_none(op: int, n: int | None, x: float | None) -> None:
     agree(on_maybe, Maybe(op, n, x))
 
