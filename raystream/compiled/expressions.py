@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from raystream.compiled.unit import Unit
 
 OUT = "_rs_out"
-EMIT, FIT, FIT_ITEM, WIDEN, FORGET, OPERATE = (
+EMIT, FIT, FIT_ITEM, WIDEN, FORGET, TRUE, OPERATE = (
     "_rs_emit",
     "_rs_fit_",
     "_rs_fit_item",
     "_rs_widen",
     "_rs_forget",
+    "_rs_true",
     "_rs_",
 )
 OPERATORS = (
@@ -77,6 +78,15 @@ _REFUSED: dict[type, str] = {
 def call(function: str, *arguments: ast.expr) -> ast.Call:
     """A call of generated code's own function."""
     return ast.Call(ast.Name(function, ast.Load()), list(arguments), [])
+
+
+def true(test: ast.expr) -> ast.expr:
+    """A condition in which None is false: Numba has no truth of what may be None."""
+    if isinstance(test, ast.BoolOp):
+        return ast.copy_location(ast.BoolOp(test.op, [true(v) for v in test.values]), test)
+    if isinstance(test, ast.Name | ast.Attribute | ast.Subscript):
+        return ast.copy_location(call(TRUE, test), test)
+    return test
 
 
 class Expressions(ast.NodeTransformer):
@@ -296,8 +306,10 @@ class Expressions(ast.NodeTransformer):
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         operand = self.visit(node.operand)
-        if isinstance(node.op, ast.Not) and isinstance(operand, ast.Constant):
-            return ast.Constant(not operand.value)
+        if isinstance(node.op, ast.Not):
+            if isinstance(operand, ast.Constant):
+                return ast.Constant(not operand.value)
+            operand = true(operand)
         if isinstance(node.op, ast.USub | ast.Invert) and not isinstance(operand, ast.Constant):
             return ast.copy_location(call(OPERATE + type(node.op).__name__, operand), node)
         return ast.copy_location(ast.UnaryOp(node.op, operand), node)
@@ -307,5 +319,5 @@ class Expressions(ast.NodeTransformer):
         if isinstance(test, ast.Constant):
             return self.visit(node.body if test.value else node.orelse)
         return ast.copy_location(
-            ast.IfExp(test, self.visit(node.body), self.visit(node.orelse)), node
+            ast.IfExp(true(test), self.visit(node.body), self.visit(node.orelse)), node
         )

@@ -21,6 +21,7 @@ from raystream.compiled.expressions import (
     WIDEN,
     Expressions,
     call,
+    true,
 )
 
 
@@ -151,14 +152,20 @@ class Rewriter(Expressions):
         return ast.Raise(call("ValueError", ast.Constant("raised")), None)
 
     def visit_Assert(self, node: ast.Assert) -> Any:
-        return ast.Assert(self.visit(node.test), None)
+        return ast.Assert(true(self.visit(node.test)), None)
+
+    def visit_While(self, node: ast.While) -> Any:
+        return ast.While(true(self.visit(node.test)), self.body(node.body), self._else(node))
+
+    def _else(self, node: ast.While) -> list[ast.stmt]:
+        return self.body(node.orelse) if node.orelse else []
 
     def visit_If(self, node: ast.If) -> Any:
         before, known = self.resolver.condition(self.visit(node.test))
         if known is None:
             assert before is not None
             return ast.If(
-                before, self.body(node.body), self.body(node.orelse) if node.orelse else []
+                true(before), self.body(node.body), self.body(node.orelse) if node.orelse else []
             )
         taken = self.body(node.body if known else node.orelse)
         return taken if before is None else [ast.Expr(before), *taken]

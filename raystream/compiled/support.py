@@ -98,6 +98,22 @@ def _or_zero(value: Any) -> Any:
     return lambda value: value
 
 
+def true(value: Any) -> Any:
+    """Whether a condition holds; None does not."""
+    raise NotImplementedError
+
+
+@overload(true, **OVERLOADED)
+def _true(value: Any) -> Any:
+    if isinstance(value, types.Optional):
+        return lambda value: False if value is None else bool(present(value))
+    if isinstance(value, types.NoneType):
+        return lambda value: False
+    if isinstance(value, types.Number | types.Boolean):
+        return lambda value: bool(value)
+    return lambda value: len(value) > 0
+
+
 # ---------------------------------------------------------------- widths
 
 

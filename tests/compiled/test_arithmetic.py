@@ -64,6 +64,12 @@ def on_ints(r: Ints) -> Iterator[Whole | Real]:
         yield Whole(a >> (b % 70 if b > -3 else b))
     elif r.op == 9:
         yield Whole(-a)
+    elif r.op == 11:
+        n, left = r.n, r.n if r.x else None
+        while left:
+            left = None
+        yield Whole((1 if n else 0) + (not r.x) * 2 + (4 if r.n and not r.x else 8))
+        assert left is None
     elif r.op == 10:
         yield Whole(abs(a))
     elif r.op == 11:
@@ -387,7 +393,7 @@ def test_ints_and_floats_are_compared_exactly(
 
 
 @settings(max_examples=400, deadline=None)
-@forall(st.integers(0, 10), st.none() | ints, st.none() | floats)
+@forall(st.integers(0, 11), st.none() | ints, st.none() | floats)
 def test_numbers_that_may_be_none(op: int, n: int | None, x: float | None) -> None:
     agree(on_maybe, Maybe(op, n, x))
 
