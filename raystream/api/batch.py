@@ -147,6 +147,8 @@ class Rows(Generic[S]):
         mine = self[column]
         if values is mine:  # `rows["n"] += ...`
             return
+        if np.ma.is_masked(values):
+            raise StateError(f"{self._schema.name}.{column}: a masked number, which is None")
         given = np.asarray(values)
         if given.shape not in ((), mine.shape):
             raise StateError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -135,12 +136,13 @@ class OperatorSpec:
             GraphError: it is not a whole number of them.
         """
         exact = seconds * ticks
-        if exact != int(exact) or exact < 1:
+        whole = round(exact)
+        if whole < 1 or not math.isclose(exact, whole, rel_tol=1e-12):  # 1.001 * 1000 is below 1001
             raise self.fail(
                 f"a window of {seconds:g} s is not a whole number of the flow's time units",
                 hint='Choose a finer one: rs.Flow(..., time_unit="ms").',
             )
-        return int(exact)
+        return whole
 
 
 def spec_of(op: Any) -> OperatorSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from raystream.errors import GraphError
@@ -60,4 +61,6 @@ def session(*, gap: float) -> Session:
 def _positive(name: str, value: float) -> float:
     if not value > 0:
         raise GraphError(f"{name} must be above 0, not {value}", where=caller()[0])
+    if math.isinf(value):
+        raise GraphError(f"{name} must be finite", where=caller()[0])
     return value

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from numba import types
+from numba.core.errors import TypingError
 from numba.extending import overload
 
 from raystream.compiled.checked import (
@@ -28,6 +29,7 @@ from raystream.compiled.checked import (
     LEFT,
     OVERLOADED,
     add,
+    c_power,
     is_whole,
     may_be_none,
     mul,
@@ -48,6 +50,8 @@ def _operator(plain: Callable[[Any, Any], Any], whole: Callable[[Any, Any], Any]
 
     @overload(operate, **OVERLOADED)
     def choose(a: Any, b: Any) -> Any:
+        if isinstance(a, types.NestedArray) or isinstance(b, types.NestedArray):
+            raise TypingError("it computes with a whole array: use its items")
         if may_be_none(a, b):
             return None
         if is_whole(a, b):
@@ -105,7 +109,7 @@ def _right_shift(a: Any, b: Any) -> Any:
 
 @user_jit
 def _float_power(x: Any, y: Any) -> Any:
-    result = math.pow(x, y)
+    result = c_power(np.float64(x), np.float64(y))
     if math.isfinite(x) and math.isfinite(y) and not math.isfinite(result):
         raise ValueError("math domain or range error")
     return result
@@ -114,6 +118,11 @@ def _float_power(x: Any, y: Any) -> Any:
 @user_jit
 def _negative(a: Any) -> Any:
     return sub(np.int64(0), a)
+
+
+@user_jit
+def _inverse(a: Any) -> Any:
+    return ~a
 
 
 @user_jit
@@ -151,6 +160,16 @@ def _mixed(plain: Callable[[Any, Any], Any]) -> Any:
     return compare
 
 
+def _unlike(a: Any, b: Any) -> bool:
+    """Whether two tuples have ints and floats at one place, which Numba compares as floats."""
+    if not all(isinstance(kind, types.BaseTuple) for kind in (a, b)):
+        return False
+    return any(
+        isinstance(x, types.Float) != isinstance(y, types.Float) or _unlike(x, y)
+        for x, y in zip(a, b, strict=False)
+    )
+
+
 def _comparison(plain: Callable[[Any, Any], Any], turned: Callable[[Any, Any], Any]) -> Any:
     """A comparison; `turned`: that of the operands in the other order."""
     int_first, float_first = _mixed(plain), _mixed(turned)
@@ -167,6 +186,8 @@ def _comparison(plain: Callable[[Any, Any], Any], turned: Callable[[Any, Any], A
             return lambda a, b: compare(b, a)
         if may_be_none(a, b):
             return None
+        if _unlike(a, b):
+            raise TypingError("it compares tuples of ints with floats: compare their items")
         if isinstance(a, types.Integer) and isinstance(b, types.Float):
             return lambda a, b: int_first(np.int64(a), np.float64(b))
         if isinstance(a, types.Float) and isinstance(b, types.Integer):
@@ -187,6 +208,7 @@ OPERATORS: dict[str, Any] = {
     "LShift": _operator(operator.lshift, _left_shift),
     "RShift": _operator(operator.rshift, _right_shift),
     "USub": _unary(operator.neg, _negative),
+    "Invert": _unary(operator.invert, _inverse),
     "Eq": _comparison(operator.eq, operator.eq),
     "NotEq": _comparison(operator.ne, operator.ne),
     "Lt": _comparison(operator.lt, operator.gt),
@@ -194,7 +216,7 @@ OPERATORS: dict[str, Any] = {
     "Gt": _comparison(operator.gt, operator.lt),
     "GtE": _comparison(operator.ge, operator.le),
 }
-"""By the name of the syntax node. The others (%, &, |, ^, ~) never leave 64 bits."""
+"""By the name of the syntax node. The others (%, &, |, ^) never leave 64 bits."""
 
 
 # ---------------------------------------------------------------- functions
@@ -260,8 +282,6 @@ GUARDED: dict[Any, Any] = {
             math.cosh,
             math.acosh,
             math.atanh,
-            math.gamma,
-            math.lgamma,
         )
     },
     math.pow: _float_power,

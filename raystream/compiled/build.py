@@ -31,7 +31,7 @@ import numpy as np
 from raystream.api.operators import OperatorSpec
 from raystream.api.windows import Session, Sliding, Tumbling
 from raystream.compiled.driver import Shape, driver_text
-from raystream.compiled.expressions import EMIT, FIT, FIT_ITEM, FORGET, OPERATE, WIDEN
+from raystream.compiled.expressions import EMIT, FIT, FIT_ITEM, FORGET, OPERATE, TRUE, WIDEN
 from raystream.compiled.source import LEAVE_AWAY, where_at
 from raystream.compiled.unit import Unit
 from raystream.errors import ConfigError, GraphError, Where
@@ -44,6 +44,8 @@ must not matter."""
 
 
 _UNASSIGNED = "Detected uninitialized variable"
+_OURS = re.compile(r"TypingError: (.+)\n\s*raised from \S*raystream/compiled/")
+"""What Numba says of a refusal of raystream's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ def _constant(value: Any) -> str:
 
 def _own_files() -> str:
     """A hash of what of raystream becomes part of the machine code, and of how that is made."""
-    from raystream.compiled import arithmetic, checked, rounding, support
+    from raystream.compiled import arithmetic, checked, functions, mixing, rounding, support
     from raystream.state import kernels, row_kernels
 
     files = [
@@ -168,6 +170,8 @@ def _own_files() -> str:
         for f in (
             arithmetic.__file__,
             checked.__file__,
+            functions.__file__,
+            mixing.__file__,
             rounding.__file__,
             support.__file__,
             kernels.__file__,
@@ -211,6 +215,7 @@ class _Module:
 
         from raystream.compiled import support
         from raystream.compiled.checked import FLAGS, user_jit
+        from raystream.compiled.mixing import written_jit
 
         path = kept_file(
             cache_folder() / self.digest, f"{_file_name(self.spec.name)}.py", self.text
@@ -220,7 +225,7 @@ class _Module:
         for name, (tree, file) in self.unit.functions.items():
             code = compile(ast.Module([tree], []), file, "exec")
             exec(code, names)
-            names[name] = user_jit(names[name])
+            names[name] = written_jit(names[name])
         exec(compile(self.text, str(path), "exec"), names)
         for t in range(len(self.spec.outputs)):
             names[f"emit_{t}"] = user_jit(names[f"emit_{t}"])
@@ -257,6 +262,7 @@ class _Module:
         names |= {
             WIDEN: support.widen,
             FIT_ITEM: support.fit_item,
+            TRUE: support.true,
             FORGET: support.forgetter(),
             EMIT: self._emitter(),
             "FORGET": kernels.FORGET,
@@ -334,6 +340,8 @@ def _reason(message: str) -> str:
     if message.startswith(_UNASSIGNED):
         name = message.removeprefix(_UNASSIGNED).split()[0]
         return f"{name!r} may not have been assigned where it is used"
+    if refused := _OURS.search(message):
+        return refused[1]
     lines = [
         line.strip()
         for line in message.splitlines()
@@ -342,6 +350,7 @@ def _reason(message: str) -> str:
     if not lines:
         return ""
     lines = [re.sub(r" at 0x[0-9a-f]+", "", line) for line in lines]
+    lines = [re.sub(r"\b_rs_(\w+?)_\d+\b", r"\1", line) for line in lines]
     call = next((line for line in lines[1:3] if line.startswith(">>>")), "")
     return f"{lines[0]} {call.removeprefix('>>> ')}".strip()
 

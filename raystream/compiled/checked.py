@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numba.core.cgutils
+import numpy as np
+from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
@@ -20,12 +23,22 @@ EXACT = 1 << 53
 """Up to here, either way, all ints are floats."""
 LEFT = "an int left 64 bits"
 
+utils: Any = numba.core.cgutils
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def user_jit(function: F) -> F:
     """Compile as the user's functions are."""
     return njit(**USER_FLAGS)(function)
+
+
+@user_jit
+def exact(value: Any) -> Any:
+    """An int as the float that is equal to it."""
+    if not -EXACT <= value <= EXACT:
+        raise ValueError("an int beyond 2**53 would become a float")
+    return np.float64(value)
 
 
 def is_whole(*kinds: Any) -> bool:
@@ -58,6 +71,23 @@ def _checked(method: str) -> Any:
 add = _checked("sadd_with_overflow")
 sub = _checked("ssub_with_overflow")
 mul = _checked("smul_with_overflow")
+
+
+@intrinsic
+def _c_power(typing: Any, x: Any, y: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        double = ir.DoubleType()
+        kind = ir.FunctionType(double, [double, double])
+        function = utils.get_or_insert_function(builder.module, kind, "pow")
+        function.attributes.add("nobuiltin")
+        return builder.call(function, args)
+
+    return types.float64(types.float64, types.float64), generate
+
+
+c_power: Any = _c_power
+"""C's `pow`, as Python calls it. What LLVM knows by that name it replaces by products, a root or a
+quotient, which are rounded otherwise."""
 
 
 @intrinsic

@@ -21,6 +21,7 @@ import numpy as np
 from raystream.api.operators import OperatorSpec
 from raystream.schema.columns import column_index, physical
 from raystream.schema.records import RecordSchema
+from raystream.schema.types import FAR
 
 RECORD, GROUP, EPOCH, WATERMARK, INDIRECT, SLOT, START, RESUMED, LATE, RUN = range(10)
 """Entries of `run`: the record (or due row) that is being processed and its group, where to resume;
@@ -39,8 +40,6 @@ FIRE_AHEAD = 12
 
 DONE, FULL_TABLE, FULL_OUTPUT, FULL_REMOVALS, FULL_ASIDE, FAR_TIME = range(6)
 """What a driver returns. The last: a record's time is so far off that a window's end overflows."""
-
-_FAR = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +228,7 @@ class _Driver:
         self._each_type(lambda t: text(f"key = {self._key(t)}"))
         if self.spec.window is not None:
             self._each_type(lambda t: text(f"time = {self._integer(t, self.spec.time)}"))
-            with text.block(f"if time > {_FAR} or time < -{_FAR}:"):
+            with text.block(f"if time > {FAR} or time < -{FAR}:"):
                 text(f"run[{RECORD}] = {record}", f"return {FAR_TIME}")
             text(
                 "user_key = key",

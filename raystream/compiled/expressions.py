@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from copy import deepcopy
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from raystream.compiled.patterns import Resolver, truth
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
     from raystream.compiled.unit import Unit
 
 OUT = "_rs_out"
-EMIT, FIT, FIT_ITEM, WIDEN, FORGET, OPERATE = (
+EMIT, FIT, FIT_ITEM, WIDEN, FORGET, TRUE, OPERATE = (
     "_rs_emit",
     "_rs_fit_",
     "_rs_fit_item",
     "_rs_widen",
     "_rs_forget",
+    "_rs_true",
     "_rs_",
 )
 OPERATORS = (
@@ -40,6 +42,7 @@ OPERATORS = (
     ast.LShift,
     ast.RShift,
     ast.USub,
+    ast.Invert,
     ast.Eq,
     ast.NotEq,
     ast.Lt,
@@ -75,6 +78,15 @@ _REFUSED: dict[type, str] = {
 def call(function: str, *arguments: ast.expr) -> ast.Call:
     """A call of generated code's own function."""
     return ast.Call(ast.Name(function, ast.Load()), list(arguments), [])
+
+
+def true(test: ast.expr) -> ast.expr:
+    """A condition in which None is false: Numba has no truth of what may be None."""
+    if isinstance(test, ast.BoolOp):
+        return ast.copy_location(ast.BoolOp(test.op, [true(v) for v in test.values]), test)
+    if isinstance(test, ast.Name | ast.Attribute | ast.Subscript):
+        return ast.copy_location(call(TRUE, test), test)
+    return test
 
 
 class Expressions(ast.NodeTransformer):
@@ -197,12 +209,20 @@ class Expressions(ast.NodeTransformer):
         if function in (set, frozenset):
             raise self.refuse("it has a set, whose order is not Python's", node)
         bound = self._own_method(node.func)
+        if function is MISSING and isinstance(node.func, ast.Attribute):
+            self._no_reduction(node.func)
         if is_record(function):
             self._by_position(node, function)
         self.generic_visit(node)
         if bound:
             node.args.insert(0, self._self())
         return node
+
+    def _no_reduction(self, method: ast.Attribute) -> None:
+        """NumPy adds up in another order than compiled code."""
+        if method.attr in ("sum", "mean", "std", "var", "prod", "dot", "cumsum", "cumprod"):
+            shown = ast.unparse(method)
+            raise self.refuse(f"{shown} may have another result when compiled: use a loop", method)
 
     def _by_position(self, node: ast.Call, cls: Any) -> None:
         """Give a record all its fields: Numba mishandles defaults beside keywords."""
@@ -233,7 +253,16 @@ class Expressions(ast.NodeTransformer):
         if known is not None:
             return ast.Constant(known)
         self._no_array(node, node.left, *node.comparators)
+        self._no_identity(node)
         return ast.copy_location(self._compared(node), node)
+
+    def _no_identity(self, node: ast.Compare) -> None:
+        """Numbers have no identity, and what may be None is never True when compiled."""
+        sides = [node.left, *node.comparators]
+        for op, pair in zip(node.ops, pairwise(sides), strict=True):
+            nothing = any(isinstance(s, ast.Constant) and s.value is None for s in pair)
+            if isinstance(op, ast.Is | ast.IsNot) and not nothing:
+                raise self.refuse("`is` between values: compare them with ==", node)
 
     def _compared(self, node: ast.Compare) -> ast.expr:
         """`a < b < c` as `a < b and b < c`."""
@@ -277,10 +306,12 @@ class Expressions(ast.NodeTransformer):
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         operand = self.visit(node.operand)
-        if isinstance(node.op, ast.Not) and isinstance(operand, ast.Constant):
-            return ast.Constant(not operand.value)
-        if isinstance(node.op, ast.USub) and not isinstance(operand, ast.Constant):
-            return ast.copy_location(call(OPERATE + "USub", operand), node)
+        if isinstance(node.op, ast.Not):
+            if isinstance(operand, ast.Constant):
+                return ast.Constant(not operand.value)
+            operand = true(operand)
+        if isinstance(node.op, ast.USub | ast.Invert) and not isinstance(operand, ast.Constant):
+            return ast.copy_location(call(OPERATE + type(node.op).__name__, operand), node)
         return ast.copy_location(ast.UnaryOp(node.op, operand), node)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
@@ -288,5 +319,5 @@ class Expressions(ast.NodeTransformer):
         if isinstance(test, ast.Constant):
             return self.visit(node.body if test.value else node.orelse)
         return ast.copy_location(
-            ast.IfExp(test, self.visit(node.body), self.visit(node.orelse)), node
+            ast.IfExp(true(test), self.visit(node.body), self.visit(node.orelse)), node
         )

@@ -17,6 +17,7 @@ from raystream.compiled import driver
 from raystream.compiled.driver import Shape
 from raystream.errors import OperatorError, operator_error
 from raystream.schema.blocks import Input
+from raystream.schema.columns import too_large
 from raystream.schema.fields import Field
 from raystream.schema.state import State, StateMeta, StateSchema
 from raystream.schema.types import NEVER, Window
@@ -133,6 +134,7 @@ def misfit(owner: str, f: Field, value: Any) -> str:
             "" if info.min <= value <= info.max else f"{owner}.{f.name}: {value} does not fit {f}"
         )
     fits = isinstance(value, bool) if dtype.kind == "b" else isinstance(value, int | float)
+    fits = fits and not (dtype.kind == "f" and too_large(value, dtype))
     return "" if fits and dtype.kind != "i" else f"{owner}.{f.name}: {value!r} does not fit {f}"
 
 

@@ -21,6 +21,7 @@ from raystream.compiled.expressions import (
     WIDEN,
     Expressions,
     call,
+    true,
 )
 
 
@@ -51,12 +52,17 @@ class Rewriter(Expressions):
                 kwonlyargs=[],
                 kw_defaults=[],
                 kwarg=None,
-                defaults=[] if self.emits else [self.visit(d) for d in arguments.defaults],
+                defaults=[] if self.emits else self._defaults(arguments.defaults),
             ),
             body=self.body(tree.body),
         )
         ast.copy_location(new, tree)
         return ast.fix_missing_locations(new)
+
+    def _defaults(self, written: list[ast.expr]) -> list[ast.expr]:
+        """What arguments are that are not given: the names may stand for something else by now."""
+        values = zip(self.source.defaults, written, strict=True)
+        return [self.unit.value(value, at, self.source) for value, at in values]
 
     def _check_names(self) -> None:
         """The record keeps its type: it was resolved."""
@@ -146,20 +152,29 @@ class Rewriter(Expressions):
         return ast.Raise(call("ValueError", ast.Constant("raised")), None)
 
     def visit_Assert(self, node: ast.Assert) -> Any:
-        return ast.Assert(self.visit(node.test), None)
+        return ast.Assert(true(self.visit(node.test)), None)
+
+    def visit_While(self, node: ast.While) -> Any:
+        return ast.While(true(self.visit(node.test)), self.body(node.body), self._else(node))
+
+    def _else(self, node: ast.While) -> list[ast.stmt]:
+        return self.body(node.orelse) if node.orelse else []
 
     def visit_If(self, node: ast.If) -> Any:
         before, known = self.resolver.condition(self.visit(node.test))
         if known is None:
             assert before is not None
             return ast.If(
-                before, self.body(node.body), self.body(node.orelse) if node.orelse else []
+                true(before), self.body(node.body), self.body(node.orelse) if node.orelse else []
             )
         taken = self.body(node.body if known else node.orelse)
         return taken if before is None else [ast.Expr(before), *taken]
 
     def visit_Match(self, node: ast.Match) -> Any:
         if not self.resolver.is_record(node.subject):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.MatchSingleton) and inner.value is not None:
+                    raise self.refuse(f"a pattern {inner.value}: use if", inner)
             return self.generic_visit(node)
         return self.body(self.resolver.match(node))
 
@@ -191,17 +206,7 @@ class Rewriter(Expressions):
 
     def _store(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
         if isinstance(target, ast.Tuple | ast.List):
-            names = []
-            after: list[ast.stmt] = []
-            for element in target.elts:
-                if isinstance(element, ast.Name):
-                    names.append(element)
-                else:
-                    self.temporaries += 1
-                    name = f"_rs_t{self.temporaries}"
-                    names.append(ast.Name(name, ast.Store()))
-                    after += self._store(element, ast.Name(name, ast.Load()))
-            return [ast.Assign([ast.Tuple(list(names), ast.Store())], value), *after]
+            return self._unpack(target.elts, value)
         if isinstance(target, ast.Attribute):
             return [ast.Assign([self._attribute(target)], call(FIT + target.attr, value))]
         if isinstance(target, ast.Subscript):
@@ -211,6 +216,17 @@ class Rewriter(Expressions):
         if isinstance(target, ast.Name):
             return [ast.Assign([target], value)]
         raise self.refuse("it assigns to something that cannot be compiled", target)
+
+    def _unpack(self, targets: list[ast.expr], value: ast.expr) -> list[ast.stmt]:
+        """From left to right: an index may be a name that is assigned after the item, or before."""
+        if all(isinstance(t, ast.Name) for t in targets):
+            return [ast.Assign([ast.Tuple(targets, ast.Store())], value)]
+        names, after = [], []
+        for target in targets:
+            name, _ = self._keep(value)
+            names.append(ast.Name(name, ast.Store()))
+            after += self._store(target, ast.Name(name, ast.Load()))
+        return [ast.Assign([ast.Tuple(list(names), ast.Store())], value), *after]
 
     def _attribute(self, target: ast.Attribute) -> ast.Attribute:
         field = self.fields.get(target.attr)

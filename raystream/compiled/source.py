@@ -19,13 +19,15 @@ LEAVE_AWAY = "Leave compiled=True away, or use the batch form (rs.Batch)."
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A function as written. `bound`: the names that are its own (arguments and assigned names)."""
+    """A function as written. `bound`: the names that are its own (arguments and assigned names);
+    `defaults`: of its last arguments, as they were when it was defined."""
 
     name: str
     tree: ast.FunctionDef
     file: str
     names: Mapping[str, Any]
     bound: frozenset[str]
+    defaults: tuple[Any, ...] = ()
 
     @property
     def arguments(self) -> list[str]:
@@ -70,7 +72,14 @@ def source_of(function: Callable[..., Any], operator: str) -> Source:
             and code.co_firstlineno in (node.lineno, *(d.lineno for d in node.decorator_list))
         ):
             bound = frozenset((*code.co_varnames, *code.co_cellvars, *_of_comprehensions(node)))
-            return Source(function.__name__, copy.deepcopy(node), file, _names(function), bound)
+            return Source(
+                function.__name__,
+                copy.deepcopy(node),
+                file,
+                _names(function),
+                bound,
+                function.__defaults__ or (),
+            )
     raise GraphError(
         f"{operator}: {function.__qualname__} is not a plain `def`, so it cannot be compiled",
         where=where_at(file, code.co_firstlineno),

@@ -12,6 +12,7 @@ Importing this module imports Numba.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -97,6 +98,22 @@ def _or_zero(value: Any) -> Any:
     return lambda value: value
 
 
+def true(value: Any) -> Any:
+    """Whether a condition holds; None does not."""
+    raise NotImplementedError
+
+
+@overload(true, **OVERLOADED)
+def _true(value: Any) -> Any:
+    if isinstance(value, types.Optional):
+        return lambda value: False if value is None else bool(present(value))
+    if isinstance(value, types.NoneType):
+        return lambda value: False
+    if isinstance(value, types.Number | types.Boolean):
+        return lambda value: bool(value)
+    return lambda value: len(value) > 0
+
+
 # ---------------------------------------------------------------- widths
 
 
@@ -159,6 +176,14 @@ def fitter(label: str, dtype: str, problems: list[str]) -> Callable[..., Any]:
             return required
         if kind == "b":
             return lambda value: value
+        if kind == "f" and size == 4 and not isinstance(value, types.Boolean):
+
+            def short(value: Any) -> Any:
+                if math.isfinite(value) and math.isinf(np.float32(value)):
+                    raise OverflowError(too_big)
+                return np.float64(value)
+
+            return short
         if kind == "f":
             return lambda value: np.float64(value)
         if size == 8 or isinstance(value, types.Boolean):

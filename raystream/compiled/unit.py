@@ -60,13 +60,14 @@ class Unit:
         out: dict[str, Any] = {}
         for f in dataclasses.fields(target):
             value = getattr(target, f.name)
-            value = value.item() if isinstance(value, np.generic) else value
+            if _as_python(value) or isinstance(value, enum.Enum):
+                value = _plain_number(value)
             if not (isinstance(value, int | float) and _fits(value)):
                 raise self.spec.fail(
                     f"the parameter {f.name}={value!r} is not a number, so it cannot be compiled",
                     hint=LEAVE_AWAY,
                 )
-            out[f.name] = int(value) if isinstance(value, enum.Enum) else value
+            out[f.name] = value
         return out
 
     # ------------------------------------------------------------ functions
@@ -114,9 +115,8 @@ class Unit:
         """The expression that stands for a value which a user's name or attribute resolved to."""
         if value is None or isinstance(value, bool | str):
             return ast.Constant(value)
-        if isinstance(value, int | float | np.integer | np.floating | np.bool_):
-            plain = int(value) if isinstance(value, enum.Enum) else value
-            plain = plain.item() if isinstance(plain, np.generic) else plain
+        if isinstance(value, int | float) or _as_python(value):
+            plain = _plain_number(value)
             if not _fits(plain):
                 raise self.refuse(f"{value!r} does not fit int64", at, source)
             return ast.Constant(plain)
@@ -127,16 +127,21 @@ class Unit:
         return ast.Name(self._named(value, at, source), ast.Load())
 
     def _named(self, value: Any, at: ast.AST, source: Source) -> str:
-        if isinstance(value, np.ndarray) and value.dtype.kind in "iufb":
+        if isinstance(value, np.ndarray):
+            if value.dtype not in (np.int64, np.float64):
+                raise self.refuse(
+                    f"it reads an array of {value.dtype}, of which NumPy reckons otherwise",
+                    at,
+                    source,
+                    hint="Make it a tuple, or an array of int64 or float64.",
+                )
             return self._keep(value.copy())
         if isinstance(value, tuple) and _plain(value):
             return self._keep(value)
         if is_record(value):
             return self._keep(value, value.__name__)
         if callable(value) and _home(value) in _KNOWN:
-            from raystream.compiled.arithmetic import GUARDED
-
-            return self._keep(GUARDED.get(value, value), value.__name__)
+            return self._keep(self._known(value, at, source), value.__name__)
         name = getattr(value, "__name__", type(value).__name__)
         if _home(value) in _IMPURE:
             raise self.refuse(
@@ -157,6 +162,14 @@ class Unit:
             at,
             source,
         )
+
+    def _known(self, function: Any, at: ast.AST, source: Source) -> Any:
+        """What compiled code calls for a function of Python's or NumPy's."""
+        from raystream.compiled.functions import STANDS_FOR, differs
+
+        if reason := differs(function, _home(function)):
+            raise self.refuse(f"{function.__name__!r} {reason}", at, source)
+        return STANDS_FOR.get(function, function)
 
     def _keep(self, value: Any, label: str = "value") -> str:
         for name, known in self.values.items():
@@ -188,6 +201,18 @@ def _home(value: Any) -> str:
             or type(owner).__module__
         )
     return "random" if module.startswith("numpy.random") else module.partition(".")[0]
+
+
+def _as_python(value: Any) -> bool:
+    """Whether a number of NumPy's reckons as one of Python's, but for what leaves 64 bits."""
+    return isinstance(value, np.int64 | np.float64 | np.bool_)
+
+
+def _plain_number(value: Any) -> Any:
+    """A number of Python's for one of NumPy's or of an enumeration."""
+    if isinstance(value, enum.Enum) and isinstance(value, int | float):
+        return int(value) if isinstance(value, int) else float(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _fits(value: int | float) -> bool:

@@ -142,17 +142,53 @@ def fuse_input(
     return given, [Emission(empty(schemas[0]), offsets, ranks[order])]
 
 
-def inherit(output: Output, source: Emission) -> list[Emission]:
-    """The emissions of a fused operator: key groups and ranks of the records they come from."""
-    out = []
-    for e in output.emitted:
-        origin = e.origin
-        if origin is None:
-            out.append(Emission(e.rows, source.offsets, source.rank))
-            continue
-        offsets = origin.searchsorted(source.offsets).astype(np.int64)
-        out.append(Emission(e.rows, offsets, source.ranks()[origin]))
-    return out
+def inherit(ports: list[Emission], output: Output, source: Emission) -> list[Emission]:
+    """All ports, with the emissions of a fused operator: key groups and ranks of the records they
+    come from. What it emits of several types for a record keeps its order, so there the ranks of
+    all ports make room."""
+    made = [_inherited(e, source) for e in output.emitted]
+    if len(made) < 2:
+        return [*ports, *made]
+    number = np.concatenate([e.rank for e in output.emitted if e.rank is not None])
+    order = np.argsort(number)
+    places, first, counts = np.unique(
+        np.concatenate([_places(e) for e in made])[order], return_index=True, return_counts=True
+    )
+    if len(places) == len(order):
+        return [*ports, *made]
+    room = np.concatenate([[0], np.cumsum(counts - 1)])
+    nth = np.empty(len(order), np.int64)
+    nth[order] = np.arange(len(order)) - first.repeat(counts)
+    ends = np.cumsum([len(e.rows) for e in made])
+    return [
+        *(_shifted(e, places, room) for e in ports),
+        *(
+            Emission(e.rows, e.offsets, _shifted(e, places, room).ranks() + of_type)
+            for e, of_type in zip(made, np.split(nth, ends[:-1]), strict=True)
+        ),
+    ]
+
+
+def _inherited(e: Emitted, source: Emission) -> Emission:
+    if e.origin is None:
+        return Emission(e.rows, source.offsets, source.rank)
+    offsets = e.origin.searchsorted(source.offsets).astype(np.int64)
+    return Emission(e.rows, offsets, source.ranks()[e.origin])
+
+
+def _places(e: Emission) -> np.ndarray:
+    """int64: key group and rank of each row."""
+    group = np.arange(len(e.offsets) - 1).repeat(sizes(e.offsets))
+    return (group << RANK_BITS) | e.ranks()
+
+
+def _shifted(e: Emission, places: np.ndarray, room: np.ndarray) -> Emission:
+    """An emission whose ranks leave room after those at `places`. room: how much before each, and
+    in all."""
+    mine = _places(e)
+    begins = mine >> RANK_BITS << RANK_BITS
+    by = room[places.searchsorted(mine)] - room[places.searchsorted(begins)]
+    return Emission(e.rows, e.offsets, e.ranks() + by)
 
 
 @lru_cache(maxsize=256)

@@ -119,7 +119,7 @@ class Outlets:
             given, sources = fuse_input(
                 [[ports[i] for i in at] for at in fused.inputs], fused.spec.inputs
             )
-            ports.extend(inherit(logic.process(given, epoch, BEFORE_ALL), sources[0]))
+            ports = inherit(ports, logic.process(given, epoch, BEFORE_ALL), sources[0])
         return ports
 
     def piece(self, edge: int, epoch: int, keys: KeyRange) -> Piece:

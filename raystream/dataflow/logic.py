@@ -278,7 +278,7 @@ class Keyed:
         assert self.table is not None and self.spec.state is not None
         rows, fresh = self.table.rows, self.spec.state.fresh
         get, extend, function = rows.get, collector.extend, self.spec.process
-        due, alarms = self.due, self.alarms
+        due, alarms, settle = self.due, self.alarms, self.spec.state.settle
         left, key = iter(records[lo:hi]), None
         try:
             for record, key in zip(left, keys[lo:hi], strict=True):
@@ -289,6 +289,8 @@ class Keyed:
                 emitted = function(record, row)
                 if emitted is not None:
                     extend(emitted)
+                if settle is not None:
+                    settle(row)
                 if row._mark == FORGOTTEN:
                     self._forget(key, epoch)
                 elif due is not None and getattr(row, due) != alarms.get(key, NEVER):
@@ -344,6 +346,8 @@ class Keyed:
         setattr(row, self.due, NEVER)
         try:
             collector.extend(self.spec.timer(key, due, row) or ())
+            if self.table.schema.settle is not None:
+                self.table.schema.settle(row)
         except Exception as error:
             raise operator_error(
                 self.spec.name, error, epoch=epoch, key=key, doing=f"timer {due}"

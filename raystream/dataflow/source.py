@@ -45,6 +45,9 @@ class Runs(NamedTuple):
         return int(self.epochs[bisect_right(self.ends.data, row)])
 
 
+LEAP = 10**9
+"""A row that is so many epochs after those before it is taken for an error."""
+
 _NO_RUNS = Runs(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -66,7 +69,8 @@ class Cutting:
 
     def watermark(self, epoch: int) -> int:
         """The least time of a row of a later epoch, in the flow's unit, less the disorder."""
-        return (self.origin + epoch * self.length) // self.ticks - self.disorder
+        least = (self.origin + epoch * self.length) // self.ticks - self.disorder
+        return max(BEFORE_ALL, min(least, NEVER))
 
 
 def cutting_of(epochs: Epochs, clock: Clock, ticks: int) -> Cutting:
@@ -83,9 +87,9 @@ def cutting_of(epochs: Epochs, clock: Clock, ticks: int) -> Cutting:
             f"an epoch of {clock.seconds:g} s is not a whole number of ticks of {epochs.column!r}",
             hint="Choose seconds= as a multiple of a tick.",
         )
-    origin = clock.origin * epochs.ticks
+    origin = max(BEFORE_ALL, min(int(clock.origin * epochs.ticks // 1), NEVER))
     return Cutting(
-        epochs.column, int(origin // 1), length, epochs.ticks, int(-(-epochs.disorder * ticks // 1))
+        epochs.column, origin, length, epochs.ticks, int(-(-epochs.disorder * ticks // 1))
     )
 
 
@@ -201,9 +205,25 @@ class RecordedSplit:
             else:
                 self.rows = rows
                 self.runs = self.cutting.runs(rows.column(self.cutting.column), self.last)
+                self._refuse_leap()
                 self.last = int(self.runs.epochs[-1])
                 self.at = self.runs.end_of(self._taken)
         return self.at < len(self.rows)
+
+    def _refuse_leap(self) -> None:
+        """A job goes through every epoch, so it would not come to a row that is so far ahead."""
+        steps = np.diff(self.runs.epochs, prepend=self.last)
+        if steps.max() < LEAP:
+            return
+        run = int(steps.argmax())
+        row = 0 if run == 0 else int(self.runs.ends[run - 1])
+        name = self.cutting.column
+        raise InputError(
+            f"{self.reader.source}: {self.reader.split.name} has a row with {name}="
+            f"{self.rows.column(name)[row]}, {steps[run]} epochs after those before it",
+            hint="If it counts in other units than the flow: rs.by_time(ticks=...). Or take longer"
+            " epochs: seconds=...",
+        )
 
     @property
     def next_epoch(self) -> int | None:

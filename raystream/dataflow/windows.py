@@ -24,10 +24,10 @@ from raystream.dataflow.logic import (
     reached,
     row_of,
 )
-from raystream.errors import operator_error
+from raystream.errors import OperatorError, operator_error
 from raystream.schema.blocks import Input, Output
 from raystream.schema.state import FORGOTTEN, State
-from raystream.schema.types import NEVER, KeyRange, Window
+from raystream.schema.types import FAR, NEVER, KeyRange, Window
 from raystream.state.keys import key_group
 from raystream.state.objects import ObjectTable
 
@@ -79,6 +79,27 @@ class _Windows:
             collector.close_group()
         return collector.output(late=late)
 
+    def _times(self, given: Input, epoch: int) -> np.ndarray:
+        """int64: the time of each record, in canonical order.
+
+        Raises:
+            OperatorError: one is so far off that the end of its window is no time.
+        """
+        times: np.ndarray = np.empty(len(given), np.int64)
+        for t, (rows, at) in enumerate(zip(given.columns, self.time_at, strict=True)):
+            names = rows.schema.names
+            mine = slice(None) if given.which is None else given.which == t
+            found = rows.column(names[at])
+            times[mine] = found if given.where is None else found[given.where[mine]]
+        if len(times) and (times.min() < -FAR or times.max() > FAR):
+            record = int(((times < -FAR) | (times > FAR)).argmax())
+            raise OperatorError(
+                f"{self.spec.name}: the time of a record is too far off for a window"
+                f" (at epoch {epoch}, record {record})",
+                where=self.spec.where,
+            )
+        return times
+
     def _take(
         self,
         collector: Collector,
@@ -96,6 +117,8 @@ class _Windows:
         emitted = self.spec.process(record, row)
         if emitted is not None:
             collector.extend(emitted)
+        if self.table.schema.settle is not None:
+            self.table.schema.settle(row)
         if row._mark != FORGOTTEN:
             return False
         self.table.remove(key, epoch)
@@ -159,20 +182,10 @@ class FixedWindows(_Windows):
             self._open(key_group(key, self.groups), key, start, start + self.size)
 
     def process(self, given: Input, epoch: int, watermark: int) -> Output:
-        newest = self._newest(given)
+        newest = self._times(given, epoch) // self.every * self.every
         if self.every != self.size or (len(newest) and newest.min() + self.size <= watermark):
             return super().process(given, epoch, watermark)
         return self._tumble(given, newest.tolist(), epoch)
-
-    def _newest(self, given: Input) -> np.ndarray:
-        """int64: the start of the newest window of each record, in canonical order."""
-        newest: np.ndarray = np.empty(len(given), np.int64)
-        for t, (rows, at) in enumerate(zip(given.columns, self.time_at, strict=True)):
-            names = rows.schema.names
-            times = rows.column(names[at]).astype(np.int64)
-            mine = slice(None) if given.which is None else given.which == t
-            newest[mine] = times if given.where is None else times[given.where[mine]]
-        return newest // self.every * self.every
 
     def _tumble(self, given: Input, starts: list[int], epoch: int) -> Output:
         """As `process` for tumbling windows when no record is late: in one loop over all key
@@ -180,7 +193,7 @@ class FixedWindows(_Windows):
         assert self.spec.state is not None
         collector = Collector(self.spec, epoch)
         out, ends, extend = collector.out, collector.offsets, collector.extend
-        rows, fresh = self.table.rows, self.spec.state.fresh
+        rows, fresh, settle = self.table.rows, self.spec.state.fresh, self.spec.state.settle
         get, function = rows.get, self.spec.process
         records = in_order(given)
         keys = keys_in_order(self.keys_of, given, records)
@@ -198,6 +211,8 @@ class FixedWindows(_Windows):
                     emitted = function(record, row)
                     if emitted is not None:
                         extend(emitted)
+                    if settle is not None:
+                        settle(row)
                     if row._mark == FORGOTTEN:
                         self.table.remove(window, epoch)
                 ends.append(len(out))
@@ -248,6 +263,10 @@ class Sessions(_Windows):
         for (key, start), end in sorted(self.table.ends.items()):
             self.starts.setdefault(key, []).append(start)
             self._open(key_group(key, self.groups), key, start, end)
+
+    def process(self, given: Input, epoch: int, watermark: int) -> Output:
+        self._times(given, epoch)
+        return super().process(given, epoch, watermark)
 
     def _due(self, end: int, key: Any, start: int) -> bool:
         return self.table.ends.get((key, start)) == end

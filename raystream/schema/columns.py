@@ -8,6 +8,7 @@ share memory.
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
@@ -258,6 +259,8 @@ def _store_strings(owner: str, f: Field, values: Any) -> Any:
             values = values.combine_chunks()
         if isinstance(values, pa.DictionaryArray):
             values = values.dictionary_decode()
+        if isinstance(values, pa.Array) and not _textual(values.type):
+            raise StateError(f"{owner}.{f.name}: an array of {values.type} does not fit {f}")
         array = (
             values
             if isinstance(values, pa.Array)
@@ -275,6 +278,14 @@ def _store_strings(owner: str, f: Field, values: Any) -> Any:
     return array
 
 
+def _textual(kind: Any) -> bool:
+    """Whether an Arrow type is one of text, bytes or nothing: a cast makes text of numbers, too."""
+    return pa.types.is_fixed_size_binary(kind) or str(kind).removeprefix("large_") in _TEXTUAL
+
+
+_TEXTUAL = {"string", "string_view", "binary", "binary_view", "null"}
+
+
 _NOTHING = {"?": False}
 """What stands in a number column where there is none, if not 0."""
 
@@ -283,6 +294,8 @@ def _store_numbers(owner: str, f: Field, values: Any) -> list[np.ndarray]:
     valid: np.ndarray | None = None
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
+    if isinstance(values, np.ma.MaskedArray):
+        values = values.tolist()  # what is masked is None
     if isinstance(values, pa.Array):
         if values.null_count:
             valid = np.asarray(values.is_valid())
@@ -332,7 +345,7 @@ def numbers(owner: str, f: Field, values: Any) -> np.ndarray:
         return values
     try:
         if type(values) in (list, tuple) and dtype in _CODES:
-            return read_only(np.frombuffer(array(_CODES[dtype], values), dtype))
+            return read_only(_finite(np.frombuffer(array(_CODES[dtype], values), dtype), values))
         raw = np.asarray(values)
         if len(raw) == 0:
             return np.zeros(0, dtype)
@@ -343,10 +356,20 @@ def numbers(owner: str, f: Field, values: Any) -> np.ndarray:
             info = np.iinfo(dtype)
             if raw.dtype.kind != "b" and (raw.max() > info.max or raw.min() < info.min):
                 raise OverflowError
-        return raw.astype(dtype, copy=False)
+        with np.errstate(over="ignore"):
+            return _finite(raw.astype(dtype, copy=False), raw)
     except (TypeError, ValueError, OverflowError):
         bad = next((v for v in _plain(values) if not _fits(v, dtype)), "a value")
         raise StateError(f"{owner}.{f.name}: {bad!r} does not fit {f}") from None
+
+
+def _finite(stored: np.ndarray, given: Any) -> np.ndarray:
+    """Numbers as they are stored, if none of them became infinite in 32 bits."""
+    if stored.dtype == np.float32:
+        infinite = np.isinf(stored)
+        if infinite.any() and np.isfinite(np.asarray(given, np.float64)[infinite]).any():
+            raise OverflowError
+    return stored
 
 
 def _taken(values: np.ndarray) -> np.ndarray:
@@ -368,9 +391,18 @@ def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
     if dtype.kind == "b":
         return isinstance(value, bool)
     if dtype.kind == "f":
-        return isinstance(value, int | float)
+        return isinstance(value, int | float) and not too_large(value, dtype)
     info = np.iinfo(dtype)
     return isinstance(value, int) and info.min <= value <= info.max
+
+
+def too_large(value: float, dtype: np.dtype[Any]) -> bool:
+    """Whether a number would be stored as an infinite one."""
+    try:
+        with np.errstate(over="ignore"):
+            return math.isfinite(value) and not np.isfinite(dtype.type(value))
+    except OverflowError:  # an int beyond all floats
+        return True
 
 
 def _first(error: BaseException) -> str:

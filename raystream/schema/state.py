@@ -185,11 +185,34 @@ class StateSchema:
         env: dict[str, Any] = {"new": self.cls.__new__, "cls": self.cls}
         lines = ["def fresh():", "    row = new(cls)", "    row._mark = 0"]
         for i, f in enumerate(self.fields):
-            default = self.cls._defaults[f.name]
+            default = _as_declared(f, self.cls._defaults[f.name])
             env[f"d{i}"] = default.make if isinstance(default, Factory) else default
             lines.append(f"    row.{f.name} = d{i}{'()' if isinstance(default, Factory) else ''}")
         exec("\n".join([*lines, "    return row"]), env)
         made: Callable[[], State] = env["fresh"]
+        return made
+
+    @cached_property
+    def settle(self) -> Callable[[State], None] | None:
+        """Gives the floats of a row, after a call, the type that they have after a restore; None
+        where there are none. An int in their place would be printed and divided otherwise, and not
+        be rounded."""
+        lines = ["def settle(row):"]
+        for f in self.fields:
+            if np.dtype(f.dtype or "?").kind == "f":
+                one = f"row.{f.name}"
+                given = f"type({one}) in ints"
+                settled = f"float({one})"
+                if f.kind == "array":
+                    given = f"not ints.isdisjoint(map(type, {one}))"
+                    settled = f"[float(v) if type(v) in ints else v for v in {one}]"
+                    one += "[:]"
+                lines += [f"    if {given}:", f"        {one} = {settled}"]
+        if len(lines) == 1:
+            return None
+        env: dict[str, Any] = {"ints": frozenset({int, bool})}
+        exec("\n".join(lines), env)
+        made: Callable[[State], None] = env["settle"]
         return made
 
     @cached_property
@@ -201,6 +224,21 @@ class StateSchema:
 
     def __reduce__(self) -> tuple[object, ...]:
         return (state_schema, (self.cls,))
+
+
+def _as_declared(f: Field, default: Any) -> Any:
+    """A default in its declared type: `total: float = 0` would else be another after a restore."""
+    kind = {"f": float, "i": int}.get(np.dtype(f.dtype).kind) if f.dtype else None
+    if kind is None or f.convert is not None:
+        return default
+    if f.kind == "array" and isinstance(default, Factory):
+        return Factory(lambda: [_number(kind, v) for v in default.make()])
+    return default if isinstance(default, Factory) else _number(kind, default)
+
+
+def _number(kind: type, value: Any) -> Any:
+    """An int or a bool as a number of this kind; anything else as it is."""
+    return kind(value) if isinstance(value, int) else value
 
 
 def _upgrade_of(cls: type[State]) -> Callable[[Mapping[str, Any]], State] | None:

@@ -11,6 +11,9 @@ NEVER: int = 2**63 - 1
 BEFORE_ALL: int = -(2**63)
 """The watermark before anything is known."""
 
+FAR: int = 1 << 62
+"""Times of records in windows are no further off, either way, so that a window's end is a time."""
+
 MAX_KEY_GROUPS = 1 << 15
 
 

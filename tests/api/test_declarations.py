@@ -409,6 +409,11 @@ def an_empty_window() -> None:
     rs.tumbling(seconds=0)  # here
 
 
+@refused("gap must be finite")
+def an_endless_gap() -> None:
+    rs.session(gap=float("inf"))  # here
+
+
 @refused("is longer than the window")
 def windows_with_gaps() -> None:
     rs.sliding(seconds=1, every=2)  # here

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import math
+import operator
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
@@ -62,6 +64,12 @@ def on_ints(r: Ints) -> Iterator[Whole | Real]:
         yield Whole(a >> (b % 70 if b > -3 else b))
     elif r.op == 9:
         yield Whole(-a)
+    elif r.op == 11:
+        n, left = r.n, r.n if r.x else None
+        while left:
+            left = None
+        yield Whole((1 if n else 0) + (not r.x) * 2 + (4 if r.n and not r.x else 8))
+        assert left is None
     elif r.op == 10:
         yield Whole(abs(a))
     elif r.op == 11:
@@ -124,6 +132,79 @@ def on_both(r: Both) -> Iterator[Whole]:
     )
 
 
+@rs.operator(compiled=True)
+def on_functions(r: Ints) -> Iterator[Whole | Real]:
+    a, b = r.a, r.b
+    if r.op == 0:
+        yield Whole(sum((a, b)))
+    elif r.op == 1:
+        yield Whole(sum([a, b], 1))
+    elif r.op == 2:
+        yield Whole(pow(a, b % 70 if b > -3 else b))
+    elif r.op == 3:
+        yield Whole(divmod(a, b)[0])
+    elif r.op == 4:
+        yield Whole(operator.add(a, b))
+    elif r.op == 5:
+        yield Whole(operator.neg(operator.mul(a, b)))
+    elif r.op == 6:
+        yield Whole(math.gcd(a, b))
+    elif r.op == 7:
+        yield Whole(~(a > b))
+    elif r.op == 8:
+        yield Real(math.ldexp(0.75, b))
+    elif r.op == 9:
+        yield Whole(operator.invert(a) + (a < b) - divmod(a, 7)[1])
+
+
+@rs.operator(compiled=True)
+def on_mixed(r: Both) -> Iterator[Whole]:
+    n, x = r.n, r.x
+    either = n if x > 0 else x
+    most = n
+    for _ in range(2):
+        if x > 2:
+            most = x  # type: ignore[assignment]
+    least = [n, x]
+    yield Whole(
+        (either == n)
+        + (most == n) * 2
+        + (max(n, x) == n) * 4
+        + (min(x, 1, n) == n) * 8
+        + ((n or x) == n) * 16
+        + (one_of(n, x) == n) * 32
+        + (least[0] == n) * 64
+    )
+
+
+def one_of(n: int, x: float) -> float:
+    if x < 1:
+        return n
+    return x
+
+
+class Power(NamedTuple):
+    x: float
+    n: int
+
+
+@rs.operator(compiled=True)
+def on_powers(r: Power) -> Iterator[Real]:
+    x, root = r.x, abs(r.x)
+    if r.n == 100:
+        yield Real(root**0.5)
+    elif r.n == 101:
+        yield Real(x**-1)
+    elif r.n == 102:
+        yield Real(x**3)
+    elif r.n == 103:
+        yield Real(math.pow(x, 7))
+    elif r.n == 104:
+        yield Real(pow(x, 2))
+    else:
+        yield Real(x**r.n)
+
+
 class Maybe(NamedTuple):
     op: int
     n: int | None
@@ -148,6 +229,10 @@ def on_maybe(r: Maybe) -> Iterator[Whole]:
         yield Whole((r.n == None) + (r.x != None) * 2)  # noqa: E711
     elif r.op == 7 and r.n is not None:
         yield Whole(r.n + 1)
+    elif r.op == 9:
+        yield Whole(max(r.n, 3) + min(7, r.n, 8))  # type: ignore[type-var]
+    elif r.op == 10:
+        yield Whole(int(max(r.x, r.n, 2) == r.n))  # type: ignore[type-var]
     else:
         yield Whole(int(math.sqrt(r.x)))  # type: ignore[arg-type]
 
@@ -178,10 +263,10 @@ def to_tens(r: Digits) -> Iterator[Whole]:
     yield Whole(round(r.a, r.n))
 
 
-def interpreted(operator: Callable[[Any], Iterator[Any]], record: Any) -> Any:
+def interpreted(op: Callable[[Any], Iterator[Any]], record: Any) -> Any:
     """The record emitted, or the kind of error."""
     try:
-        value = (emitted := next(operator(record))).value
+        value = (emitted := next(op(record))).value
     except Exception as error:
         return type(error)
     kind = int if isinstance(emitted, Whole) else int | float
@@ -190,13 +275,13 @@ def interpreted(operator: Callable[[Any], Iterator[Any]], record: Any) -> Any:
 
 
 @cache
-def compiled_form(operator: Any) -> CompiledOperator:
-    return compile_operator(spec_of(operator), groups=1)
+def compiled_form(op: Any) -> CompiledOperator:
+    return compile_operator(spec_of(op), groups=1)
 
 
-def agree(operator: Any, record: Any) -> None:
-    compiled = compiled_form(operator)
-    expected = interpreted(operator, record)
+def agree(op: Any, record: Any) -> None:
+    compiled = compiled_form(op)
+    expected = interpreted(op, record)
     failure = None
     try:
         output = compiled.process(given(compiled.spec, [record], 1), None, 1, 0)
@@ -232,6 +317,67 @@ def test_floats(op: int, x: float, y: float) -> None:
     agree(on_floats, Floats(op, x, y))
 
 
+@settings(max_examples=600, deadline=None)
+@forall(st.integers(0, 9), ints, ints)
+def test_functions_of_ints(op: int, a: int, b: int) -> None:
+    agree(on_functions, Ints(op, a, b))
+
+
+@settings(max_examples=600, deadline=None)
+@forall(ints, floats)
+def test_ints_that_may_be_floats_stay_exact_or_raise(n: int, x: float) -> None:
+    agree(on_mixed, Both(n, x))
+
+
+@settings(max_examples=1000, deadline=None)
+@forall(floats, st.integers(-20, 70) | st.integers(100, 104))
+def test_powers_are_rounded_as_pythons(x: float, n: int) -> None:
+    agree(on_powers, Power(x, n))
+
+
+@rs.operator(compiled=True)
+def on_places(r: Ints) -> Iterator[Whole]:
+    places, i, j = [1, 2, 3], r.a % 3, r.b % 3
+    if r.op == 0:
+        places[i], i = 10, j
+    elif r.op == 1:
+        i, places[i] = j, 10
+    else:
+        (places[i], (j, places[j])), i = (places[j], (i, 20)), 0
+    yield Whole(places[0] * 10000 + places[1] * 100 + places[2] + i * 10**6 + j * 10**7)
+
+
+@settings(max_examples=60, deadline=None)
+@forall(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2))
+def test_what_is_unpacked_is_assigned_from_left_to_right(op: int, a: int, b: int) -> None:
+    agree(on_places, Ints(op, a, b))
+
+
+class Half(float, enum.Enum):
+    """Numbers that are not whole."""
+
+    ONE = 0.5
+
+
+def adding(by: int) -> Callable[[int], int]:
+    def add(n: int, by: int = by) -> int:
+        return n + by
+
+    return add
+
+
+ONE, TEN = adding(1), adding(10)
+
+
+@rs.operator(compiled=True)
+def with_constants(r: Ints) -> Iterator[Real]:
+    yield Real(Half.ONE + ONE(r.a) * 100 + TEN(r.a))
+
+
+def test_defaults_and_members_are_what_they_were() -> None:
+    agree(with_constants, Ints(0, 7, 0))
+
+
 near = st.one_of(
     st.sampled_from([2**53, 2**63, 2**62]), st.integers(2**53, 2**63 - 1), st.integers(0, 5)
 )
@@ -247,7 +393,7 @@ def test_ints_and_floats_are_compared_exactly(
 
 
 @settings(max_examples=400, deadline=None)
-@forall(st.integers(0, 8), st.none() | ints, st.none() | floats)
+@forall(st.integers(0, 11), st.none() | ints, st.none() | floats)
 def test_numbers_that_may_be_none(op: int, n: int | None, x: float | None) -> None:
     agree(on_maybe, Maybe(op, n, x))
 

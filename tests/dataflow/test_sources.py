@@ -33,7 +33,7 @@ from raystream.state.keys import even_ranges
 from raystream.testing import Collect, run_local
 from raystream.testing.local import Ends, LocalJob
 from tests.examples import examples
-from tests.flows import Rows, running, split
+from tests.flows import Line, Rows, running, split
 
 
 class Tick(NamedTuple):
@@ -125,6 +125,27 @@ def test_any_integer_column_is_cut(kind: str) -> None:
     values = np.array([-3, 5, 4, 12, 12, 30], kind)
     runs = Cutting("time", -5, 10, 1, 0).runs(values, 1)
     assert runs.ends.tolist() == [1, 5, 6] and runs.epochs.tolist() == [1, 2, 4]
+
+
+@pytest.mark.parametrize("times", [[0, 5, 10**10, 3], [2**40, 0, 2**40], [-(2**61), 7]])
+def test_a_row_that_no_job_would_come_to_is_refused(times: list[int]) -> None:
+    flow = rs.Flow("leap")
+    lines = [Line(time, "") for time in times]
+    late = [Line(time, "") for time in sorted(times)[:1]]
+    for i, part in enumerate((lines, late)):
+        source = rs.io.iterable(part, Line)
+        flow.source(source, epochs=rs.by_time(seconds=1), name=f"lines-{i}").to(Collect())
+    with pytest.raises(InputError, match=r"lines-0: .* time=\d+, \d+ epochs after those") as told:
+        run_local(flow)
+    assert "rs.by_time(ticks=...)" in told.value.hint
+
+
+def test_the_greatest_time_is_one() -> None:
+    flow, sink = rs.Flow("last"), Collect()
+    lines = [Line(2**63 - 1, "end")]
+    flow.source(rs.io.iterable(lines, Line), epochs=rs.by_time(seconds=1)).to(sink)
+    run_local(flow)
+    assert sink.records() == lines
 
 
 def test_splits_are_spread_over_the_key_groups() -> None:

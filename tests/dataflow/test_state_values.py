@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pytest
 
 import raystream as rs
 from raystream.errors import InputError, OperatorError, StateError
-from raystream.testing import Collect, run_local
+from raystream.testing import Collect, OperatorHarness, check_operator, run_local
 
 
 class Mood(enum.IntEnum):
@@ -70,6 +70,73 @@ def test_a_local_run_refuses_what_a_cluster_would(
     where = told.value.where
     assert where is not None
     assert where.file == __file__
+
+
+class Shares(rs.State):
+    whole: float = 0
+    short: rs.Float32 | None = None
+    parts: Annotated[list[float], rs.Array("f8", 2)] = rs.zeros(2)
+    n: int = False
+    due: rs.Timer = rs.NEVER
+
+
+class Text(NamedTuple):
+    text: str
+
+
+def told_of(shares: Shares) -> Text:
+    return Text(f"{shares.whole} {shares.short} {shares.parts} {shares.n}")
+
+
+@rs.operator(key="key")
+class Share:
+    def process(self, tick: Tick, shares: Shares) -> Iterator[Text]:
+        yield told_of(shares)
+        shares.whole = 2**53 + tick.time
+        shares.parts[1] = tick.time
+        shares.due = tick.time + 1
+
+    def timer(self, key: str, time: int, shares: Shares) -> Iterator[Text]:
+        yield told_of(shares)
+        shares.short = time
+
+
+class Sums(rs.State):
+    whole: float = 0
+    parts: Annotated[list[float], rs.Array("f8", 2)] = rs.zeros(2)
+
+
+@rs.operator(key="key", window=rs.tumbling(seconds=4))
+class Tumble:
+    def process(self, tick: Tick, sums: Sums) -> None:
+        sums.whole = round(sums.whole) + 2**53 + tick.time
+        sums.parts[0] += 1
+
+    def close(self, key: str, window: rs.Window, sums: Sums) -> Iterator[Text]:
+        yield Text(f"{sums.whole} {sums.parts}")
+
+
+@rs.operator(key="key", window=rs.sliding(seconds=4, every=2))
+class Slide(Tumble):
+    pass
+
+
+@rs.operator(key="key", window=rs.session(gap=3))
+class Together(Tumble):
+    def merge(self, into: Sums, other: Sums) -> None:
+        into.whole += other.whole
+
+
+@pytest.mark.parametrize("op", [Share(), Tumble(), Slide(), Together()])
+def test_floats_are_floats_before_a_restore_too(op: Any) -> None:
+    check_operator(op, TICKS)
+
+
+def test_ints_in_the_place_of_floats_become_floats() -> None:
+    harness = OperatorHarness(Share())
+    assert harness.send(Tick(0, "a")) == [Text("0.0 None [0.0, 0.0] 0")]
+    assert harness.advance_watermark(1) == [Text("9007199254740992.0 None [0.0, 0.0] 0")]
+    assert harness.send(Tick(1, "a")) == [Text("9007199254740992.0 1.0 [0.0, 0.0] 0")]
 
 
 @pytest.mark.parametrize("due", [None, "x", 3.7])

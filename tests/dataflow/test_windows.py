@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import raystream as rs
 from raystream.api.operators import spec_of
 from raystream.dataflow.windows import window_logic, window_starts
-from raystream.errors import GraphError
+from raystream.errors import GraphError, OperatorError
 from raystream.schema.blocks import Input
 from raystream.schema.columns import from_records
 from raystream.schema.records import record_schema
@@ -199,3 +199,22 @@ def test_sizes_are_whole_time_units() -> None:
     assert spec.units(0.25, 1000) == 250
     with pytest.raises(GraphError, match=r"a window of 0\.5 s is not a whole number"):
         spec.units(0.5, 1)
+
+
+@pytest.mark.parametrize("op", [Tumble(), Slide(), Sess()])
+@pytest.mark.parametrize("time", [2**63 - 1, 2**63 - 5, 2**62 + 1, -(2**63), -(2**62) - 1])
+def test_a_time_whose_window_has_no_end_is_an_error(op: Any, time: int) -> None:
+    with pytest.raises(
+        OperatorError, match=r"too far off for a window .*epoch 2, record 1"
+    ) as told:
+        run(op, [[Event(0, 0, 0)], [Event(5, 0, 1), Event(time, 0, 2)]], [0, 20])
+    assert told.value.where is not None
+    furthest = max(-(2**62), min(time, 2**62))
+    assert run(op, [[Event(furthest, 0, 7)]], [0]).closed[0].ids == [7]
+
+
+@pytest.mark.parametrize("seconds", [0.001, 1.001, 2.01, 4.35, 16.1, 1e6 + 0.001])
+def test_windows_of_fractions_of_seconds_are_whole_milliseconds(seconds: float) -> None:
+    assert spec_of(Tumble()).units(seconds, 1000) == round(seconds * 1000)
+    with pytest.raises(GraphError, match="whole number"):
+        spec_of(Tumble()).units(seconds + 0.0004, 1000)

@@ -190,6 +190,10 @@ class Flat(NamedTuple):
     sure: bool
 
 
+class Short(NamedTuple):
+    real: rs.Float32
+
+
 class Mixed(NamedTuple):
     small: rs.Int8
     real: rs.Float32
@@ -221,6 +225,8 @@ EXPECTED = [Mixed(1, 0.5, "a", None, Colour.RED, [1]), Mixed(-2, 1.0, "b", 7, Co
         {"text": pa.array(["a", "b"], pa.large_string()), "maybe": pa.array([None, 7])},
         {"text": np.array(["a", "b"]), "kind": [Colour.RED, Colour.BLUE]},
         {"items": pa.array([[1], []])},
+        {"maybe": np.ma.array([5, 7], mask=[True, False])},
+        {"text": np.ma.array(["a", "b"], mask=False)},
     ],
     ids=lambda o: ",".join(f"{k}:{type(v).__name__}" for k, v in o.items()) or "lists",
 )
@@ -244,6 +250,12 @@ def test_batches_take_what_is_alike(other: dict[str, Any]) -> None:
         ("small", ["1", "2"], r"Mixed\.small: '1' does not fit"),
         ("small", pa.array([1, None]), r"Mixed\.small is None, but is not declared optional"),
         ("real", [0.5, "x"], r"Mixed\.real: 'x' does not fit real: float32"),
+        ("real", [0.5, 1e39], r"Mixed\.real: 1e\+39 does not fit real: float32"),
+        ("real", np.array([-1e39, 1.0]), r"Mixed\.real: -1e\+39 does not fit real: float32"),
+        ("real", [1, 10**400], r"Mixed\.real: 10*\.* does not fit real: float32"),
+        ("small", np.ma.array([5, 7], mask=[True, False]), r"Mixed\.small: None does not fit"),
+        ("text", pa.array([1, 2]), r"Mixed\.text: an array of int64 does not fit text: str"),
+        ("text", pa.array([True, None]), r"Mixed\.text: an array of bool does not fit text: str"),
         ("maybe", [None, 2**31], r"Mixed\.maybe: 2147483648 does not fit maybe: int32 \| None"),
         ("text", ["a", None], r"Mixed\.text is None, but is not declared optional"),
         ("text", ["a", 1], r"Mixed\.text: "),
@@ -254,6 +266,13 @@ def test_batches_take_what_is_alike(other: dict[str, Any]) -> None:
 def test_values_that_do_not_fit_are_refused(field: str, values: Any, complaint: str) -> None:
     with pytest.raises(StateError, match=complaint):
         from_columns(record_schema(Mixed), {**FINE, field: values})
+
+
+def test_infinite_floats_are_stored_in_32_bits_too() -> None:
+    reals = [float("inf"), -float("inf"), float("nan"), 1e38, 1e-50]
+    for given_reals in (reals, np.array(reals)):
+        columns = from_columns(record_schema(Short), {"real": given_reals})
+        assert repr([r.real for r in columns.records()][:3]) == "[inf, -inf, nan]"
 
 
 def test_the_shape_of_a_batch_is_checked() -> None:

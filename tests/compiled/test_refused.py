@@ -1,0 +1,142 @@
+"""What has another result when it is compiled is refused with its line, or raises."""
+
+from __future__ import annotations
+
+import linecache
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import raystream as rs
+from raystream.api.operators import spec_of
+from raystream.compiled.operator import compile_operator
+from raystream.errors import GraphError, OperatorError
+from tests.compiled.reference import given
+from tests.compiled.test_errors import GROUPS, In, Out, Real, Row
+
+
+class Flag(NamedTuple):
+    time: int
+    yes: bool | None
+
+
+BYTES = np.array([200, 100], np.uint8)
+LITTLE = np.float32(0.1)
+
+
+def first_twice(values: list[int]) -> int:
+    return (values * 2)[0]  # through a name
+
+
+def refused_functions() -> list[Any]:
+    """What has another result when it is compiled."""
+
+    @rs.operator(compiled=True)
+    def distance(r: Real) -> Iterator[Real]:
+        yield Real(r.time, r.key, math.hypot(r.value, 1.0))  # distance
+
+    @rs.operator(compiled=True)
+    def numpy_log(r: Real) -> Iterator[Real]:
+        yield Real(r.time, r.key, np.log(r.value))  # numpy log
+
+    @rs.operator(compiled=True)
+    def array_mean(r: Real) -> Iterator[Real]:
+        values = np.array([r.value, 1.0])
+        yield Real(r.time, r.key, values.mean())  # array mean
+
+    @rs.operator(compiled=True)
+    def tuples(r: Real) -> Iterator[Out]:
+        yield Out(r.key, yes=(r.time, 1) == (r.value, 1))  # tuples
+
+    @rs.operator(compiled=True)
+    def digits(r: Real) -> Iterator[Out]:
+        yield Out(len(str(r.value)))  # digits
+
+    @rs.operator(compiled=True)
+    def narrow_table(r: In) -> Iterator[Out]:
+        yield Out(int(BYTES[0] + 100))  # narrow table
+
+    @rs.operator(compiled=True)
+    def narrow_number(r: Real) -> Iterator[Real]:
+        yield Real(r.time, r.key, LITTLE * r.value)  # type: ignore[arg-type]  # narrow number
+
+    @rs.operator(compiled=True)
+    def identity(r: Flag) -> Iterator[Out]:
+        yield Out(r.time, yes=r.yes is True)  # identity
+
+    @rs.operator(compiled=True)
+    def singleton(r: Flag) -> Iterator[Out]:
+        match r.yes:
+            case True:  # singleton
+                yield Out(r.time)
+
+    @rs.operator(key="key", compiled=True)
+    def aliased(r: In, row: Row) -> Iterator[Out]:
+        yield Out(first_twice(row.cars))
+
+    @rs.operator(compiled=True)
+    def in_a_tuple(r: Real) -> Iterator[Out]:
+        a, b = (r.time, r.value) if r.key else (r.value, r.value)  # in a tuple
+        yield Out(r.key, yes=a == b)
+
+    return [
+        (distance, "'hypot' is rounded otherwise when compiled"),
+        (numpy_log, "'log' of NumPy may have another result"),
+        (array_mean, "values.mean may have another result"),
+        (tuples, "tuples of ints with floats"),
+        (digits, "a float has another text"),
+        (narrow_table, "an array of uint8"),
+        (narrow_number, "'float32'"),
+        (identity, "compare them with =="),
+        (singleton, "a pattern True"),
+        (aliased, "a whole array: use its items"),
+        (in_a_tuple, "a tuple holds an int or a float"),
+    ]
+
+
+MARKS = {
+    "distance": "# distance",
+    "numpy_log": "# numpy log",
+    "array_mean": "# array mean",
+    "tuples": "# tuples",
+    "digits": "# digits",
+    "narrow_table": "# narrow table",
+    "narrow_number": "# narrow number",
+    "identity": "# identity",
+    "singleton": "# singleton",
+    "aliased": "# through a name",
+    "in_a_tuple": "# in a tuple",
+}
+
+
+@pytest.mark.parametrize("case", refused_functions(), ids=lambda case: case[0].__name__)
+def test_what_has_another_result_names_the_line(case: tuple[Any, str]) -> None:
+    op, said = case
+    with pytest.raises(GraphError) as refusal:
+        compile_operator(spec_of(op), groups=GROUPS)
+    error = refusal.value
+    assert said in error.message and "\n" not in error.message
+    assert error.where is not None and error.where.file == __file__
+    assert linecache.getline(__file__, error.where.line).rstrip().endswith(MARKS[op.__name__])
+
+
+class Short(NamedTuple):
+    real: rs.Float32
+
+
+@rs.operator(compiled=True)
+def shortened(r: Real) -> Iterator[Short]:
+    yield Short(r.value)
+
+
+@pytest.mark.parametrize("value", [1e39, -1e39])
+def test_a_float_that_32_bits_cannot_hold_is_an_error(value: float) -> None:
+    compiled = compile_operator(spec_of(shortened), groups=1)
+    wide = [Real(0, 0, v) for v in (math.inf, 1e38, value)]
+    with pytest.raises(OperatorError, match=r"Short\.real: -?1e\+39 does not fit real: float32"):
+        compiled.process(given(compiled.spec, wide, 1), None, 1, 0)
+    output = compiled.process(given(compiled.spec, wide[:2], 1), None, 1, 0)
+    assert next(r.real for r in output.emitted[0].rows.records()) == math.inf

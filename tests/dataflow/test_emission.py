@@ -1,0 +1,113 @@
+"""Records of several types that one producer emits come in the order in which it emitted them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+import raystream as rs
+from raystream.testing import Collect, run_local
+
+
+class Tick(NamedTuple):
+    time: int
+    key: int
+    n: int
+
+
+class Odd(NamedTuple):
+    time: int
+    key: int
+    n: int
+
+
+class Even(NamedTuple):
+    time: int
+    key: int
+    n: int
+
+
+class Seen(NamedTuple):
+    key: int
+    names: list[str]
+
+
+class Past(rs.State):
+    names: list[str] = rs.field(factory=list)
+
+
+@rs.operator()
+def both(tick: Tick) -> Iterator[Odd | Even]:
+    for i in range(tick.n):
+        if (tick.time + i // 2) % 2:
+            yield Odd(tick.time, tick.key, i)
+        else:
+            yield Even(tick.time, tick.key, i)
+
+
+@rs.operator(compiled=True)
+def both_compiled(tick: Tick) -> Iterator[Odd | Even]:
+    for i in range(tick.n):
+        if (tick.time + i // 2) % 2:
+            yield Odd(tick.time, tick.key, i)
+        else:
+            yield Even(tick.time, tick.key, i)
+
+
+@rs.operator()
+def turned(record: Odd | Even) -> Iterator[Odd | Even]:
+    yield record
+    if isinstance(record, Odd):
+        yield Even(record.time, record.key, -record.n)
+
+
+@rs.operator(key="key")
+def past(record: Tick | Odd | Even, kept: Past) -> Iterator[Seen]:
+    kept.names.append(f"{type(record).__name__}{record.time}.{record.n}")
+    yield Seen(record.key, kept.names)
+
+
+@rs.operator(key="key")
+def past_of_two(record: Odd | Even, kept: Past) -> Iterator[Seen]:
+    kept.names.append(f"{type(record).__name__}{record.time}.{record.n}")
+    yield Seen(record.key, kept.names)
+
+
+def ticks(seed: int) -> list[Tick]:
+    rng = random.Random(seed)
+    return [Tick(time, rng.randrange(5), rng.randrange(5)) for time in range(40)]
+
+
+def newest(sink: Collect) -> dict[int, list[str]]:
+    return {record.key: record.names for record in sink.records()}
+
+
+def expected(records: list[Any]) -> dict[int, list[str]]:
+    out: dict[int, list[str]] = {}
+    for r in records:
+        out.setdefault(r.key, []).append(f"{type(r).__name__}{r.time}.{r.n}")
+    return out
+
+
+@pytest.mark.parametrize("op", [both, both_compiled])
+@pytest.mark.parametrize("options", [{}, {"instances": {"past_of_two": 3}, "seed": 1}])
+def test_what_a_stateless_operator_emits_keeps_its_order(op: Any, options: dict[str, Any]) -> None:
+    flow, sink = rs.Flow("order"), Collect()
+    source = flow.source(rs.io.iterable(ticks(1), Tick), epochs=rs.by_time(seconds=7))
+    source.through(op).through(turned).through(past_of_two).to(sink)
+    run_local(flow, **options)
+    made = [r for tick in ticks(1) for b in both(tick) for r in turned(b)]
+    assert newest(sink) == expected(made)
+
+
+@pytest.mark.parametrize("options", [{}, {"instances": {"past": 3}, "seed": 2, "check": True}])
+def test_it_comes_after_the_record_that_it_comes_from(options: dict[str, Any]) -> None:
+    flow, sink = rs.Flow("order"), Collect()
+    source = flow.source(rs.io.iterable(ticks(2), Tick), epochs=rs.by_time(seconds=7))
+    (source | source.through(both)).through(past).to(sink)
+    run_local(flow, **options)
+    made = [r for tick in ticks(2) for r in (tick, *both(tick))]
+    assert newest(sink) == expected(made)
