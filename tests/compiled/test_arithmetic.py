@@ -64,12 +64,6 @@ def on_ints(r: Ints) -> Iterator[Whole | Real]:
         yield Whole(a >> (b % 70 if b > -3 else b))
     elif r.op == 9:
         yield Whole(-a)
-    elif r.op == 11:
-        n, left = r.n, r.n if r.x else None
-        while left:
-            left = None
-        yield Whole((1 if n else 0) + (not r.x) * 2 + (4 if r.n and not r.x else 8))
-        assert left is None
     elif r.op == 10:
         yield Whole(abs(a))
     elif r.op == 11:
@@ -233,6 +227,12 @@ def on_maybe(r: Maybe) -> Iterator[Whole]:
         yield Whole(max(r.n, 3) + min(7, r.n, 8))  # type: ignore[type-var]
     elif r.op == 10:
         yield Whole(int(max(r.x, r.n, 2) == r.n))  # type: ignore[type-var]
+    elif r.op == 11:
+        n, left = r.n, r.n if r.x else None
+        while left:
+            left = None
+        yield Whole((1 if n else 0) + (not r.x) * 2 + (4 if r.n and not r.x else 8))
+        assert not left
     else:
         yield Whole(int(math.sqrt(r.x)))  # type: ignore[arg-type]
 

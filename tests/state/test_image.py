@@ -85,7 +85,6 @@ def key_fields(*hints: Any) -> tuple[Any, ...]:
 NUMBERS = Shape(key_fields(int, rs.Int8), state_schema(Numbers))
 WINDOWED = Shape(key_fields(int), state_schema(Numbers), "in windows")
 TEXT = Shape(key_fields(str, int), state_schema(Numbers))
-NAMES = Shape(key_fields(str), state_schema(Numbers))
 ANYTHING = Shape(key_fields(str, Mood, bool, bytes), state_schema(Anything))
 SESSIONS = Shape(key_fields(str), state_schema(Anything), "in sessions", sessions=True)
 
@@ -425,31 +424,6 @@ def test_text_keys_are_numbered_and_named(data: st.DataObject) -> None:
     fill_rows(table, TEXT, [full], texts)
     _, rows, gone = next(take_rows(table, TEXT, GROUPS, 0, full.header.cut, texts)(WHOLE))
     assert Image(full.header, rows, gone).encode() == full.encode()
-
-
-@examples(25)
-@given(data=st.data())
-def test_text_that_alone_is_the_key_is_learnt_beside_the_rows(data: st.DataObject) -> None:
-    history = History(NAMES)
-    for name in data.draw(st.lists(st.text("aé日", max_size=4), unique=True)):
-        history.apply([(name, data.draw(numbers))])
-    full = history.image()
-    parts = partition(full, random_ranges(data.draw(st.randoms()), GROUPS))
-    texts = [TextNumbers()]
-    table = StructuredTable(NAMES.state, keys=1, groups=GROUPS)
-    fill_rows(table, NAMES, parts, texts)
-    _, rows, gone = next(take_rows(table, NAMES, GROUPS, 0, full.header.cut, texts)(WHOLE))
-    assert Image(full.header, rows, gone).encode() == full.encode()
-    slots = table.find([texts[0].number(full.rows.column(0))])
-    assert table.read(slots, "n").tolist() == full.rows.column("n").to_pylist()
-
-
-def test_a_checkpoint_with_the_same_text_twice_is_refused() -> None:
-    history = History(NAMES)
-    history.apply([("a", Numbers())])
-    table = StructuredTable(NAMES.state, keys=1, groups=GROUPS)
-    with pytest.raises(StateError, match="a key twice"):
-        fill_rows(table, NAMES, [history.image()] * 2, [TextNumbers()])
 
 
 # ---------------------------------------------------------------- what is refused

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import raystream as rs
 from raystream.errors import StateError
+from raystream.schema.fields import field_of
+from raystream.schema.state import state_schema
+from raystream.schema.types import KeyRange
 from raystream.state import texts as module
+from raystream.state.checkpoint import WHOLE, Shape, fill_rows, take_rows
+from raystream.state.image import Image, ImageHeader, Standing
+from raystream.state.partition import partition
+from raystream.state.rows import Part, StructuredTable
 from raystream.state.texts import TextNumbers
+from tests.dataflow.cuts import random_ranges
 from tests.examples import examples
 
 few = st.text("aé日", max_size=3)
@@ -54,3 +65,42 @@ def test_text_that_no_column_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert texts.text(numbers, pa.string()).to_pylist() == ["abc", "de"]
     with pytest.raises(StateError, match="3 keys takes 8 bytes, and one checkpoint holds 5"):
         texts.text(numbers[[0, 0, 1]], pa.string())
+
+
+class Seen(rs.State):
+    n: int = 0
+
+
+ALL = KeyRange(0, 16)
+NAMES = Shape((field_of("Word", "text", str, state=False),), state_schema(Seen))
+
+
+def seen(texts: TextNumbers, parts: list[Image]) -> StructuredTable:
+    table = StructuredTable(NAMES.state, keys=1, groups=len(ALL))
+    fill_rows(table, NAMES, parts, [texts])
+    return table
+
+
+def image_of(table: StructuredTable, texts: TextNumbers) -> Image:
+    _, rows, gone = next(take_rows(table, NAMES, len(ALL), 0, 5, [texts])(WHOLE))
+    header = ImageHeader("op", NAMES.fingerprint, len(ALL), ALL, 0, 5, Standing(5))
+    return Image(header, rows, gone)
+
+
+@examples(25)
+@given(st.lists(st.text("aé日", max_size=4), unique=True), st.randoms())
+def test_text_that_alone_is_the_key_is_learnt_beside_the_rows(
+    words: list[str], rng: random.Random
+) -> None:
+    texts, again = TextNumbers(), TextNumbers()
+    table = seen(texts, [])
+    n = np.arange(len(words))
+    table.put(Part([texts.number(pa.array(words, pa.string()))], 5, {"n": n}))
+    image = image_of(table, texts)
+    restored = seen(again, partition(image, random_ranges(rng, len(ALL))))
+    assert image_of(restored, again).encode() == image.encode()
+    slots = restored.find([again.number(pa.array(words, pa.string()))])
+    assert restored.read(slots, "n").tolist() == n.tolist()
+    if words:
+        with pytest.raises(StateError, match="a key twice"):
+            seen(TextNumbers(), [image, image])
