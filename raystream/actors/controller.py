@@ -48,6 +48,8 @@ from raystream.errors import ConfigError, InternalError, JobError, RaystreamErro
 
 POLL_SECONDS = 0.25
 """How often each instance is asked for its progress."""
+TURNS = 3
+"""In so many turns: to ask all at once would take the processors from the flow for milliseconds."""
 NODES_SECONDS = 1.0
 """How often Ray is asked which nodes are alive."""
 ORPHAN_SECONDS = 60.0
@@ -104,7 +106,7 @@ class Controller:
         self._nodes: tuple[str, ...] = ()
         self._for_operators: frozenset[str] = frozenset()
         self._looked = 0.0  # at the nodes
-        self._turn = 0  # of the instance that is asked
+        self._turn = 0
         self._scaling: Scaling | None = None
         self._pool: NodePool | None = None
         self._notes = Notes()
@@ -310,14 +312,15 @@ class Controller:
         self._look_at_nodes()
         begin = self._machine.start(self._nodes, alive, time.time(), self._for_operators)
         todo = deque(begin)
-        polled = ask_at = 0.0
+        polled = asked = 0.0
         while True:
             self._do(todo)
             if self._machine.ended and not todo:
                 break
             now = time.monotonic()
-            if now >= ask_at:
-                ask_at = now + self._ask_next()
+            if now - asked >= POLL_SECONDS / TURNS:
+                asked = now
+                self._ask_some()
             if now - polled >= POLL_SECONDS:
                 polled = now
                 for event in self._staff.events(0.0):  # it may be late, and those came before
@@ -329,21 +332,19 @@ class Controller:
                     todo += self._leave_nodes()
                 todo += self._hear(do.Tick(self._nodes, self._for_operators))
                 todo += self._scale()
-            wait = max(0.0, min(ask_at, polled + POLL_SECONDS) - time.monotonic())
+            wait = max(0.0, asked + POLL_SECONDS / TURNS - time.monotonic())
             for event in self._staff.events(wait):
                 todo += self._hear(event)
             for request in self._requests.heard():
                 todo += self._hear(request)
         return self._report()
 
-    def _ask_next(self) -> float:
-        """Ask the next instance for its progress: all at once would take the processors from the
-        flow for milliseconds. Returns in how many seconds the one after it has its turn."""
+    def _ask_some(self) -> None:
+        """Ask those instances for their progress whose turn it is."""
+        self._turn = (self._turn + 1) % TURNS
         members = [m.seat.process for m in self._machine.members if not m.dead]
-        if members:
-            self._turn += 1
-            self._staff.ask(members[self._turn % len(members)])
-        return POLL_SECONDS / max(1, len(members))
+        for process in members[self._turn :: TURNS]:
+            self._staff.ask(process)
 
     def _hear(self, event: Event) -> list[Command]:
         if isinstance(event, do.Gone):
