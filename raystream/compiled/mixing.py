@@ -50,9 +50,11 @@ def _bare(kind: Any) -> Any:
 
 def _rounds(given: Any, wanted: Any) -> bool:
     """Whether a value of one Numba type may be another number in the other."""
+    if not isinstance(_bare(wanted), types.Float):
+        return False
     if isinstance(given, types.IntegerLiteral):
         return not -EXACT <= given.literal_value <= EXACT
-    return isinstance(_bare(given), types.Integer) and isinstance(_bare(wanted), types.Float)
+    return isinstance(_bare(given), types.Integer)
 
 
 def _mixes(given: Any, wanted: Any) -> bool:

@@ -237,6 +237,17 @@ def on_maybe(r: Maybe) -> Iterator[Whole]:
         yield Whole(int(math.sqrt(r.x)))  # type: ignore[arg-type]
 
 
+LARGE = 2**62 + 1
+
+
+@rs.operator(compiled=True)
+def on_large(r: Both) -> Iterator[Whole]:
+    n, other = 2**53 + 1, LARGE
+    if r.x > 0:
+        n = 4611686018427387907
+    yield Whole((n if r.n else other) ^ r.n)
+
+
 class Digits(NamedTuple):
     x: float
     a: int
@@ -432,3 +443,10 @@ def test_what_cannot_be_rounded_exactly_is_an_error(n: int) -> None:
 def test_what_leaves_64_bits_is_an_error(a: int, b: int) -> None:
     for op in (0, 2, 3):
         agree(on_ints, Ints(op, a, b))
+
+
+@pytest.mark.parametrize(("n", "x"), [(0, 0.0), (0, 1.0), (5, 0.0), (5, 1.0)])
+def test_a_large_int_that_stays_an_int_is_none_that_becomes_a_float(n: int, x: float) -> None:
+    compiled, record = compiled_form(on_large), Both(n, x)
+    output = compiled.process(given(compiled.spec, [record], 1), None, 1, 0)
+    assert [*output.emitted[0].rows.records()] == [interpreted(on_large, record)]
