@@ -25,7 +25,7 @@ E = TypeVar("E")
 class Seat:
     """An instance at work. process: the name of its process, never used again; address: where its
     logs are served; keepers: the processes that hold its checkpoints, the choice number `kept`;
-    last: what it said at its end, if that is committed."""
+    last: what it said at its end, if that is committed, or at the end of the job."""
 
     place: Place
     process: str

@@ -190,7 +190,9 @@ class Machine(Moving):
     def _end(self, error: RaystreamError | None) -> None:
         self.ended = True
         if self.journal.over is None:
-            self._write(over=error or "ended")
+            for m in self.members:  # for the report, which another controller may have to make
+                m.seat = replace(m.seat, last=m.progress or m.seat.last)
+            self._write(over=error or "ended", seats=tuple(m.seat for m in self.members))
         self._out.append(do.End(error))
 
     # ------------------------------------------------------------ what is known

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from raystream.dataflow.instance import Instance, SourceInstance
+from raystream.dataflow.instance import Instance, SourceInstance, port_names
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.schema.types import KeyRange, SinkContext
 from raystream.state.chain import Span
+from raystream.state.counts import IN, LATE, OUT, at_port
 
 SAMPLE_SECONDS = 1.0
 """How often a sample is taken."""
@@ -291,16 +292,16 @@ def progress_of(
         machine.position,
         ended,
         machine.watermark,
-        c.records_in,
-        c.records_out,
-        c.late,
+        c.total(IN),
+        c.total(OUT),
+        c.total(LATE),
         0 if table is None else len(table),
         cpu,
         ended_at,
         name or f"{machine.vertex.name}/{index}",
         machine.position if stored is None else stored.upto,
         0 if stored is None else max(stored.since, missed + 1 if missed else 0),
-        dict(c.by_port),
+        {name: c.total(at_port(name)) for name in port_names(machine.vertex)},
         version,
         floor,
         closed,

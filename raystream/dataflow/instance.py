@@ -11,7 +11,6 @@ the step that changes the state (law L3).
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,17 +39,16 @@ from raystream.dataflow.source import Taken
 from raystream.errors import JobError, RaystreamError, user_frame
 from raystream.schema.columns import Columns
 from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange, SinkContext
+from raystream.state.counts import IN, LATE, OUT, Counts, at_port
 from raystream.state.log import Entry, EpochLog
 
 
-@dataclass(slots=True)
-class Counts:
-    """What an instance has done so far."""
-
-    records_in: int = 0
-    records_out: int = 0
-    late: int = 0
-    by_port: dict[str, int] = field(default_factory=dict)
+def port_names(vertex: Vertex) -> list[str]:
+    """What is counted for itself: of a sink each type of record that it is given, of all others
+    what goes out at each port."""
+    if vertex.kind == "sink":
+        return [f"{vertex.name}.{schema.name}" for schema in vertex.schemas]
+    return [f"{p.node}.{p.schema.name}" + (".late" if p.late else "") for p in vertex.ports]
 
 
 class Outlets:
@@ -66,9 +64,7 @@ class Outlets:
         self.keys = keys
         self.fused = [(f, logic_of(f.spec, plan)) for f in vertex.fused]
         self.logs: dict[int, EpochLog[Header]] = {e.id: EpochLog() for e in vertex.outputs}
-        self._names = [
-            f"{p.node}.{p.schema.name}" + (".late" if p.late else "") for p in vertex.ports
-        ]
+        self._counted = [at_port(name) for name in port_names(vertex)]
         self._nothing: list[tuple[int, Columns, np.ndarray]] = []
         self.last = NEVER
         self.guard: AbstractContextManager[Any] = nullcontext()
@@ -85,13 +81,13 @@ class Outlets:
         """Run the fused operators on what the head emitted and log one entry per edge."""
         if any(e.rows.length for e in head):
             ports = self._through(head, header.epoch)
-            sizes = [len(e.rows) for e in ports]
             cut = self._cut(ports)
-            counts.records_out += sum(len(rows) for _, rows, _ in cut)
+            for name, e in zip(self._counted, ports, strict=True):
+                counts.add(name, e.offsets)
+            for edge in self.vertex.outputs:
+                counts.add(OUT, ports[edge.port].offsets)
         else:
-            sizes, cut = [0] * len(self._names), self._silence()
-        for name, n in zip(self._names, sizes, strict=True):
-            counts.by_port[name] = counts.by_port.get(name, 0) + n
+            cut = self._silence()
         with self.guard:
             for at, rows, offsets in cut:
                 self.logs[at].append(Entry(header.epoch, header, rows, offsets))
@@ -159,14 +155,13 @@ class SourceInstance:
         self.watermark = BEFORE_ALL
         self.ended = False
         self.cuts = Cuts(plan.cut_every)
-        self.counts = Counts()
-        self._taken = np.zeros(len(keys) + 1, np.int64)  # the sum of all offsets
+        self.counts = Counts(len(keys))
         self.outlets = Outlets(plan, vertex, keys)
 
     @property
     def load(self) -> np.ndarray:
         """int64 [R]: the records it has taken so far, by key group of its range."""
-        return self._taken[1:] - self._taken[:-1]
+        return self.counts.by_group(IN)
 
     def open(self) -> None:
         """Make ready for the first epoch."""
@@ -178,8 +173,7 @@ class SourceInstance:
         self.watermark = max(self.watermark, taken.watermark)
         cut = self.cuts.due(epoch)
         header = Header(epoch, self.keys, self.watermark, cut, taken.ended)
-        self.counts.records_in += len(taken.rows)
-        self._taken += taken.offsets
+        self.counts.add(IN, taken.offsets)
         self.outlets.emit([Emission(taken.rows, taken.offsets, None)], header, self.counts)
         if cut:
             self.cuts.take(epoch)
@@ -204,9 +198,9 @@ class Instance:
         self.watermark = BEFORE_ALL
         self.ended = False
         self.cuts = Cuts(plan.cut_every)
-        self.counts = Counts()
-        self._taken = np.zeros(len(keys) + 1, np.int64)  # the sum of all offsets
+        self.counts = Counts(len(keys))
         self.feeds = feeds_of(vertex)
+        self._counted = [at_port(name) for name in port_names(vertex)]
         self.inlets = {e.id: Inlet(plan.groups) for e in vertex.inputs}
         self.checksums = Checksums(plan) if plan.check else None
         self.logic: Logic | None = logic_of(vertex.spec, plan) if vertex.spec is not None else None
@@ -217,7 +211,7 @@ class Instance:
     @property
     def load(self) -> np.ndarray:
         """int64 [R]: the records it has taken so far, by key group of its range."""
-        return self._taken[1:] - self._taken[:-1]
+        return self.counts.by_group(IN)
 
     def open(self) -> None:
         """Make ready for the first epoch: load references, set the alarms of restored rows."""
@@ -279,31 +273,30 @@ class Instance:
         if len(given):
             output = logic.process(given, header.epoch, before)
             head, late = emissions(output), output.late
-            self._taken += given.offsets
+            self.counts.add(IN, given.offsets)
         fired = logic.fire(self.keys, header.epoch, header.watermark, last=header.ended)
         if fired is not None:
             head = two_phases(head, emissions(fired))
         if spec.window is not None:
-            head += [late_emission(late, given, t, s) for t, s in enumerate(spec.inputs)]
-            self.counts.late += 0 if late is None else len(late)
-        self.counts.records_in += len(given)
+            too_late = [late_emission(late, given, t, s) for t, s in enumerate(spec.inputs)]
+            for e in too_late if late is not None else ():
+                self.counts.add(LATE, e.offsets)
+            head += too_late
         self.outlets.emit(head, header, self.counts)
 
     def _write(self, pieces: dict[int, list[Piece]], epoch: int) -> None:
         """Hand a sink what came in, one batch per record type."""
         from raystream.api.batch import Batch
 
-        for t, schema in enumerate(self.vertex.schemas):
+        for t, name in enumerate(self._counted):
             mine = {e.id: pieces[e.id] if e.type == t else [] for e in self.vertex.inputs}
             given = assemble(self.feeds, mine, self.vertex.schemas, self.keys, None)
             rows = given.columns[t]
             if not len(rows):
                 continue
             rows = rows if given.where is None else rows.take(given.where)
-            self.counts.records_in += len(rows)
-            self._taken += given.offsets
-            name = f"{self.vertex.name}.{schema.name}"
-            self.counts.by_port[name] = self.counts.by_port.get(name, 0) + len(rows)
+            self.counts.add(IN, given.offsets)
+            self.counts.add(name, given.offsets)
             self._guard(
                 "write",
                 lambda rows=rows: self.sink.write(epoch, self.keys, Batch._of(rows.ranked(None))),

@@ -22,7 +22,7 @@ from typing import Any
 from raystream.api.operators import OperatorSpec
 from raystream.api.windows import Session, Sliding, Tumbling
 from raystream.dataflow.inlet import Inlet
-from raystream.dataflow.instance import Counts, Instance, SourceInstance
+from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import silence
 from raystream.errors import InternalError, StateError, Where
 from raystream.schema.types import KeyRange
@@ -38,6 +38,7 @@ from raystream.state.checkpoint import (
     take_objects,
     take_rows,
 )
+from raystream.state.counts import Counts
 from raystream.state.image import Ended, Image, ImageHeader, Standing
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import follows, part_of, together
@@ -114,7 +115,7 @@ def capture(
             machine.ended,
             _ends(machine) if isinstance(machine, Instance) else {},
             dict(splits or {}),
-            _counted(machine.counts),
+            machine.counts.stored(),
         ),
     )
     where = machine.vertex.where if machine.vertex.spec is None else machine.vertex.spec.where
@@ -218,7 +219,7 @@ def _stand(machine: Machine, cut: int, standing: Standing) -> None:
     machine.watermark = standing.watermark
     # A source says once more that it ended: in other ranges nobody has heard of it.
     machine.ended = standing.ended and isinstance(machine, Instance)
-    machine.counts = _counts(standing.counts)
+    machine.counts = Counts(len(machine.keys), standing.counts)
     for log in machine.outlets.logs.values():
         log.next = cut + 1
     if isinstance(machine, Instance):
@@ -370,17 +371,3 @@ def _ends(machine: Instance) -> dict[int, tuple[Ended, ...]]:
         for edge, inlet in machine.inlets.items()
     }
     return {edge: ranges for edge, ranges in ends.items() if ranges}
-
-
-_PORT = "port "
-
-
-def _counted(counts: Counts) -> dict[str, int]:
-    ports = {_PORT + name: n for name, n in counts.by_port.items()}
-    return {"in": counts.records_in, "out": counts.records_out, "late": counts.late, **ports}
-
-
-def _counts(counted: Mapping[str, int]) -> Counts:
-    ports = {n.removeprefix(_PORT): c for n, c in counted.items() if n.startswith(_PORT)}
-    get = counted.get
-    return Counts(get("in", 0), get("out", 0), get("late", 0), ports)

@@ -24,9 +24,10 @@ import pyarrow as pa
 
 from raystream.errors import StateError
 from raystream.schema.types import BEFORE_ALL, KeyRange
+from raystream.state.counts import Counted
 
 MAGIC = b"raystate"
-VERSION = 1
+VERSION = 2
 _PREFIX, _SIZE = struct.Struct("<8sHII"), struct.Struct("<I")
 _ALIGN = 64
 SMALL = 1 << 16
@@ -61,7 +62,7 @@ class Standing:
     ended: bool = False
     inlets: Mapping[int, tuple[Ended, ...]] = field(default_factory=dict)
     splits: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Counted = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

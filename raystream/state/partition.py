@@ -15,6 +15,7 @@ import pyarrow as pa
 from raystream.errors import StateError
 from raystream.schema.columns import read_only
 from raystream.schema.types import KeyRange
+from raystream.state.counts import joined, part_of_counts
 from raystream.state.image import KEY, START, Ended, Image, ImageHeader, Standing, decode
 from raystream.state.keys import common
 
@@ -63,8 +64,6 @@ def _ranks(column: Any) -> np.ndarray:
 def partition(image: Image, ranges: Sequence[KeyRange]) -> list[Image]:
     """The parts of an image for ranges inside its own, at the same cut.
 
-    What was counted so far goes with the first key group, so that totals stay.
-
     Raises:
         StateError: a range is not inside that of the image.
     """
@@ -82,7 +81,7 @@ def part_of(header: ImageHeader, keys: KeyRange) -> ImageHeader:
     """The header of the part of an image for a range inside its own."""
     s = header.standing
     splits = {n: at for n, at in s.splits.items() if keys.lo <= at[0] < keys.hi}
-    counts = s.counts if keys.lo == header.keys.lo else {}
+    counts = part_of_counts(s.counts, header.keys, keys)
     return replace(header, keys=keys, standing=replace(s, splits=splits, counts=counts))
 
 
@@ -174,7 +173,7 @@ def _of_source(parts: Sequence[Image]) -> bool:
 
 
 def together(standings: Sequence[Standing]) -> Standing:
-    """Where an instance stands whose range is made of these."""
+    """Where an instance stands whose range is made of these, each of which follows the last."""
     return reduce(_together, standings)
 
 
@@ -184,13 +183,12 @@ def _together(one: Standing, two: Standing) -> Standing:
         edge: tuple(sorted({*one.inlets.get(edge, ()), *two.inlets.get(edge, ())}))
         for edge in {*one.inlets, *two.inlets}
     }
-    counts = {n: one.counts.get(n, 0) + two.counts.get(n, 0) for n in {*one.counts, *two.counts}}
     return Standing(
         min(one.watermark, two.watermark),
         one.ended and two.ended,
         inlets,
         {**one.splits, **two.splits},
-        counts,
+        joined(one.counts, two.counts),
     )
 
 

@@ -31,6 +31,7 @@ from raystream.api.flow import Flow
 from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
 from raystream.controller.recovery import Mode
+from raystream.controller.report import Progress, totals
 from raystream.controller.resuming import durably
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, JobError, LostError, RaystreamError
@@ -136,25 +137,40 @@ def _plan(flow: str) -> Plan:
     return plan
 
 
+Totals = dict[str, tuple[int, int, int, dict[str, int]]]
+"""By operator the records that came in, went out and were late, and those of each port."""
+
+
+@cache
+def _totals(flow: str) -> Totals:
+    """Of an undisturbed run; they do not depend on how many instances there are."""
+    return _run_alone(_plan(flow))[1]
+
+
+def _totals_of(progress: Iterable[Progress]) -> Totals:
+    return {o.name: (o.records_in, o.records_out, o.late, o.by_port) for o in totals(progress)}
+
+
 @cache
 def _reference(flow: str, sinks: int) -> Reference:
     """What so many instances of the sink are given in an undisturbed run: the bits do not depend on
     how many of all others there are."""
-    whole = _run_alone(_plan(flow))
+    whole, _ = _run_alone(_plan(flow))
     sink, *_ = (v for v in _plan(flow).vertices if v.kind == "sink")
     ranges = {**_plan(flow).ranges, sink.id: even_ranges(_plan(flow).groups, sinks)}
-    parts = _run_alone(replace(_plan(flow), ranges=ranges))
+    parts, _ = _run_alone(replace(_plan(flow), ranges=ranges))
     if wrong := difference(parts.by_epoch(), whole.by_epoch()):
         raise Wrong(f"{flow} with {sinks} instances of its sink: {wrong}")
     return _given(_plan(flow), parts)
 
 
-def _run_alone(plan: Plan, boundaries: Ends | None = None) -> Collect:
-    """What the sink of a plan is given in an undisturbed run."""
+def _run_alone(plan: Plan, boundaries: Ends | None = None) -> tuple[Collect, Totals]:
+    """What the sink of a plan is given in an undisturbed run, and what that counts."""
     sink = Collect()
     vertices = [replace(v, sink=sink) if v.kind == "sink" else v for v in plan.vertices]
-    LocalJob(replace(plan, vertices=vertices), boundaries=boundaries).run()
-    return sink
+    job = LocalJob(replace(plan, vertices=vertices), boundaries=boundaries)
+    job.run()
+    return sink, _totals_of(job.progress())
 
 
 def _given(plan: Plan, sink: Collect) -> Reference:
@@ -163,11 +179,12 @@ def _given(plan: Plan, sink: Collect) -> Reference:
     return dict.fromkeys(sinks, expected)
 
 
-def _again(plan: Plan, boundaries: Ends) -> Reference:
-    """What the sinks of a flow are to be given whose epochs were cut there."""
+def _again(plan: Plan, boundaries: Ends) -> tuple[Reference, Totals]:
+    """What the sinks of a flow are to be given whose epochs were cut there, and what it counts."""
     one = {v.id: plan.ranges[v.id] if v.kind == "sink" else [KeyRange(0, plan.groups)]
            for v in plan.vertices}  # fmt: skip
-    return _given(plan, _run_alone(replace(plan, ranges=one), dict(boundaries)))
+    sink, counted = _run_alone(replace(plan, ranges=one), dict(boundaries))
+    return _given(plan, sink), counted
 
 
 def _flow(name: str) -> Callable[[Collect], Flow]:
@@ -215,8 +232,11 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
             job = faults.job = mover.job = _job(world, s, job.plan, reference, saved, job)
             _run(world, job, faults, mover)
         if reference is None:
-            job.judge(_again(plan, job.ledger.published))
-        kind, why = _judged(job)
+            reference, counted = _again(plan, job.ledger.published)
+            job.judge(reference)
+        else:
+            counted = _totals(s.flow)
+        kind, why = _judged(job, counted)
     except (Exception, Wrong) as error:
         kind, why = "wrong", _said(error)
     world.tell(kind, why)
@@ -341,7 +361,7 @@ def _most_events(job: Job) -> int:
     return EVENTS_MAX + CONNECTION_EVENTS_MAX * connections
 
 
-def _judged(job: Job) -> tuple[Kind, str]:
+def _judged(job: Job, counted: Totals) -> tuple[Kind, str]:
     if isinstance(job.error, JobError) and "is lost" in job.error.message:
         return "lost", job.error.message
     if job.error is not None:
@@ -352,6 +372,8 @@ def _judged(job: Job) -> tuple[Kind, str]:
     sinks = {(v, keys) for v in job.reference for keys in job.plan.ranges[v]}
     if sinks != job.written.closed:
         return "wrong", f"never closed: {sorted(sinks - job.written.closed)}"
+    if counted != (found := _totals_of(job.controller.machine.progress())):
+        return "wrong", f"it counted {found}, not {counted}"
     return "right", ""
 
 

@@ -285,6 +285,27 @@ def test_the_journal_knows_who_has_ended() -> None:
     assert [p.position for p in again.progress()] == [25] * len(entry.seats)
 
 
+def test_the_journal_knows_at_the_end_what_all_have_said() -> None:
+    """Else whoever took a place after the last commit is not in another controller's report."""
+    job = Driven()
+    job.start()
+    job.at(25, ended=True, closed=False)
+    job.tick()
+    gone = job.process("collect")
+    job.hear(do.Gone(gone, "killed"))
+    hire = job.all(do.Hire)[-1]
+    job.hear(do.Hired(hire.process, "a", 1))
+    job.hear(do.Became(job.all(do.Become)[-1].process, "grpc://new"))
+    assert job.process("collect") != gone
+    job.at(25, ended=True, records_in=7)
+    for m in job.machine.members:
+        job.hear(do.Done(m.seat.process, None))
+    assert job.machine.ended
+    again = Machine(job.plan, job.options, job.machine.journal, 2)
+    assert again.progress() == job.machine.progress()
+    assert {p.records_in for p in again.progress()} == {7}
+
+
 def test_who_ended_and_died_is_named_with_its_last_epoch() -> None:
     """Who has its epochs from others could wait for it."""
     job = Driven()
