@@ -147,15 +147,13 @@ def inherit(ports: list[Emission], output: Output, source: Emission) -> list[Emi
     come from. What it emits of several types for a record keeps its order, so there the ranks of
     all ports make room."""
     made = [_inherited(e, source) for e in output.emitted]
-    if len(made) < 2:
+    if not _of_several_types(output, int(source.offsets[-1])):
         return [*ports, *made]
     number = np.concatenate([e.rank for e in output.emitted if e.rank is not None])
     order = np.argsort(number)
     places, first, counts = np.unique(
         np.concatenate([_places(e) for e in made])[order], return_index=True, return_counts=True
     )
-    if len(places) == len(order):
-        return [*ports, *made]
     room = np.concatenate([[0], np.cumsum(counts - 1)])
     nth = np.empty(len(order), np.int64)
     nth[order] = np.arange(len(order)) - first.repeat(counts)
@@ -167,6 +165,19 @@ def inherit(ports: list[Emission], output: Output, source: Emission) -> list[Emi
             for e, of_type in zip(made, np.split(nth, ends[:-1]), strict=True)
         ),
     ]
+
+
+def _of_several_types(output: Output, records: int) -> bool:
+    """Whether something of more than one type was emitted for one of so many records."""
+    if len(output.emitted) < 2:
+        return False
+    seen = np.zeros(records, bool)
+    for e in output.emitted:
+        origin = slice(None) if e.origin is None else e.origin
+        if seen[origin].any():
+            return True
+        seen[origin] = True
+    return False
 
 
 def _inherited(e: Emitted, source: Emission) -> Emission:
