@@ -8,6 +8,7 @@
     ├── StateError       operator state cannot be stored, read or restored
     ├── JobError         the running job failed: a process died, a limit was reached
     │   ├── OutputError  the place to write to went away, is full, or is forbidden
+    │   ├── OvertakenError  another run of the same job has begun
     │   ├── LostError    all copies of what the job needs to go on are gone
     │   └── Stopped      somebody stopped the job
     └── InternalError    an invariant of raystream broke: our bug, please report it
@@ -98,6 +99,10 @@ class JobError(RaystreamError):
 
 class OutputError(JobError):
     """What a running job made cannot be written."""
+
+
+class OvertakenError(JobError):
+    """Another run of the same job has begun, so this one is over."""
 
 
 class LostError(JobError):

@@ -31,7 +31,7 @@ from raystream.controller.resuming import (
     save,
 )
 from raystream.dataflow.plan import Plan
-from raystream.errors import ConfigError, JobError, LostError, exited
+from raystream.errors import ConfigError, JobError, LostError, OvertakenError, exited
 from raystream.io.saves import Saves
 from raystream.io.store import open_store
 
@@ -281,6 +281,8 @@ class _Saving:
         self._tried = cut
         try:
             save(self.plan, self.saves, cut, job.stored(cut))
+        except OvertakenError:
+            raise
         except JobError as error:
             self.unsaved = f"cut {cut} was not saved in {self.saves}: {error}"
         else:

@@ -13,7 +13,7 @@ import pytest
 
 import raystream as rs
 from raystream.controller.planning import make_plan
-from raystream.errors import ConfigError, JobError, OutputError, StateError
+from raystream.errors import ConfigError, JobError, OutputError, OvertakenError, StateError
 from raystream.io.saves import Saves
 from raystream.io.store import FolderStore, open_store
 from tests.flows import Counted, CountWords, Line, Running, running, split
@@ -178,6 +178,26 @@ def test_what_an_old_run_saves_while_another_begins_is_not_discarded(
     assert rs.io.parts(out, partial=True)[-1].upto == int(newest.name.partition("-")[2])
     flow(out, Fragile(), epochs).run(durable=store, resume=True)
     assert written(out) == written(tmp_path / "whole")
+
+
+def test_a_run_that_another_has_overtaken_ends_and_shows_no_more(tmp_path: Path) -> None:
+    """Its sink does not know: it is none of ours."""
+    store, shown = tmp_path / "store", []
+
+    class Shown:
+        def write(self, epoch: int, keys: Any, batch: Any) -> None: ...
+
+        def commit(self, epoch: int) -> None:
+            shown.append(epoch)
+            if len(shown) == 2:
+                Saves(open_store(str(store)), "broken off").claim("another")
+
+    run = rs.Flow("broken off")
+    words = run.source(Fragile(), epochs=rs.by_time(seconds=1)).through(split)
+    words.through(running).to(Shown())
+    with pytest.raises(OvertakenError, match="run 2 has begun, so run 1 is over"):
+        run.run(durable=store, cut_every=3)
+    assert len(shown) == 2
 
 
 def test_a_cut_is_saved_although_older_ones_cannot_be_deleted(

@@ -19,7 +19,7 @@ from raystream.actors.late_pandas import put_off_pandas
 from raystream.controller.journal import Entry, Shelf
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Boundaries, Boundary, Held, Register
-from raystream.errors import RaystreamError, StateError
+from raystream.errors import OvertakenError, RaystreamError, StateError
 from raystream.io.saves import Encoded, Saves
 from raystream.io.store import open_store
 from raystream.schema.types import KeyRange
@@ -138,11 +138,13 @@ class Keeper:
         return saved
 
     @ray.method(concurrency_group="save")
-    def save_cut(self, saved: Saved) -> str:
+    def save_cut(self, saved: Saved) -> str | OvertakenError:
         """Write the manifest of a cut all of whose images are stored, and drop what older ones
         alone need; why that cannot be, or "" when it is done."""
         try:
             self._opened().commit(saved)
+        except OvertakenError as error:
+            return error
         except Exception as error:
             return told(error)
         try:

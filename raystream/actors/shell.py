@@ -238,7 +238,7 @@ class Shell:
         if self.begun:
             return
         self._context = sink_context(
-            self.plan, self.vertex, self.keys, run, paced_from, self.role.floor
+            self.plan, self.vertex, self.keys, run, paced_from, self.role.floor, self._version
         )
         if self._source is not None:
             self._source.paced_from = paced_from

@@ -25,7 +25,7 @@ from raystream.controller.keeping import KEEPER
 from raystream.controller.registering import Fill, Hand, Recall, Tell
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import View
-from raystream.errors import ConfigError, JobError, RaystreamError
+from raystream.errors import ConfigError, JobError, OvertakenError, RaystreamError
 
 START_SECONDS = 120.0
 """How long a process may take to start, and an instance to take its place: imports, compiled
@@ -161,7 +161,7 @@ class Staff:
                 put = partial(_put, process, cut)
                 self._watch(process, "put_chains", put, cut, these)
             case do.SaveCut(process, saved):
-                done = partial(do.CutSaved, process, saved.cut)
+                done = partial(_saved, process, saved.cut)
                 self._watch(process, "save_cut", done, saved)
             case Hand() | Recall() | Fill() | Tell():
                 self._register(command)
@@ -448,6 +448,12 @@ def _put(process: str, cut: int, answer: Any) -> Event:
     if isinstance(answer, str):
         return do.Put(process, cut, why=answer)
     return do.Put(process, cut, tuple(answer))
+
+
+def _saved(process: str, cut: int, answer: str | OvertakenError) -> Event:
+    if isinstance(answer, OvertakenError):
+        return do.CutSaved(process, cut, answer.message, answer)
+    return do.CutSaved(process, cut, answer)
 
 
 def _nothing(_: Any) -> None:

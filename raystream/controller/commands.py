@@ -11,7 +11,7 @@ from raystream.controller.moves import Wanted
 from raystream.controller.recovery import Place
 from raystream.controller.report import Progress
 from raystream.dataflow.register import Boundaries
-from raystream.errors import RaystreamError
+from raystream.errors import OvertakenError, RaystreamError
 from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment
 from raystream.state.saved import Saved, SavedChain
@@ -316,11 +316,12 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class CutSaved:
-    """A cut is saved in the durable tier; or why it is not."""
+    """A cut is saved in the durable tier; or why it is not. overtaken: it never will be."""
 
     process: str
     cut: int
     why: str = ""
+    overtaken: OvertakenError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,10 +33,10 @@ from raystream.controller.members import (
 from raystream.controller.moving import Moving
 from raystream.controller.recovery import Place, passed_on
 from raystream.controller.registering import answered, filled
-from raystream.controller.report import Progress
+from raystream.controller.report import Progress, older
 from raystream.controller.saving import LAST_SECONDS, Saver
 from raystream.dataflow.plan import Plan
-from raystream.errors import JobError, RaystreamError, Stopped
+from raystream.errors import JobError, OvertakenError, RaystreamError, Stopped
 
 
 class Machine(Moving):
@@ -172,6 +172,8 @@ class Machine(Moving):
                 self._gone(process, why, now)
             case do.Put():
                 self._out += self._saver.put(event, now)
+            case do.CutSaved(overtaken=OvertakenError() as error):
+                self._end(error)
             case do.CutSaved():
                 cut, commands = self._saver.saved(event, now)
                 if cut:  # a controller whose time is over is to drop nothing
@@ -345,7 +347,7 @@ class Machine(Moving):
     def _heard(self, process: str, progress: Progress, now: float) -> None:
         """A call may be lost with its connection: who was not told what is newest is told again."""
         member = self._member(process)
-        if member is None or member.dead:
+        if member is None or member.dead or older(progress, member.progress):
             return
         if member.progress is None or progress.position > member.progress.position:
             member.moved = now

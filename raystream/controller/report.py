@@ -230,6 +230,14 @@ class JobReport:
         return next(o for o in self.operators if o.name == name)
 
 
+def older(one: Progress, other: Progress | None) -> bool:
+    """Whether an instance had said this before the other: answers may overtake each other."""
+    if other is None:
+        return False
+    one_at, other_at = ((p.position, p.ended, p.seconds) for p in (one, other))
+    return one_at < other_at
+
+
 def totals(progress: Iterable[Progress]) -> tuple[OperatorReport, ...]:
     """Totals per operator, in the order in which operators first appear."""
     by_name: dict[str, list[Progress]] = {}
@@ -326,8 +334,10 @@ def sink_context(
     run: str,
     paced_from: float | None,
     committed: int = 0,
+    generation: int = 0,
 ) -> SinkContext:
-    """What a sink instance is told before its first write."""
+    """What a sink instance is told before its first write. generation: the version of the
+    assignment with which it begins."""
     clock = plan.clock
     paced = clock is not None and clock.speed is not None and paced_from is not None
     return SinkContext(
@@ -340,4 +350,5 @@ def sink_context(
         committed,
         "" if plan.resumed is None else plan.resumed.run,
         plan.durable is not None,
+        generation,
     )

@@ -1,9 +1,13 @@
 """What a folder of parts holds: one manifest per range, and their union as an exact tiling.
 
     counts/
-      _manifest-<run>-<lo>-<hi>.json         replaced as a whole at every commit
+      _manifest-<run>-<lo>-<hi>-<g>.json     replaced as a whole at every commit
       _list-<run>-<lo>-<hi>-<n>.json         parts that the manifest does not list itself
       Counted/<run>-<after>-<upto>-<lo>-<hi>-<n>.parquet
+
+Who takes the place of another has a greater generation g, and a manifest of its own, with which it
+goes on from the other's; of a range and run the greatest counts. So what one that was thought dead
+still writes harms nothing. In one process there are none, and no g.
 
 A part is listed once it is whole; what no manifest lists is not output. A job that runs for weeks
 makes many: the manifest lists the newest, and names the lists of those before, which are never
@@ -35,12 +39,12 @@ from raystream.errors import InputError, InternalError, JobError, OutputError
 from raystream.io.files import sync
 from raystream.schema.types import KeyRange
 
-FORMAT = 4
-READ = (3, 4)
-"""The formats that can be read. In the third there are no lists."""
+FORMAT = 5
+READ = (3, 4, 5)
+"""The formats that can be read. The third has no lists, and only the fifth generations."""
 LIST_PARTS = 1000
 """So many parts make a list."""
-_NAME = re.compile(r"_manifest-(.+)-(\d{5})-(\d{5})\.json")
+_NAME = re.compile(r"_manifest-(.+)-(\d{5})-(\d{5})(?:-(\d{6,}))?\.json")
 
 
 class Part(NamedTuple):
@@ -66,6 +70,7 @@ class Manifest:
     older: the runs that it replaces, and for each the epoch up to which this lists what that wrote.
     lists: files that list its first parts, LIST_PARTS each. `parts` has these too once it was read,
     and has not in who writes it.
+    generation: see `SinkContext`.
     lasting: whether what is written has to outlive the power; that is not written.
     """
 
@@ -77,6 +82,7 @@ class Manifest:
     parts: tuple[Part, ...] = ()
     older: Mapping[str, int] = field(default_factory=dict)
     lists: tuple[str, ...] = ()
+    generation: int = 0
     lasting: bool = field(default=False, compare=False)
 
     def add(self, committed: int, parts: Iterable[Part]) -> Manifest:
@@ -95,7 +101,13 @@ def span(keys: KeyRange) -> str:
 
 def manifest_path(folder: Path, manifest: Manifest) -> Path:
     """Where the manifest of a range is."""
-    return folder / f"_manifest-{manifest.run}-{span(manifest.keys)}.json"
+    generation = f"-{manifest.generation:06d}" if manifest.generation else ""
+    return folder / f"{_stem(manifest)}{generation}.json"
+
+
+def _stem(manifest: Manifest) -> str:
+    """How the names of the manifests of a range begin."""
+    return f"_manifest-{manifest.run}-{span(manifest.keys)}"
 
 
 def part_path(folder: Path, run: str, part: Part, suffix: str) -> Path:
@@ -118,6 +130,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
             "committed": manifest.committed,
             "shown": manifest.shown,
             "ended": manifest.ended,
+            "generation": manifest.generation,
             "older": manifest.older,
             "lists": manifest.lists,
             "parts": _rows(folder, manifest.parts),
@@ -179,7 +192,7 @@ def _put(path: Path, text: str, *, lasting: bool) -> None:
 def half_written(folder: Path, mine: Manifest, gone: Iterable[Manifest]) -> list[Path]:
     """What died amid the writing of these manifests, and all lists of those that are gone."""
     lists = [_lists(m) for m in (mine, *gone)]
-    names = [manifest_path(folder, m).name for m in (mine, *gone)] + lists
+    names = [_stem(m) for m in (mine, *gone)] + lists
     begins = (*lists, *(f".{name}" for name in names))
     found = [p for p in folder.iterdir() if p.name.startswith(begins)]
     return [p for p in found if p.name not in mine.lists]
@@ -191,17 +204,25 @@ def _temporary(path: Path) -> str:
 
 
 def read_manifests(folder: Path) -> list[Manifest]:
-    """All manifests of a folder, by range.
+    """The manifests that count of a folder, by range.
 
     Raises:
         InputError: one is damaged or of another format.
     """
     found = (_parse(folder, path) for path in sorted(folder.glob("_manifest-*.json")))
-    return [m for m in found if m is not None]
+    return newest([m for m in found if m is not None])
+
+
+def newest(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """Of each range and run that of the greatest generation."""
+    found: dict[tuple[str, KeyRange], Manifest] = {}
+    for m in sorted(manifests, key=lambda m: m.generation):
+        found[m.run, m.keys] = m
+    return sorted(found.values(), key=lambda m: (m.run, m.keys))
 
 
 def left_behind(folder: Path) -> list[Manifest]:
-    """The same for who begins anew: of one that cannot be read, what its name says."""
+    """All manifests of a folder; of one that cannot be read, what its name says."""
     found = []
     for path in sorted(folder.glob("_manifest-*.json")):
         name = _NAME.fullmatch(path.name)
@@ -209,7 +230,8 @@ def left_behind(folder: Path) -> list[Manifest]:
             found.append(_parse(folder, path))
         except InputError:
             if name is not None:
-                found.append(Manifest(name[1], KeyRange(int(name[2]), int(name[3]))))
+                keys = KeyRange(int(name[2]), int(name[3]))
+                found.append(Manifest(name[1], keys, generation=int(name[4] or 0)))
     return [m for m in found if m is not None]
 
 
@@ -237,6 +259,7 @@ def _parse(folder: Path, path: Path) -> Manifest | None:
             parts,
             dict(found["older"]),
             lists,
+            found.get("generation", 0),
         )
     except FileNotFoundError as error:
         if not path.exists():

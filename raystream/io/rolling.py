@@ -31,6 +31,7 @@ from raystream.io.manifest import (
     left_behind,
     listed,
     manifest_path,
+    newest,
     part_path,
     read_manifests,
     span,
@@ -119,21 +120,25 @@ class Parts:
 def _begin(folder: Path, context: SinkContext) -> Manifest:
     """The manifest to go on from; leftovers of earlier runs and lives are removed."""
     run, keys, cut = context.run, context.keys, context.committed
-    found = read_manifests(folder) if cut else left_behind(folder)
+    found = read_manifests(folder) if cut else newest(left_behind(folder))
     mine = next((m for m in found if (m.run, m.keys) == (run, keys)), None)
+    if mine is not None and mine.generation > context.generation:
+        raise replaced(folder)
     if cut:
         mine = mine or take_over(folder, found, run, keys, context.resumed, cut)
         if mine.committed < cut:
             raise lacks(folder, keys, cut)
     elif mine is None or mine.ended:
         mine = Manifest(run, keys)
-    mine = listed(folder, replace(mine, lasting=context.lasting))
+    mine = replace(mine, lasting=context.lasting, generation=context.generation)
+    mine = listed(folder, mine)
     write_manifest(folder, mine)
     if cut:
         gone = superseded(read_manifests(folder), run)
     else:  # what has ended under the same name was another run
         gone = [m for m in found if m.run != run or (m.ended and _meet(m.keys, keys))]
-    _clear(folder, mine, gone)
+    before = [m for m in left_behind(folder) if (m.run, m.keys) == (run, keys)]
+    _clear(folder, mine, [*gone, *(m for m in before if m.generation < mine.generation)])
     return mine
 
 
@@ -247,11 +252,16 @@ class _Range:
         with _writing(self.folder):
             there = self._there()
         if there != self._written:
-            raise OutputError(
-                f"{self.folder} is another run's now, or another process of this one has taken the"
-                " place: what this process listed there was removed or replaced.",
-                hint="A job runs once at a time, and each has a folder of its own.",
-            )
+            raise replaced(self.folder)
+
+
+def replaced(folder: Path) -> OutputError:
+    """What is raised by whoever has no place any more."""
+    return OutputError(
+        f"{folder} is another run's now, or another process of this one has taken the"
+        " place: what this process listed there was removed or replaced.",
+        hint="A job runs once at a time, and each has a folder of its own.",
+    )
 
 
 @dataclass

@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from raystream.errors import OutputError, StateError
+from raystream.errors import OutputError, OvertakenError, StateError
 from raystream.io.store import Data, Store
 from raystream.schema.types import KeyRange
 from raystream.state.image import Image
@@ -107,7 +107,8 @@ class Saves:
         """Save a cut whose images are all there: from now on it counts.
 
         Raises:
-            OutputError: an image is not there after all, or a later run of this job has begun.
+            OutputError: an image is not there after all.
+            OvertakenError: a later run of this job has begun.
         """
         there = self._there()
         self._refuse_replaced(saved, there)
@@ -121,8 +122,8 @@ class Saves:
 
     def _refuse_replaced(self, saved: Saved, there: dict[str, int]) -> None:
         if (later := newest_run(self.job, there)) > saved.number:
-            raise OutputError(
-                f"{self}: run {later} has begun, so run {saved.number} saves no more.",
+            raise OvertakenError(
+                f"{self}: run {later} has begun, so run {saved.number} is over.",
                 hint="A job runs once at a time. Give each job its own name or store.",
             )
 

@@ -98,6 +98,8 @@ class SinkContext(NamedTuple):
     cut, which has to be discarded.
     `lasting` says whether the job has a durable tier: what `prepare` keeps has to outlive the power
     then, as the saved cut does.
+    `generation` rises with every instance of a run that takes this range. One that was thought dead
+    may work on for a while: of what two of them write, that with the greater number counts.
     """
 
     run: str
@@ -109,3 +111,4 @@ class SinkContext(NamedTuple):
     committed: int = 0
     resumed: str = ""
     lasting: bool = False
+    generation: int = 0

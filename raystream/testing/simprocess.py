@@ -155,9 +155,9 @@ class Instances(Box):
 
     def _start(self) -> None:
         if isinstance(self.machine, Instance):
-            committed = self.begun
+            plan, keys = self.job.plan, self.place.keys
             self.machine.open_sink(
-                sink_context(self.job.plan, self.vertex, self.place.keys, "sim", None, committed)
+                sink_context(plan, self.vertex, keys, "sim", None, self.begun, self.version)
             )
         self._started = True
         self._after_epoch()

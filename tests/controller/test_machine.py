@@ -285,6 +285,17 @@ def test_the_journal_knows_who_has_ended() -> None:
     assert [p.position for p in again.progress()] == [25] * len(entry.seats)
 
 
+def test_an_answer_that_was_overtaken_says_nothing_new() -> None:
+    job = Driven()
+    job.start()
+    job.at(25, ended=True, records_in=7)
+    for stale in ({"position": 24}, {"position": 25, "ended": False}):
+        job.at(**stale, records_in=6)
+        assert {(p.position, p.ended, p.records_in) for p in job.machine.progress()} == {
+            (25, True, 7)
+        }
+
+
 def test_the_journal_knows_at_the_end_what_all_have_said() -> None:
     """Else whoever took a place after the last commit is not in another controller's report."""
     job = Driven()
@@ -310,9 +321,10 @@ def test_who_ended_and_died_is_named_with_its_last_epoch() -> None:
     """Who has its epochs from others could wait for it."""
     job = Driven()
     job.start()
-    job.at(30)
     source = next(m for m in job.machine.members if m.name == "lines/0")
-    job.at(17, only=source.name, ended=True, stored=17)
+    for m in job.machine.members:
+        at = {"position": 17, "ended": True} if m is source else {"position": 30}
+        job.at(**at, only=m.name)
     job.tick()
     assert job.machine.journal.committed == 30
     job.hear(do.Gone(source.seat.process, "killed"))

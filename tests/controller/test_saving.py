@@ -13,7 +13,7 @@ from raystream.controller.planning import make_plan
 from raystream.controller.resuming import RESUMES_MAX, Resumes, beginning, durably
 from raystream.controller.saving import LAST_SECONDS, SAVE_SECONDS, layout_of, saved_cut
 from raystream.dataflow.plan import Durable, Plan
-from raystream.errors import ConfigError, LostError, StateError, Stopped
+from raystream.errors import ConfigError, LostError, OvertakenError, StateError, Stopped
 from raystream.io.saves import Encoded, Saves
 from raystream.io.store import open_store
 from raystream.state.saved import SavedChain, encode, manifest_name, saved_image
@@ -114,6 +114,18 @@ def test_what_cannot_be_saved_is_given_up_and_the_next_cut_is_tried(how: str) ->
     assert {c.cut for c in puts(said)} == {30}
     save(job, said)
     assert job.machine.journal.saved == 30 and not job.machine.unsaved
+
+
+def test_a_run_that_another_has_overtaken_ends() -> None:
+    job = driven()
+    for command in puts(committed(job, 25)):
+        put(job, command)
+    error = OvertakenError("run 2 has begun")
+    process = job.all(do.SaveCut)[-1].process
+    said = job.hear(do.CutSaved(process, 20, error.message, error))
+    assert job.machine.ended and job.machine.journal.over is error
+    assert said[-1] == do.End(error) and not shown(said)
+    assert job.machine.journal.saved == 0
 
 
 def shown(commands: list[do.Command]) -> dict[str, int]:

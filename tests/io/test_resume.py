@@ -21,6 +21,7 @@ import raystream as rs
 from raystream.controller.planning import make_plan
 from raystream.dataflow.plan import Plan
 from raystream.errors import InputError, JobError, OutputError
+from raystream.io import manifest
 from raystream.io.manifest import read_manifests
 from raystream.state.image import Image
 from raystream.testing.local import LocalJob
@@ -40,9 +41,18 @@ class Row(NamedTuple):
     run: str
 
 
-def opened(sink: Any, keys: rs.KeyRange, run: str, committed: int = 0, resumed: str = "") -> Any:
+def opened(
+    sink: Any,
+    keys: rs.KeyRange,
+    run: str,
+    committed: int = 0,
+    resumed: str = "",
+    generation: int = 0,
+) -> Any:
     mine = type(sink)(sink.folder, sink.form)
-    context = rs.SinkContext(run, "rows", keys, None, 0.0, None, committed, resumed)
+    context = rs.SinkContext(
+        run, "rows", keys, None, 0.0, None, committed, resumed, generation=generation
+    )
     mine.open(context)
     return mine
 
@@ -265,6 +275,54 @@ def test_an_old_run_that_wakes_up_does_no_harm(tmp_path: Path) -> None:
     two.commit(4)
     two.close()
     assert visible(tmp_path) == [Row(0, 1, "one"), Row(0, 3, "two")]
+
+
+@pytest.mark.parametrize("sleeps_in", ["prepare", "commit", "close"])
+@pytest.mark.parametrize("wakes_up", [2, 4, 6])
+def test_a_process_that_sleeps_amid_a_write_does_no_harm_to_its_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeps_in: str, wakes_up: int
+) -> None:
+    """It sleeps between its look at what is there and its write, as long as it takes another to
+    take its place and to get so far."""
+    sink = rs.io.parquet(tmp_path)
+    zombie = opened(sink, ALL, "one", generation=3)
+    zombie.write(1, ALL, batch(Row, [Row(0, 1, "one")]))
+    if sleeps_in != "prepare":
+        zombie.prepare(2)
+    successor: Any = None
+
+    def goes_on(upto: int) -> None:
+        nonlocal successor
+        if successor is None:
+            successor = opened(sink, ALL, "one", 0 if sleeps_in == "prepare" else 2, generation=7)
+            for epoch in (1, 3):
+                successor.write(epoch, ALL, batch(Row, [Row(0, epoch, "one")]))
+        for cut in range(2, upto + 1, 2):
+            successor.commit(cut)
+        if upto == 6:
+            successor.close()
+
+    put = manifest._put
+
+    def late(path: Path, text: str, *, lasting: bool) -> None:
+        with monkeypatch.context() as awake:
+            awake.setattr(manifest, "_put", put)
+            goes_on(wakes_up)
+        put(path, text, lasting=lasting)
+
+    with monkeypatch.context() as asleep:
+        asleep.setattr(manifest, "_put", late)
+        {"prepare": lambda: zombie.prepare(2), "commit": lambda: zombie.commit(2)}.get(
+            sleeps_in, zombie.close
+        )()
+    with pytest.raises(OutputError, match="another process of this one has taken the place"):
+        opened(sink, ALL, "one", 2, generation=6)
+    if wakes_up < 6:
+        goes_on(6)
+    assert [tuple(r) for b in rs.io.read_parts(tmp_path, Row) for r in b.records()] == [
+        (0, 1, "one"),
+        (0, 3, "one"),
+    ]
 
 
 def test_an_old_run_that_wakes_up_leaves_one_from_the_beginning_alone(tmp_path: Path) -> None:

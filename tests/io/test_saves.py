@@ -18,7 +18,7 @@ from raystream.dataflow.instance import SourceInstance
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.snapshot import capture, install, settled
 from raystream.dataflow.source import my_splits
-from raystream.errors import OutputError, StateError
+from raystream.errors import OutputError, OvertakenError, StateError
 from raystream.io.saves import Encoded, Saves
 from raystream.io.store import Store, missing
 from raystream.schema.types import KeyRange
@@ -201,7 +201,7 @@ def test_who_was_replaced_saves_no_more(store: Store) -> None:
     old.save()
     new = Run(saves, random.Random(2))
     assert new.number == old.number + 1
-    with pytest.raises(OutputError, match=r"job: run 2 has begun, so run 1 saves no more"):
+    with pytest.raises(OvertakenError, match=r"job: run 2 has begun, so run 1 is over"):
         old.save()
     saved = new.save()
     new.save()
@@ -222,7 +222,7 @@ def test_who_is_replaced_amid_a_put_is_told_that_it_saves_no_more(store: Store) 
         put(name, data)
 
     store.put = slow  # type: ignore[method-assign]
-    with pytest.raises(OutputError, match="run 2 has begun, so run 1 saves no more"):
+    with pytest.raises(OvertakenError, match="run 2 has begun, so run 1 is over"):
         run.save()
 
 
