@@ -78,7 +78,7 @@ def test_a_paced_run_tells_sinks_when_it_began(tmp_path: Path) -> None:
     report = flow.run(cluster="auto")
     context = json.loads((tmp_path / "opened-0").read_text())
     assert context[3] == report.started
-    assert context[4:] == [0.0, 50, 0, "", False]
+    assert context[4:] == [0.0, 50, 0, "", False, 1]
     assert report.elapsed >= 30 / 50
     for epoch, _, _ in parts.records(tmp_path):
         written = (tmp_path / f"{epoch:08d}.Order.000").stat().st_mtime
