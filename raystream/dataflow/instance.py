@@ -56,6 +56,7 @@ class Outlets:
 
     guard: held while the logs change; a shell that serves them from other threads sets its lock.
     last: the epoch after which the range has ended, NEVER while that is not known.
+    counted: under which names it is counted what goes out, or comes to a sink (`port_names`).
     """
 
     def __init__(self, plan: Plan, vertex: Vertex, keys: KeyRange) -> None:
@@ -64,7 +65,7 @@ class Outlets:
         self.keys = keys
         self.fused = [(f, logic_of(f.spec, plan)) for f in vertex.fused]
         self.logs: dict[int, EpochLog[Header]] = {e.id: EpochLog() for e in vertex.outputs}
-        self._counted = [at_port(name) for name in port_names(vertex)]
+        self.counted = [at_port(name) for name in port_names(vertex)]
         self._nothing: list[tuple[int, Columns, np.ndarray]] = []
         self.last = NEVER
         self.guard: AbstractContextManager[Any] = nullcontext()
@@ -82,7 +83,7 @@ class Outlets:
         if any(e.rows.length for e in head):
             ports = self._through(head, header.epoch)
             cut = self._cut(ports)
-            for name, e in zip(self._counted, ports, strict=True):
+            for name, e in zip(self.counted, ports, strict=True):
                 counts.add(name, e.offsets)
             for edge in self.vertex.outputs:
                 counts.add(OUT, ports[edge.port].offsets)
@@ -200,7 +201,6 @@ class Instance:
         self.cuts = Cuts(plan.cut_every)
         self.counts = Counts(len(keys))
         self.feeds = feeds_of(vertex)
-        self._counted = [at_port(name) for name in port_names(vertex)]
         self.inlets = {e.id: Inlet(plan.groups) for e in vertex.inputs}
         self.checksums = Checksums(plan) if plan.check else None
         self.logic: Logic | None = logic_of(vertex.spec, plan) if vertex.spec is not None else None
@@ -288,7 +288,7 @@ class Instance:
         """Hand a sink what came in, one batch per record type."""
         from raystream.api.batch import Batch
 
-        for t, name in enumerate(self._counted):
+        for t, name in enumerate(self.outlets.counted):
             mine = {e.id: pieces[e.id] if e.type == t else [] for e in self.vertex.inputs}
             given = assemble(self.feeds, mine, self.vertex.schemas, self.keys, None)
             rows = given.columns[t]

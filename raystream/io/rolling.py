@@ -137,8 +137,7 @@ def _begin(folder: Path, context: SinkContext) -> Manifest:
         gone = superseded(read_manifests(folder), run)
     else:  # what has ended under the same name was another run
         gone = [m for m in found if m.run != run or (m.ended and _meet(m.keys, keys))]
-    before = [m for m in left_behind(folder) if (m.run, m.keys) == (run, keys)]
-    _clear(folder, mine, [*gone, *(m for m in before if m.generation < mine.generation)])
+    _clear(folder, mine, gone)
     return mine
 
 
@@ -151,13 +150,16 @@ _TEMPORARY = re.compile(r"\.(\d{5}-\d{5})-.*\.tmp")
 
 
 def _clear(folder: Path, mine: Manifest, gone: Sequence[Manifest]) -> None:
-    """Remove what manifests that no longer count have listed, and then these; and what was made of
-    their ranges and of this one and is not listed.
+    """Remove what manifests that no longer count have listed, and then these, those of smaller
+    generations with them; and what was made of their ranges and of this one and is not listed.
 
     Parts go first: a manifest that is still there says whose leftovers to look for.
     """
     there = list(folder.glob("*/*"))  # before the manifests: what others have made is listed in one
-    now = [m for m in left_behind(folder) if m not in gone]
+    found = left_behind(folder)
+    same = [m for m in found if (m.run, m.keys) == (mine.run, mine.keys)]
+    gone = [*gone, *(m for m in same if m.generation < mine.generation)]
+    now = [m for m in found if m not in gone]
     counts = {part.path for m in now for part in m.parts}
     unlisted = {part.path for m in gone for part in m.parts}
     runs = {m.run for m in gone} - {mine.run}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from raystream.controller import commands as do
 from raystream.controller.recovery import Place
-from raystream.errors import OvertakenError, RaystreamError, StateError
+from raystream.errors import RaystreamError, StateError
 from raystream.io.saves import Encoded, Saves
 from raystream.io.store import Data, missing
 from raystream.state.images import Stored
@@ -82,8 +82,6 @@ class Tier:
             raise Wrong(f"{saved} was saved, and {committed} is committed")
         try:
             self.saves.commit(saved)
-        except OvertakenError as error:
-            return do.CutSaved(command.process, saved.cut, str(error), error)
         except RaystreamError as error:
             return do.CutSaved(command.process, saved.cut, str(error))
         self.saves.drop(saved.number)

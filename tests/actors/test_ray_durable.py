@@ -17,7 +17,7 @@ import raystream as rs
 from raystream.actors.looking import looks
 from raystream.actors.stopping import jobs, stop
 from raystream.controller.status import pace
-from raystream.errors import ConfigError, Stopped
+from raystream.errors import ConfigError, OvertakenError, Stopped
 from raystream.io.saves import Saves
 from raystream.io.store import open_store
 from tests.actors import parts
@@ -107,3 +107,15 @@ def test_all_processes_killed_at_once_and_it_goes_on_from_the_durable_tier(tmp_p
     (note,) = report.notes
     assert "is lost" in note and "goes on from cut" in note
     assert written(out) == expected()
+
+
+def test_a_run_that_another_has_overtaken_ends(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    run = Submitted(
+        parts.slow(tmp_path / "out", lines=LINES, paced=200.0), durable=store, cut_every=5
+    )
+    wait_for_cut(store, run)
+    Saves(open_store(store), "slow").claim("another")
+    error = run.ended()
+    assert isinstance(error, OvertakenError), error
+    assert "run 2 has begun, so run 1 is over" in error.message and jobs("auto") == []

@@ -312,9 +312,7 @@ def test_a_process_that_sleeps_amid_a_write_does_no_harm_to_its_successor(
 
     with monkeypatch.context() as asleep:
         asleep.setattr(manifest, "_put", late)
-        {"prepare": lambda: zombie.prepare(2), "commit": lambda: zombie.commit(2)}.get(
-            sleeps_in, zombie.close
-        )()
+        zombie.close() if sleeps_in == "close" else getattr(zombie, sleeps_in)(2)
     with pytest.raises(OutputError, match="another process of this one has taken the place"):
         opened(sink, ALL, "one", 2, generation=6)
     if wakes_up < 6:
