@@ -58,6 +58,13 @@ def both_compiled(tick: Tick) -> Iterator[Odd | Even]:
 
 
 @rs.operator()
+def either(tick: Tick) -> Iterator[Odd | Even]:
+    """Several records for one, all of one type."""
+    for i in range(tick.n):
+        yield Odd(tick.time, tick.key, i) if tick.time % 2 else Even(tick.time, tick.key, i)
+
+
+@rs.operator()
 def turned(record: Odd | Even) -> Iterator[Odd | Even]:
     yield record
     if isinstance(record, Odd):
@@ -100,6 +107,16 @@ def test_what_a_stateless_operator_emits_keeps_its_order(op: Any, options: dict[
     source.through(op).through(turned).through(past_of_two).to(sink)
     run_local(flow, **options)
     made = [r for tick in ticks(1) for b in both(tick) for r in turned(b)]
+    assert newest(sink) == expected(made)
+
+
+@pytest.mark.parametrize("options", [{}, {"instances": {"past": 3}, "seed": 3}])
+def test_several_records_of_one_type_keep_their_order(options: dict[str, Any]) -> None:
+    flow, sink = rs.Flow("order"), Collect()
+    source = flow.source(rs.io.iterable(ticks(3), Tick), epochs=rs.by_time(seconds=7))
+    (source | source.through(either)).through(past).to(sink)
+    run_local(flow, **options)
+    made = [r for tick in ticks(3) for r in (tick, *either(tick))]
     assert newest(sink) == expected(made)
 
 
