@@ -75,6 +75,9 @@ def build(spec: OperatorSpec, ticks: int) -> Built:
     """
     from numba.core.compiler_lock import global_compiler_lock
 
+    # Who imports the first of these modules waits for Numba's lock with another of its locks in
+    # hand, that of its target: with the first one in ours we would wait for each other for ever.
+    _own_modules()
     # A process that loads operators ahead may be given a place meanwhile: it must not find the
     # module of one that is half made, whose functions are not compiled yet.
     with global_compiler_lock:
@@ -162,24 +165,16 @@ def _constant(value: Any) -> str:
 
 def _own_files() -> str:
     """A hash of what of raystream becomes part of the machine code, and of how that is made."""
+    files = [Path(f or "").read_bytes() for f in (*(m.__file__ for m in _own_modules()), __file__)]
+    return hashlib.sha256(b"\0".join(files)).hexdigest()
+
+
+def _own_modules() -> tuple[types.ModuleType, ...]:
+    """Whose functions become part of the machine code."""
     from raystream.compiled import arithmetic, checked, functions, mixing, rounding, support
     from raystream.state import kernels, row_kernels
 
-    files = [
-        Path(f or "").read_bytes()
-        for f in (
-            arithmetic.__file__,
-            checked.__file__,
-            functions.__file__,
-            mixing.__file__,
-            rounding.__file__,
-            support.__file__,
-            kernels.__file__,
-            row_kernels.__file__,
-            __file__,
-        )
-    ]
-    return hashlib.sha256(b"\0".join(files)).hexdigest()
+    return arithmetic, checked, functions, mixing, rounding, support, kernels, row_kernels
 
 
 # ---------------------------------------------------------------- the module

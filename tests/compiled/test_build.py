@@ -113,6 +113,35 @@ def test_processes_share_what_one_of_them_compiled(tmp_path: Path) -> None:
     assert loaded.strip() == "2", errors
 
 
+TOGETHER = """
+import faulthandler
+import threading
+from importlib import import_module
+from raystream.compiled import build
+faulthandler.dump_traceback_later(30, exit=True)
+other = threading.Thread(target=import_module, args=("raystream.state.kernels",), daemon=True)
+def built(spec, ticks):
+    other.start()
+    other.join(1)
+    import_module("raystream.compiled.arithmetic")
+    print("built")
+build._built = built
+build.build(None, 1)
+other.join()
+"""
+
+
+def test_two_threads_that_load_compiled_code_do_not_wait_for_each_other() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TOGETHER],
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        text=True,
+        capture_output=True,
+    )
+    assert done.stdout == "built\n", done.stderr
+
+
 def test_a_changed_constant_or_helper_is_compiled_anew() -> None:
     def counting(step: int) -> Any:
         def more(n: int) -> int:
