@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from raystream.state.jit import kept_njit
 from raystream.state.row_kernels import ROWS_AHEAD, prefetch
 
 FEW = 24
@@ -21,7 +22,7 @@ DIGIT_BITS = 11
 """Of a pass over more keys: the counts of a digit stay in the first cache."""
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def sort_in_groups(column: Any, offsets: Any, order: Any) -> None:
     """Sort positions by what the column holds there, inside each group; stable.
 
@@ -81,7 +82,7 @@ def _insert(keys: Any, places: Any, n: Any) -> None:
         keys[at], places[at] = key, place
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def to_columns(rows: Any, order: Any, fields: Any, out: Any) -> None:
     """Write the fields of rows as columns, the rows in this order.
 

@@ -16,6 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from raystream.schema.columns import read_only
+from raystream.state.jit import kept_njit
 from raystream.state.keys import BYTES_MUL, BYTES_SEED, GOLDEN
 
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -27,30 +28,30 @@ FEW_RUNS = 1024
 """So many runs of one epoch a batch is expected to have at most; with more it is read twice."""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kept_njit(nogil=True, inline="always")
 def mix(x: Any) -> Any:
     x = (x ^ (x >> _U30)) * _M1
     x = (x ^ (x >> _U27)) * _M2
     return x ^ (x >> _U31)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kept_njit(nogil=True, inline="always")
 def hash_int(value: Any) -> Any:
     return mix(np.uint64(np.int64(value)) + _GOLD)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kept_njit(nogil=True, inline="always")
 def fold(h: Any, column: Any) -> Any:
     return mix((h ^ (h >> _U29)) * _MUL + column)
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _hash_ints(values: Any, out: Any) -> None:
     for i in range(len(values)):
         out[i] = hash_int(values[i])
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _fold_ints(values: Any, out: Any) -> None:
     for i in range(len(values)):
         out[i] = fold(out[i], hash_int(values[i]))
@@ -85,7 +86,7 @@ def word_at(data: Any, at: Any, end: Any) -> Any:
     return word
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _hash_strings(offsets: Any, data: Any, out: Any) -> None:
     for i in range(len(offsets) - 1):
         at, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
@@ -98,19 +99,19 @@ def _hash_strings(offsets: Any, data: Any, out: Any) -> None:
         out[i] = mix(h)
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _fold_hashes(hashes: Any, out: Any) -> None:
     for i in range(len(hashes)):
         out[i] = fold(out[i], hashes[i])
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _groups(hashes: Any, groups: Any, out: Any) -> None:
     for i in range(len(hashes)):
         out[i] = np.uint16(((hashes[i] >> _U32) * groups) >> _U32)
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _count(group: Any, offsets: Any) -> None:
     for i in range(len(group)):
         offsets[group[i] + 1] += 1
@@ -118,7 +119,7 @@ def _count(group: Any, offsets: Any) -> None:
         offsets[g + 1] += offsets[g]
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _scatter(group: Any, offsets: Any, order: Any) -> None:
     at = offsets[:-1].copy()
     for i in range(len(group)):
@@ -127,7 +128,7 @@ def _scatter(group: Any, offsets: Any, order: Any) -> None:
         at[g] += 1
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _sort_ints(values: Any, group: Any, offsets: Any, order: Any) -> None:
     groups = np.uint64(len(offsets) - 1)
     for i in range(len(values)):
@@ -189,7 +190,7 @@ def sort_by_key(columns: list[Any], groups: int) -> tuple[np.ndarray, np.ndarray
     return order, offsets
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _ordinals(index: Any, counts: Any, out: Any) -> None:
     for i in range(len(index)):
         out[i] = counts[index[i]]
@@ -203,7 +204,7 @@ def ordinals(index: np.ndarray, distinct: int) -> tuple[np.ndarray, np.ndarray]:
     return out, counts
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _runs(times: Any, origin: Any, length: Any, last: Any, ends: Any, epochs: Any) -> Any:
     """As `epoch_runs`; how many runs there are, of which the first that there is room for are
     given. One division for each run, not for each row."""
@@ -225,7 +226,7 @@ def _runs(times: Any, origin: Any, length: Any, last: Any, ends: Any, epochs: An
     return runs
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kept_njit(nogil=True, inline="always")
 def _first_after(epoch: Any, length: Any) -> Any:
     """The least time since the origin that is behind an epoch; the greatest number if none is."""
     return epoch * length if epoch <= _MOST // length else _MOST

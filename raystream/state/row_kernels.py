@@ -20,6 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 from raystream.schema.types import NEVER
+from raystream.state.jit import kept_njit
 from raystream.state.kernels import fold, hash_int
 
 LIVE, USED, CHAIN, NEXT, GONE, CROWDED, SINCE, UPTO, TAKEN, KEPT, FIELDS = range(11)
@@ -200,7 +201,7 @@ def find_or_insert(rows: Any, index: Any, meta: Any, key: Any, epoch: Any, home:
     return slot
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def remove(rows: Any, index: Any, meta: Any, defaults: Any, slot: Any) -> None:
     """Free a slot. `defaults`: one row."""
     entries = index.entries
@@ -222,7 +223,7 @@ def remove(rows: Any, index: Any, meta: Any, defaults: Any, slot: Any) -> None:
     meta[LIVE] -= 1
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def remove_noted(
     rows: Any, index: Any, meta: Any, defaults: Any, gone: Any, slot: Any, epoch: Any
 ) -> None:
@@ -245,7 +246,7 @@ def _place(index: Any, home: Any, slot: Any) -> None:
     index.filled[home >> PAGE_BITS] += 1
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def count_first_bits(heads: Any, used: Any, every: Any, counts: Any) -> None:
     """Count, of every so many slots, the rows by the first bits of their keys' hashes."""
     for slot in range(0, used, every):
@@ -253,7 +254,7 @@ def count_first_bits(heads: Any, used: Any, every: Any, counts: Any) -> None:
             counts[first_bits(_hash_of_slot(heads, slot), len(counts))] += 1
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def rebuild(heads: Any, index: Any, first: Any, used: Any) -> Any:
     """Put the rows among the slots from `first` to `used` into an index that has none of them;
     where it stopped because a page is full."""
@@ -271,7 +272,7 @@ def rebuild(heads: Any, index: Any, first: Any, used: Any) -> Any:
     return used
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def place_again(heads: Any, index: Any, page: Any, scratch: Any) -> None:
     """Place the rows of a page again, of which some are now another's. scratch: int64."""
     n = 0
@@ -306,7 +307,7 @@ def _key_at(columns: Any, at: Any) -> Any:
     return only if len(columns) == 1 else several
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def insert_all(
     heads: Any, index: Any, meta: Any, columns: Any, epoch: Any, slots: Any, first: Any
 ) -> Any:
@@ -335,7 +336,7 @@ def insert_all(
     return len(slots)
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def find_all(heads: Any, index: Any, columns: Any, slots: Any) -> None:
     """The slot of each key, or -1."""
     for i in range(len(slots)):
@@ -349,7 +350,7 @@ def is_viewed(rows: Any, meta: Any, slot: Any) -> Any:
     return epoch <= meta[UPTO] and slot >= meta[TAKEN] and epoch > meta[SINCE]
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def put_aside(heads: Any, rows: Any, meta: Any, slots: Any, first: Any, aside: Any) -> Any:
     """Copy the rows in these slots, from `first` on, that the open view has yet to copy; where it
     stopped because there is no more room.
@@ -367,7 +368,7 @@ def put_aside(heads: Any, rows: Any, meta: Any, slots: Any, first: Any, aside: A
     return len(slots)
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def take_viewed(heads: Any, rows: Any, meta: Any, last: Any, out: Any, n: Any) -> Any:
     """Copy the rows that the open view has yet to copy, up to a slot, to `out` from n on; how many
     are there then.
@@ -383,7 +384,7 @@ def take_viewed(heads: Any, rows: Any, meta: Any, last: Any, out: Any, n: Any) -
     return n
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def distinct(slots: Any, seen: Any, base: Any, inverse: Any) -> Any:
     """Number slots by first appearance; `slots` becomes the distinct ones. Returns how many.
 
@@ -410,14 +411,14 @@ def set_alarm(alarms: Any, meta: Any, slot: Any, due: Any) -> None:
             meta[NEXT] = due
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def set_alarms(alarms: Any, meta: Any, slots: Any, dues: Any) -> None:
     """`set_alarm` for several rows."""
     for i in range(len(slots)):
         set_alarm(alarms, meta, slots[i], dues[i])
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def scan_due(
     times: Any, epochs: Any, size: Any, watermark: Any, alarms: Any, meta: Any, first: Any, out: Any
 ) -> Any:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from raystream.state.jit import kept_njit
 from raystream.state.kernels import word_at
 from raystream.state.row_kernels import AHEAD, prefetch
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def rebuild(hashes: Any, index: Any, used: Any) -> Any:
     """Fill an empty index with the first `used` hashes; how many were met again."""
     mask, again = np.uint64(len(index) - 1), 0
@@ -44,7 +45,7 @@ def _same(one: Any, begin: Any, end: Any, two: Any, at: Any, to: Any) -> Any:
     return True
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def number_all(
     offsets: Any, data: Any, hashes: Any, own_offsets: Any, own_data: Any, own_hashes: Any,
     index: Any, used: Any, out: Any, first: Any,
@@ -84,7 +85,7 @@ def number_all(
     return len(hashes), used
 
 
-@njit(nogil=True, cache=True)
+@kept_njit(nogil=True)
 def gather(own_offsets: Any, own_data: Any, numbers: Any, offsets: Any, data: Any) -> None:
     """Put the texts of these numbers where `offsets` say."""
     for i in range(len(numbers)):

@@ -1,0 +1,46 @@
+"""What is kept of jitted functions while many processes compile them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numba.core.caching import IndexDataCacheFile
+
+from raystream.state import image_kernels, kernels, row_kernels, text_kernels
+from raystream.state.jit import keep_apart
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_two_processes_that_keep_code_at_once_do_not_mix_it_up(
+    tmp_path: Path, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both found nothing; the first has named its file, the second names and writes its own, and
+    the first writes. Numba by itself mixes up: if it does not any more, we need none of this."""
+    first, second, later = (IndexDataCacheFile(str(tmp_path), "f", 1) for _ in range(3))
+    if apart:
+        keep_apart(first)
+        keep_apart(second)
+    write: Any = first._save_data
+
+    def write_late(name: str, data: Any) -> None:
+        second.save("floats", "code of floats")
+        write(name, data)
+
+    monkeypatch.setattr(second, "_load_index", dict)
+    monkeypatch.setattr(first, "_save_data", write_late)
+    first.save("ints", "code of ints")
+    assert later.load("floats") == ("code of floats" if apart else "code of ints")
+    assert later.load("ints") in (None, "code of ints")
+
+
+def test_all_that_is_kept_is_kept_apart() -> None:
+    files = [
+        function._cache._cache_file
+        for module in (image_kernels, kernels, row_kernels, text_kernels)
+        for function in vars(module).values()
+        if hasattr(getattr(function, "_cache", None), "_cache_file")
+    ]
+    assert len(files) > 20
+    assert all(file._data_name(1) != file._data_name(1) for file in files)
