@@ -57,6 +57,8 @@ ORPHAN_SECONDS = 60.0
 HEAR_SECONDS = 1.0
 """How long who stopped a job may take to hear of its end: who submitted it then ends this process.
 """
+UNREACHABLE = (RayError, OSError, RuntimeError)
+"""What Ray raises while its cluster does not answer."""
 FIND_SECONDS = 60.0
 """How long a keeper, which may be starting, may take to show its journal; then it is dead."""
 
@@ -114,12 +116,13 @@ class Controller:
         self._restarts = restarts()
         context: Any = ray.get_runtime_context()
         self._again: bool = context.was_current_actor_reconstructed
-        self._leave_after(ORPHAN_SECONDS, unless=lambda: self._thread is not None)
         try:
             if self._again:
                 self._go_on()
         except Exception as error:  # an actor that raises here is not begun again, and tells nobody
             self._lost(str(error))
+        # Only now: to find the journal takes as long when a keeper is late.
+        self._leave_after(ORPHAN_SECONDS, unless=lambda: self._thread is not None)
 
     # ------------------------------------------------------------ calls
 
@@ -270,12 +273,15 @@ class Controller:
             os._exit(1)  # what this process holds is another's now
         except BaseException as error:
             self._result = InternalError(f"the controller: {type(error).__name__}: {error}")
-        self._leave_pool()
-        self._requests.close()
-        if hasattr(self, "_staff"):
-            self._staff.dismiss([m.seat.process for m in self._machine.members])
-        self._over.set()
-        self._leave_after(ORPHAN_SECONDS)  # whoever asked for the result ends this process
+        try:
+            self._leave_pool()
+            self._requests.close()
+            if hasattr(self, "_machine"):
+                with suppress(*UNREACHABLE):
+                    self._staff.dismiss([m.seat.process for m in self._machine.members])
+        finally:  # somebody waits for the result
+            self._over.set()
+            self._leave_after(ORPHAN_SECONDS)  # whoever asked for the result ends this process
 
     def _leave_pool(self) -> None:
         """Ask for no nodes any more, also for those that an earlier process of this actor did."""
@@ -329,7 +335,8 @@ class Controller:
                 if now - self._looked > NODES_SECONDS:
                     self._look_at_nodes()
                     self._staff.look_after(p.process for p in self._machine.journal.posts)
-                    todo += self._leave_nodes()
+                    with suppress(*UNREACHABLE):
+                        todo += self._leave_nodes()
                 todo += self._hear(do.Tick(self._nodes, self._for_operators))
                 todo += self._scale()
             wait = max(0.0, asked + POLL_SECONDS / TURNS - time.monotonic())
@@ -384,11 +391,13 @@ class Controller:
     # ------------------------------------------------------------ scaling by itself
 
     def _look_at_nodes(self) -> None:
-        listed: Any = ray.nodes
-        alive = {n["NodeID"]: n["Resources"] for n in listed() if n["Alive"]}
-        self._nodes = tuple(sorted(alive))
-        self._for_operators = frozenset(n for n, has in alive.items() if has.get(OPERATOR_NODE))
+        """See which nodes there are; while Ray cannot say, those that there were."""
         self._looked = time.monotonic()
+        listed: Any = ray.nodes
+        with suppress(*UNREACHABLE):
+            alive = {n["NodeID"]: n["Resources"] for n in listed() if n["Alive"]}
+            self._nodes = tuple(sorted(alive))
+            self._for_operators = frozenset(n for n, has in alive.items() if has.get(OPERATOR_NODE))
 
     def _leave_nodes(self) -> list[Command]:
         """Leave nodes that end, and those that the pool gives back; have it filled up."""

@@ -13,7 +13,13 @@ from typing import Any
 
 import ray
 from ray._private import worker
-from ray.exceptions import AuthenticationError, RayError, RayTaskError
+from ray.exceptions import (
+    ActorUnavailableError,
+    AuthenticationError,
+    GetTimeoutError,
+    RayError,
+    RayTaskError,
+)
 from ray.job_config import JobConfig
 
 from raystream.actors import own_ray
@@ -30,6 +36,8 @@ from raystream.errors import ConfigError, GraphError, JobError, RaystreamError
 FOLLOW_SECONDS = 0.5
 ON_HEAD = {"node:__internal_head__": 0.001}
 """The controller lives on the head node: Ray itself does not survive that one either."""
+SAMPLES_SECONDS = 60.0
+"""How long the controller may take to say how far the job is, before it is asked again."""
 CONNECT_SECONDS = 5.0
 STARTS = 2
 """So often it is tried to start a Ray."""
@@ -126,7 +134,7 @@ def _follow(
     while True:
         done, _ = ray.wait([result], timeout=FOLLOW_SECONDS)
         if on_progress is not None and not done:
-            for sample in ray.get(controller.samples.remote(seen), timeout=60.0):
+            for sample in _samples(controller, seen):
                 seen = sample.t
                 on_progress(sample)
         if done:
@@ -138,6 +146,16 @@ def _follow(
                 for sample in (*(s for s in before if s.t > seen), last):
                     on_progress(sample)
             return report
+
+
+def _samples(controller: Any, since: float) -> list[Sample]:
+    """The samples since a second; none from a controller that is late: one that has begun again
+    looks for its journal first, and of its death `result` tells."""
+    try:
+        found: list[Sample] = ray.get(controller.samples.remote(since), timeout=SAMPLES_SECONDS)
+    except (GetTimeoutError, ActorUnavailableError):
+        return []
+    return found
 
 
 def _end(run: str, controller: Any, result: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 import ray
-from ray.exceptions import GetTimeoutError
+from ray.exceptions import GetTimeoutError, RpcError
 
 from raystream.actors import controller
 from raystream.actors.controller import Charter, Controller, claim
@@ -23,6 +24,7 @@ from raystream.errors import LostError
 
 CHARTER = Charter("job-1", "token", Environment({}, {}), Options())
 ME = "this controller"
+LIVE = Controller._live
 
 
 @dataclass
@@ -95,6 +97,59 @@ def test_it_goes_on_from_the_newest_entry(cluster: Cluster) -> None:
     time.sleep(0.1)  # longer than one waits that nobody asks to run
     assert cluster.begun == [("the plan", Entry(1, 9))]
     assert not cluster.ended and not made.standing().ended
+
+
+def test_one_that_is_told_late_goes_on_all_the_same(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A keeper that does not answer takes longer than one waits that nobody asks to run."""
+
+    def wait(calls: list[Any], **_: Any) -> Any:
+        time.sleep(3 * controller.ORPHAN_SECONDS)
+        return calls, []
+
+    monkeypatch.setattr(ray, "wait", wait)
+    cluster.there = {"keeper-1.1": keeper(Entry(1, 7))}
+    Controller(CHARTER)
+    time.sleep(0.1)
+    assert cluster.begun == [("the plan", Entry(1, 7))]
+    assert not cluster.ended
+
+
+def test_who_waits_for_the_result_gets_it_though_ray_does_not_answer(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dismiss(_: Any) -> None:
+        raise RpcError("no answer")
+
+    def drive(self: Any, plan: Any, entry: Any) -> str:
+        self._machine = SimpleNamespace(members=[], journal=Entry(), unsaved="")
+        self._staff = SimpleNamespace(dismiss=dismiss)
+        return "the report"
+
+    monkeypatch.setattr(Controller, "_live", LIVE)
+    monkeypatch.setattr(Controller, "_drive", drive)
+    cluster.again = False
+    made = Controller(CHARTER)
+    results: list[Any] = []
+    asking = threading.Thread(target=lambda: results.append(made.run(None)), daemon=True)  # type: ignore[arg-type]
+    asking.start()
+    asking.join(10)
+    assert results == ["the report"]
+    until(lambda: ME in cluster.ended)
+
+
+def test_while_ray_does_not_answer_the_nodes_are_those_that_were(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nodes() -> Any:
+        raise RpcError("no answer")
+
+    made = Controller(CHARTER)
+    made._nodes, made._for_operators = ("a", "b"), frozenset("b")
+    monkeypatch.setattr(ray, "nodes", nodes)
+    made._look_at_nodes()
+    assert made._nodes == ("a", "b") and made._for_operators == {"b"}
 
 
 @pytest.mark.parametrize("silent", ["claim", "plan"])

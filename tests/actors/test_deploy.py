@@ -12,8 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 from ray._common import utils as ray_utils
 from ray._private import services, utils
+from ray.exceptions import GetTimeoutError
 from ray.job_config import JobConfig
 
 import raystream as rs
@@ -22,6 +24,7 @@ from raystream.actors.deploy import MEMORY, cluster, environment, environments, 
 from raystream.cli import REFUSED
 from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
+from raystream.controller.report import Sample
 from raystream.errors import ConfigError, GraphError, Stopped
 from raystream.testing import Collect
 from tests.flows import Line, Rows, Running, Word, lines, running, split
@@ -235,3 +238,23 @@ def test_a_pool_scales_by_itself_unless_it_is_not_to(
     with pytest.raises(Stopped):
         flow.run(cluster="auto", policy=policy, pool=pool)
     assert (given[0].policy, given[0].pool) == (taken, pool and rs.PoolOptions(pool))
+
+
+def test_a_controller_that_is_late_is_no_dead_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that has begun again looks for its journal before it answers."""
+    waits = iter([([], ["result"]), ([], ["result"]), (["result"], [])])
+    sample = Sample(1.0, {}, {}, None)
+    answers = iter([GetTimeoutError("not yet"), [sample], SimpleNamespace(samples=(sample,))])
+
+    def get(call: str, **_: Any) -> Any:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(ray, "wait", lambda calls, **_: next(waits))
+    monkeypatch.setattr(ray, "get", get)
+    controller = SimpleNamespace(samples=SimpleNamespace(remote=lambda since: "samples"))
+    shown: list[Sample] = []
+    report: Any = deploy._follow(controller, "result", shown.append)
+    assert report.samples == (sample,) and shown == [sample, sample]
