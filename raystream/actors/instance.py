@@ -12,7 +12,7 @@ import platform
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
@@ -26,6 +26,7 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from raystream.actors.claiming import Claimer
+from raystream.actors.fetching import RESTORE_SECONDS, fetch
 from raystream.actors.late_pandas import put_off_pandas
 from raystream.actors.loading import Loading
 from raystream.actors.shell import Role, Shell, ours
@@ -38,8 +39,7 @@ from raystream.io.store import open_store
 from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment
 from raystream.state.image import Image, ImageHeader, decode
-from raystream.state.keys import cover
-from raystream.state.partition import by_parts, partition
+from raystream.state.partition import partition
 
 ASK_SECONDS = 1.0
 """How long a source waits for one place of the boundary register before it asks again."""
@@ -47,8 +47,6 @@ STORE_SECONDS = 60.0
 """How long a keeper may take to store a checkpoint."""
 PARTS_AHEAD = 2
 """So many parts of an image may be on their way to keepers while the next one is made."""
-RESTORE_SECONDS = 60.0
-"""How long the images of a restore may take to arrive."""
 LOOK_SECONDS = 0.5
 SPILL_PREFIX = "raystream-spill-"
 
@@ -243,10 +241,11 @@ class InstanceActor:
         array, role = np.frombuffer(data, np.uint8), self._mine().role
         image = (role.name, role.vertex, header.keys, header.base, header.cut)
         ended = header.standing.ended
-        calls = [keeper.store.remote(*image, ended, part, array) for keeper in self._keepers]
-        self._sent.append(calls)
         ahead = 0 if part.hi == header.keys.hi else PARTS_AHEAD
+        calls: list[Any] = []
         try:
+            calls = [keeper.store.remote(*image, ended, part, array) for keeper in self._keepers]
+            self._sent.append(calls)
             while len(self._sent) > ahead:
                 if not all(ray.get(self._sent.pop(0), timeout=STORE_SECONDS)):
                     calls = []
@@ -358,48 +357,6 @@ def _ask(ask: Ask[Any], split: str, epoch: int) -> Held | None:
     except RayError:
         return None
     return held
-
-
-class Fetched(NamedTuple):
-    """The images of a range, by its parts. whole: the keepers that have images of exactly it."""
-
-    chains: tuple[tuple[Image, ...], ...]
-    whole: frozenset[Any]
-
-
-def fetch(holders: list[Any], place: Place, cut: int) -> Fetched | None:
-    """The images of a range at a cut, from keepers that have them or parts of them; None: nobody
-    has some part.
-
-    Raises:
-        RayError: a keeper died that had some.
-    """
-    calls = [k.images.remote(place.vertex, cut, place.keys) for k in holders]
-    held: dict[KeyRange, tuple[Any, list[Any]]] = {}
-    whole = set()
-    for keeper, call in zip(holders, calls, strict=True):
-        try:
-            for keys, refs in ray.get(call, timeout=RESTORE_SECONDS):
-                held.setdefault(keys, (keeper, refs))
-                if keys == place.keys:
-                    whole.add(keeper)
-        except RayError:
-            continue  # another may have them
-    parts = cover(held, place.keys)
-    if parts is None:
-        return None
-    asked = [
-        held[keys][1] if keys == part else held[keys][0].part.remote(place.vertex, cut, keys, part)
-        for keys, part in parts
-    ]
-    refs = [a if isinstance(a, list) else ray.get(a, timeout=RESTORE_SECONDS) for a in asked]
-    chains = (by_parts([_decoded(parts) for parts in chain]) for chain in refs)
-    return Fetched(tuple(tuple(c) for found in chains for c in found), frozenset(whole))
-
-
-def _decoded(parts: Sequence[Any]) -> list[Image]:
-    """The parts of an image. parts: references of their encoded forms."""
-    return [decode(data) for data in ray.get(list(parts), timeout=RESTORE_SECONDS)]
 
 
 def _said(error: RayError) -> str:

@@ -80,12 +80,14 @@ class Keeper:
                 return part.hi < keys.hi or self._images.holds(vertex, keys, cut)
             return self._images.store(vertex, keys, whole)
 
+    @ray.method(concurrency_group="restore")
     def images(self, vertex: int, cut: int, wanted: KeyRange) -> list[tuple[KeyRange, list[Parts]]]:
         """Per range that has something of the wanted one, the references of the parts of the images
         that make up its state at a cut."""
         found = self._found(vertex, cut, wanted)
         return [(keys, [s.data for s in chain]) for keys, chain in found]
 
+    @ray.method(concurrency_group="restore")
     def part(self, vertex: int, cut: int, held: KeyRange, part: KeyRange) -> list[Parts]:
         """The same for a part of a range that is held: references of new images."""
         chain = dict(self._found(vertex, cut, part))[held]

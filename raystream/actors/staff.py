@@ -112,7 +112,7 @@ class Staff:
         )(InstanceActor)
         self._keeper = remote(
             **common,
-            concurrency_groups={"park": 2, "register": 1, "save": 1, "journal": 1},
+            concurrency_groups={"park": 2, "restore": 1, "register": 1, "save": 1, "journal": 1},
             runtime_env=runtime_env(env.others),
         )(Keeper)
 
@@ -278,9 +278,11 @@ class Staff:
         """
         actors = {p: a for p in command.left if (a := self._actor(p)) is not None}
         calls = {a.leave_journal.remote(command.entry.order): p for p, a in actors.items()}
+        if calls:
+            ray.wait(list(calls), num_returns=len(calls), timeout=WRITE_SECONDS)
         for call, process in calls.items():
             try:
-                if not ray.get(call, timeout=WRITE_SECONDS):
+                if not ray.get(call, timeout=0):
                     raise Fenced
             except RayError as error:
                 self._here.append(do.Gone(process, f"it did not answer: {first_line(error)}"))

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from ray.exceptions import ActorDiedError, OutOfDiskError, RayError, RayTaskError
+from ray.exceptions import (
+    ActorDiedError,
+    ObjectStoreFullError,
+    OutOfDiskError,
+    RayError,
+    RayTaskError,
+)
 
 from raystream.actors import instance
 from raystream.actors.instance import InstanceActor
@@ -77,7 +83,14 @@ def test_why_a_keeper_does_not_store_is_told_until_one_does(
     actor = InstanceActor("token")
     role = SimpleNamespace(name="count/0", vertex=1)
     actor._shell = SimpleNamespace(role=role)  # type: ignore[assignment]
-    keeper = SimpleNamespace(store=SimpleNamespace(remote=lambda *_: True))
+    room = True
+
+    def store(*_: Any) -> bool:
+        if not room:
+            raise ObjectStoreFullError("no room here")
+        return True
+
+    keeper = SimpleNamespace(store=SimpleNamespace(remote=store))
     actor._keepers = (keeper,)
     keys = KeyRange(0, 16)
     header: Any = SimpleNamespace(keys=keys, base=0, cut=5, standing=SimpleNamespace(ended=False))
@@ -89,4 +102,8 @@ def test_why_a_keeper_does_not_store_is_told_until_one_does(
     kept = False
     assert not ship() and actor._unstored == told
     kept = True
+    assert ship() and not actor._unstored
+    room = False  # of the node's own store, through which it goes
+    assert not ship() and "no room here" in actor._unstored
+    room = True
     assert ship() and not actor._unstored

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import ray
 from ray.core.generated.common_pb2 import ActorDiedErrorContext
-from ray.exceptions import ActorDiedError
+from ray.exceptions import ActorDiedError, GetTimeoutError
 
 from raystream.actors import naming, staff
 from raystream.actors.staff import Fenced, Staff
@@ -104,6 +104,33 @@ def test_a_keeper_that_hangs_is_missed(
     mine.look_after(["keeper-1.1"])
     (gone,) = mine.events(0.0)
     assert isinstance(gone, do.Gone) and "did not answer in time" in gone.why
+
+
+def test_keepers_that_leave_the_journal_are_waited_for_together(
+    monkeypatch: pytest.MonkeyPatch, shelves: dict[str, Shelf]
+) -> None:
+    """Nothing is decided meanwhile."""
+    mine, waited = told(monkeypatch, 0, 0), [0.0]
+    hangs = SimpleNamespace(leave_journal=SimpleNamespace(remote=lambda _: object()))
+    monkeypatch.setattr(
+        staff.Staff, "_actor", lambda self, p: shelves["new"] if p == "new" else hangs
+    )
+
+    def wait(calls: list[Any], timeout: float, **_: Any) -> Any:
+        waited[0] += timeout * any(not isinstance(c, str) for c in calls)
+        return [], calls
+
+    def get(call: Any, timeout: float) -> bool:
+        waited[0] += timeout
+        if isinstance(call, str):
+            return True
+        raise GetTimeoutError("no answer")
+
+    monkeypatch.setattr(ray, "wait", wait)
+    monkeypatch.setattr(ray, "get", get)
+    assert mine.write(do.Write(Entry(), ("new",), ("a", "b", "c")))
+    assert waited[0] == staff.WRITE_SECONDS
+    assert sorted(e.process for e in mine.at_once() if isinstance(e, do.Gone)) == ["a", "b", "c"]
 
 
 @pytest.mark.ray
