@@ -59,8 +59,8 @@ class _Finder:
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
+            # A new list: another thread may be going through this one, and would skip a finder.
+            sys.meta_path = [f for f in sys.meta_path if f is not self]
             tell()
 
         loader.exec_module = exec_module

@@ -55,6 +55,12 @@ assert not any(type(f).__module__.startswith("raystream") for f in sys.meta_path
     )
 
 
+def test_who_imports_something_else_meanwhile_finds_it() -> None:
+    """Python goes through the list of finders that it took up."""
+    python(START + "before = sys.meta_path; finders = len(before); import pandas"
+           + "; assert len(before) == finders and len(sys.meta_path) == finders - 1")  # fmt: skip
+
+
 def test_an_import_that_fails_can_be_tried_again() -> None:
     python(
         START
