@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from raystream.state.jit import keep_apart
 def test_two_processes_that_keep_code_at_once_do_not_mix_it_up(
     tmp_path: Path, apart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both found nothing; the first has named its file, the second names and writes its own, and
-    the first writes. Numba by itself mixes up: if it does not any more, we need none of this."""
+    """Both found nothing; the second keeps its code just before the first writes its own. Numba by
+    itself mixes up: if it does not any more, we need none of this."""
     first, second, later = (IndexDataCacheFile(str(tmp_path), "f", 1) for _ in range(3))
     if apart:
         keep_apart(first)
@@ -35,6 +36,37 @@ def test_two_processes_that_keep_code_at_once_do_not_mix_it_up(
     assert later.load("ints") in (None, "code of ints")
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_older_code_is_not_taken_for_newer_that_is_being_written(
+    tmp_path: Path, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer, reader = (IndexDataCacheFile(str(tmp_path), "f", stamp) for stamp in (1, 2, 2))
+    if apart:
+        keep_apart(older)
+        keep_apart(newer)
+    write: Any = newer._save_data
+    read = []
+
+    def read_first(name: str, data: Any) -> None:
+        read.append(reader.load("ints"))
+        write(name, data)
+
+    monkeypatch.setattr(newer, "_save_data", read_first)
+    older.save("ints", "older code")
+    newer.save("ints", "newer code")
+    assert read == [None if apart else "older code"]
+    assert reader.load("ints") == "newer code"
+
+
+def test_what_was_kept_is_found(tmp_path: Path) -> None:
+    one, other = (IndexDataCacheFile(str(tmp_path), "f", 1) for _ in range(2))
+    keep_apart(one)
+    for key in ("ints", "floats", "ints"):
+        one.save(key, f"code of {key}")
+    assert [other.load(key) for key in ("ints", "floats")] == ["code of ints", "code of floats"]
+    assert len([*tmp_path.glob("*.nbc")]) == 2
+
+
 def test_all_that_is_kept_is_kept_apart() -> None:
     files = [
         function._cache._cache_file
@@ -43,4 +75,4 @@ def test_all_that_is_kept_is_kept_apart() -> None:
         if hasattr(getattr(function, "_cache", None), "_cache_file")
     ]
     assert len(files) > 20
-    assert all(file._data_name(1) != file._data_name(1) for file in files)
+    assert all(isinstance(file.save, partial) for file in files)
