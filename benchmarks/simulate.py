@@ -110,7 +110,7 @@ def main(
         for result in _all(runs, operators, world, processes):
             results.append(result)
             if not as_json:
-                console.print(f"L = {result['xways']:g}: {result['form']} done", style="dim")
+                console.print(_line(result), style="dim")
         if plot is not None:
             from benchmarks.simulate_plot import draw
 
@@ -199,6 +199,14 @@ def _result(xways: float, form: str, threshold: float | None, outcome: Outcome) 
         "moves": outcome.moves,
         "given_up": outcome.given_up,
     }
+
+
+def _line(r: Result) -> str:
+    """What came of one run: all of them take long."""
+    return (
+        f"L = {r['xways']:g}, {r['form']}: {r['instances_mean']:.0f} instances on average,"
+        f" {r['instances_most']} at most, p99 {r['latency_s']['p99']:.2f} s"
+    )
 
 
 def table(results: Sequence[Result]) -> Table:
