@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
@@ -21,8 +22,23 @@ from raystream.state.assignment import Assignment
 
 KEEPER = "keeper-"
 """How the names of keepers begin."""
+LASTING_SECONDS = 10.0
+"""A keeper that dies sooner could not begin."""
+REST_SECONDS = 0.5
+REST_MAX_SECONDS = 30.0
+"""How long a node rests on which two keepers in a row could not begin: twice as long each time, and
+at most how long."""
 CUT_AHEAD = 16
 """How many epochs after the newest that is known an extra cut is asked for at first."""
+
+
+class Failing(NamedTuple):
+    """A node where keepers do not begin: how many in a row, when the next one may, and why the last
+    one did not."""
+
+    times: int
+    until: float
+    why: str
 
 
 class Keeping:
@@ -38,10 +54,12 @@ class Keeping:
         committed = journal.committed
         self.members = [Member(seat, seat.last, began=committed) for seat in journal.seats]
         self.ended = False
+        self.now = 0.0
         self._drawn = 0
         self._at: tuple[str, ...] = ()  # who is to have the newest entry of the journal
         self._nodes: tuple[str, ...] = ()
-        self._reposted: set[str] = set()  # nodes that got another keeper since the last tick
+        self._posted: dict[str, float] = {}  # when a keeper was asked for
+        self._unkept: dict[str, Failing] = {}
         self._wanted: tuple[int, int] | None = None  # an extra cut: after which floor, how far on
         if journal.stop_after >= 0:
             self._wanted = (journal.stop_after, CUT_AHEAD)
@@ -61,10 +79,17 @@ class Keeping:
 
     @property
     def unstored(self) -> str:
-        """Why a checkpoint is not stored that is to be, if its keepers could not."""
+        """Why a checkpoint is not stored that is to be, if its keepers could not; or why a node has
+        none."""
         said = ((m.name, m.progress.unstored) for m in self.members if m.progress)
-        refused = (f"{name} could not store a checkpoint: {why}" for name, why in said if why)
-        return next(refused, "")
+        refused = [f"{name} could not store a checkpoint: {why}" for name, why in said if why]
+        lacking = {*self._nodes} - {p.node for p in self.journal.posts}
+        refused += [
+            f"node {node[:8]} has no keeper, {f.times} died as they began: {f.why}"
+            for node, f in self._unkept.items()
+            if node in lacking
+        ]
+        return next(iter(refused), "")
 
     def _write(self, **changes: object) -> None:
         """Put the journal's next entry before whatever follows."""
@@ -101,25 +126,36 @@ class Keeping:
     # ------------------------------------------------------------ keepers
 
     def _post(self, nodes: Iterable[str]) -> None:
-        """Have a keeper on every node."""
+        """Have a keeper on every node, unless none could begin there just now."""
         held = {p.node for p in self.journal.posts} | self.journal.drained
+        held |= {node for node, failing in self._unkept.items() if self.now < failing.until}
         new = tuple(Post(n, KEEPER + self._name()) for n in sorted({*nodes} - held))
         if new or not self.journal.number:
+            self._posted |= {p.process: self.now for p in new}
             self._out += [do.Keep(p.process, p.node) for p in new]
             self._write(posts=self.journal.posts + new)
 
-    def _keeper_gone(self, process: str) -> None:
+    def _keeper_gone(self, process: str, why: str) -> None:
         """Its node gets another one, if that is alive."""
         entry = self.journal
         post = next(p for p in entry.posts if p.process == process)
         self.journal = replace(entry, posts=tuple(p for p in entry.posts if p is not post))
-        if post.node in self._nodes and post.node not in self._reposted:
-            self._reposted.add(post.node)
+        self._failed_at(post, why)
+        before = self.journal.number
+        if post.node in self._nodes:
             self._post([post.node])
-        else:
+        if self.journal.number == before:
             self._write()
         self._out.append(do.Kill(process, "its place is another's"))
         self._keep()
+
+    def _failed_at(self, post: Post, why: str) -> None:
+        """Count the keepers of a node that could not begin."""
+        known = self._unkept.pop(post.node, Failing(0, 0.0, ""))
+        if self.now - self._posted.pop(post.process, -LASTING_SECONDS) < LASTING_SECONDS:
+            times = known.times + 1
+            rest = min(REST_MAX_SECONDS, REST_SECONDS * 2 ** (times - 2)) if times > 1 else 0.0
+            self._unkept[post.node] = Failing(times, self.now + rest, why)
 
     def _keep(self) -> None:
         """Who lost a keeper has others, and stores a new checkpoint at once."""

@@ -131,7 +131,6 @@ class Machine(Moving):
         match event:
             case do.Tick(nodes, for_operators):
                 self._nodes, self._for_operators = nodes, for_operators
-                self._reposted.clear()
                 self._failing.clear()
                 self._post(nodes)
                 self._keep()
@@ -392,7 +391,7 @@ class Machine(Moving):
         member, engagement = self._member(process), self.engaged(process)
         self._out += self._saver.gone(process, now)
         if any(p.process == process for p in self.journal.posts):
-            self._keeper_gone(process)
+            self._keeper_gone(process, why)
         elif member is not None and not member.dead:
             member.dead = why
             self._decide(now)
