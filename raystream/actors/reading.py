@@ -108,7 +108,7 @@ class SourceReader:
             for position, rows in reader.arrived():
                 split.add(position, rows)
             split.done = reader.done
-            held, self.newest = self.claim(split.name, epoch, split.wanted())
+            held, self.newest = self.claim(split.registered, epoch, split.wanted())
             give_up = time.monotonic() + REREAD_SECONDS
             while not split.reaches(held) and not reader.done and time.monotonic() < give_up:
                 if stopping():

@@ -166,15 +166,16 @@ class RecordedSplit:
 
     Args:
         taken: the last epoch that was taken before, `last` the epoch of the row before the reader's
-            position; 0 and 1 at the beginning.
+            position; 0 and 1 at the beginning. end: where the batch ended that is read first.
     """
 
     def __init__(
-        self, reader: SplitReader, cutting: Cutting, *, taken: int = 0, last: int = 1
+        self, reader: SplitReader, cutting: Cutting, *, taken: int = 0, last: int = 1, end: int = 0
     ) -> None:
         self.reader = reader
         self.cutting = cutting
         self.begun = (reader.position, last)
+        self.end = end
         self._taken = taken
         self.rows = empty(reader.schema)
         self.runs = _NO_RUNS
@@ -199,6 +200,9 @@ class RecordedSplit:
         while self.at == len(self.rows) and not self.done:
             self.begun = (self.reader.position, self.last)
             rows = self.reader.next()
+            if self.reader.position < self.end:
+                raise cut_short(self.reader.split.name, self.end, self.reader.position)
+            self.end = self.reader.position
             if rows is None:
                 self.done = True
                 self.rows, self.runs, self.at = empty(self.reader.schema), _NO_RUNS, 0
@@ -241,6 +245,14 @@ class Taken(NamedTuple):
     ended: bool
 
 
+def cut_short(name: str, before: int, now: int) -> InputError:
+    """Of a split that does not hold any more what was read of it."""
+    return InputError(
+        f"{name} is not what it was: it was read up to position {before}, and ends at {now} now",
+        hint="What was read has to stay as it was, for as long as it may be read again.",
+    )
+
+
 def my_splits(plan: Plan, vertex: Vertex, keys: KeyRange) -> list[tuple[int, str]]:
     """(key group, name) of the splits of a source that fall into a range, in canonical order."""
     names = plan.splits[vertex.id]
@@ -258,7 +270,8 @@ def gather(groups: list[int], rows: list[Columns], keys: KeyRange) -> tuple[Colu
 
 Positions = Mapping[str, tuple[int, ...]]
 """Per split of a source its key group and where to read on: recorded data (key group, position,
-epoch of the row before it); arrival cuts (key group, position, watermark)."""
+epoch of the row before it, where the batch that begins there ends); arrival cuts (key group,
+position, watermark)."""
 
 
 class Recorded:
@@ -284,15 +297,16 @@ class Recorded:
         self.groups: list[int] = []
         self.splits: list[RecordedSplit] = []
         for group, name in my_splits(plan, vertex, keys):
-            _, at, last = (positions or {}).get(name, (group, 0, 1))
+            _, at, last, end = (positions or {}).get(name, (group, 0, 1, 0))
             reader = SplitReader(name, vertex.name, self.schema, vertex.source.read, at)
+            split = RecordedSplit(reader, self.cutting, taken=taken, last=last, end=end)
             self.groups.append(group)
-            self.splits.append(RecordedSplit(reader, self.cutting, taken=taken, last=last))
+            self.splits.append(split)
 
     def positions(self) -> Positions:
         """Where the splits are, after the epoch that was taken last."""
         return {
-            s.reader.split.name: (g, *s.begun)
+            s.reader.split.name: (g, *s.begun, s.end)
             for g, s in zip(self.groups, self.splits, strict=True)
         }
 
@@ -309,17 +323,24 @@ class Recorded:
 
 
 class ArrivalSplit:
-    """A split cut by arrival: batches that were read and not yet published, with where they end."""
+    """A split cut by arrival: batches that were read and not yet published, with where they end.
+
+    Args:
+        registered: what the boundary register calls it. Another source may have a split with the
+            same name.
+    """
 
     def __init__(
         self,
         name: str,
+        registered: str,
         time_column: str | None,
         disorder: int,
         position: int = 0,
         watermark: int = BEFORE_ALL,
     ) -> None:
         self.name = name
+        self.registered = registered
         self.time_column = time_column
         self.disorder = disorder
         self.read: list[tuple[int, Columns]] = []
@@ -382,7 +403,8 @@ class Arrival:
         self.splits = []
         for group, name in my_splits(plan, vertex, keys):
             _, at, watermark = (positions or {}).get(name, (group, 0, BEFORE_ALL))
-            self.splits.append(ArrivalSplit(name, timed, disorder, at, watermark))
+            registered = f"{vertex.id}:{name}"
+            self.splits.append(ArrivalSplit(name, registered, timed, disorder, at, watermark))
 
     def positions(self) -> Positions:
         """Where the splits are, after the epoch that was taken last."""

@@ -101,7 +101,7 @@ class LocalSource:
         for split, reader in zip(self.arrival.splits, self.readers, strict=True):
             for _ in range(1 if self.rng is None else self.rng.randrange(3)):
                 _read(split, reader)
-            held = self.boundaries.setdefault((split.name, epoch), split.wanted())
+            held = self.boundaries.setdefault((split.registered, epoch), split.wanted())
             while not split.reaches(held) and not split.done:
                 _read(split, reader)
             boundaries.append(held)

@@ -224,12 +224,15 @@ def _texts() -> tuple[tuple[Line, ...], ...]:
 
 
 def _events(flow: rs.Flow, record: type[Any], name: str, seed: int) -> rs.Stream[Any]:
-    rng = random.Random(seed)
-    parts = tuple(
-        tuple(record(t, rng.randrange(8), rng.randrange(50)) for t in _times(rng, 16, SECONDS))
+    parts = _parts(record, random.Random(seed), 16)
+    return flow.source(Rows(record, parts), epochs=rs.by_time(seconds=EPOCH_SECONDS), name=name)
+
+
+def _parts(record: type[Any], rng: random.Random, rows: int) -> tuple[tuple[Any, ...], ...]:
+    return tuple(
+        tuple(record(t, rng.randrange(8), rng.randrange(50)) for t in _times(rng, rows, SECONDS))
         for _ in range(2)
     )
-    return flow.source(Rows(record, parts), epochs=rs.by_time(seconds=EPOCH_SECONDS), name=name)
 
 
 def words(sink: Collect) -> rs.Flow:
@@ -279,6 +282,19 @@ def arriving(sink: Collect) -> rs.Flow:
     return flow
 
 
+def arriving_join(sink: Collect) -> rs.Flow:
+    """Two sources cut by arrival, of different lengths, whose splits have the same names."""
+    flow = rs.Flow("arriving_join", key_groups=GROUPS)
+    sources = []
+    for record, name, rows in ((Order, "orders", 16), (Payment, "payments", 5)):
+        parts = _parts(record, random.Random(rows), rows)
+        sources.append(flow.source(Rows(record, parts, batch=1), epochs=rs.by_arrival(), name=name))
+    orders, paid = sources
+    (orders | paid).through(Settle(), name="settle").to(sink)
+    return flow
+
+
 FLOWS: dict[str, Callable[[Collect], rs.Flow]] = {
-    f.__name__: f for f in (words, windows, sessions, batches, timers, join, arriving)
+    f.__name__: f
+    for f in (words, windows, sessions, batches, timers, join, arriving, arriving_join)
 }

@@ -89,7 +89,7 @@ class ArrivalReading:
         splits = self._machine.splits
         if len(ends) == len(splits):
             for split, end in zip(splits, ends, strict=True):
-                self._ledger.publish(split.name, epoch, end)
+                self._ledger.publish(split.registered, epoch, end)
             then(self._machine.take(ends))
             return
         split, reader = splits[len(ends)], self._readers[len(ends)]
@@ -100,7 +100,7 @@ class ArrivalReading:
                 _read(split, reader)
             self._claim(epoch, [*ends, held.boundary], then)
 
-        self.claimer.want(split.name, epoch, split.wanted(), agreed)
+        self.claimer.want(split.registered, epoch, split.wanted(), agreed)
 
 
 def _read(split: ArrivalSplit, reader: SplitReader) -> None:

@@ -114,7 +114,7 @@ def test_arrival_cuts_lose_nothing() -> None:
         content = shells.claims.register.hand(1)
     assert content is not None
     for i, part in enumerate(parts):
-        _, last = max((e, b) for (split, e), b in content.held.items() if split == f"split-{i}")
+        _, last = max((e, b) for (split, e), b in content.held.items() if split == f"0:split-{i}")
         assert last.ended and last.position == len(part)
     assert sorted(r.word for r in found.records(Running)) == words_of(parts)
 

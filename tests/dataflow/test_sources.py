@@ -204,14 +204,14 @@ def again(plan: Plan, keys: KeyRange, ends: Ends, rng: random.Random) -> list[Ta
     while not out or not out[-1].ended:
         boundaries = []
         for each, reader in zip(arrival.splits, readers, strict=True):
-            held = ends.get((each.name, len(out) + 1), Boundary(each.position, NEVER, True))
+            held = ends.get((each.registered, len(out) + 1), Boundary(each.position, NEVER, True))
             while reader.position < held.position or rng.random() < 0.3:
                 rows = reader.next()
                 if rows is None:
                     each.done = True
                     break
                 each.add(reader.position, rows)
-            boundaries.append(ends.setdefault((each.name, len(out) + 1), each.wanted()))
+            boundaries.append(ends.setdefault((each.registered, len(out) + 1), each.wanted()))
         out.append(arrival.take(boundaries))
     return out
 
@@ -237,7 +237,7 @@ def test_a_successor_cuts_where_others_did(
             assert shown(again(plan, keys, job.boundaries, rng)) == shown(taken)
     by_split = {name: i for i, name in enumerate(plan.splits[0])}
     for name, at in by_split.items():
-        ends = [b for (s, _), b in sorted(job.boundaries.items()) if s == name]
+        ends = [b for (s, _), b in sorted(job.boundaries.items()) if s == f"0:{name}"]
         assert [b.watermark for b in ends] == sorted(b.watermark for b in ends)
         assert ends[-1] == Boundary(len(parts[at]), NEVER, True)
 
@@ -385,3 +385,40 @@ def test_a_saved_job_with_a_source_without_rows_is_resumed(tmp_path: Path) -> No
     whole = run()
     assert len(whole) == 2
     assert run(resume=True) == whole[1:]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sources_whose_splits_have_the_same_names_are_cut_each_by_itself(seed: int) -> None:
+    """By arrival each ends where it ends, whatever another with such a split does."""
+    sink, flow = Collect(), rs.Flow("alike", key_groups=8)
+    few, many = ([Tick(i, who) for i in range(n)] for who, n in ((0, 3), (1, 12)))
+    first, second = (
+        flow.source(rs.io.iterable(rows, Tick), epochs=rs.by_arrival(), name=name)
+        for rows, name in ((few, "few"), (many, "many"))
+    )
+    (first | second).through(echo).to(sink)
+    names = [make_plan(flow).splits[v] for v in (0, 1)]
+    assert names[0] == names[1]
+    run_local(flow, seed=seed)
+    assert sorted(sink.records()) == sorted(few + many)
+
+
+@pytest.mark.parametrize(("left", "fails"), [(12, False), (20, False), (7, True), (0, True)])
+def test_a_split_that_was_cut_short_is_noticed(left: int, fails: bool) -> None:
+    """Also inside the batch that was being taken; what comes behind is no harm."""
+    rows = tuple(Tick(i, i) for i in range(20))
+    epochs = rs.by_time(seconds=1)
+
+    def recorded(n: int, taken: int = 0, positions: Any = None) -> Recorded:
+        plan = plan_of((rows[:n],), epochs, batch=12)
+        return Recorded(plan, plan.vertices[0], KeyRange(0, 8), taken=taken, positions=positions)
+
+    before = recorded(12)
+    for epoch in range(1, 5):
+        before.take(epoch)
+    after = recorded(left, 4, before.positions())
+    if fails:
+        with pytest.raises(InputError, match="is not what it was: it was read up to position 12"):
+            after.take(5)
+    else:
+        assert len(after.take(5).rows) == len(before.take(5).rows) == 1
