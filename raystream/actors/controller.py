@@ -465,7 +465,7 @@ class Controller:
 
     def _floor(self) -> Floor | None:
         machine = self._machine
-        if machine.options.recovery != "state":
+        if machine.options.recovery != "state" or not machine.journal.started:
             return None
         age = time.time() - max(machine.committed_at, machine.journal.started)
         entry = machine.journal

@@ -402,7 +402,7 @@ class Shell:
     def _receive(self, machine: Instance | SourceInstance) -> None:
         """Take what is in the inbox; waits for something."""
         most = None
-        try:
+        with suppress(queue.Empty):
             with self.meter.meanwhile("idle"):
                 item = self._inbox.get(timeout=WAIT_SECONDS)
             most = TRIM_EPOCHS
@@ -410,8 +410,7 @@ class Shell:
                 if item is not None and isinstance(machine, Instance):
                     machine.receive(*item)
                 item = self._inbox.get_nowait()
-        except queue.Empty:
-            self._trim(most)
+        self._trim(most)
 
     def _may_publish(self) -> bool:
         """Wait until the slowest subscriber is near enough; False when stopping."""

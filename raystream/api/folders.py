@@ -1,4 +1,4 @@
-"""Folders that belong to a sink: no other sink writes there, and no source of the flow reads there.
+"""What belongs to one sink: itself, and folders in which no other sink writes and no source reads.
 
 A sink says in `owns` which folder is its own, a source in `reads` from which path, glob pattern or
 folder it reads. Those that say nothing are not compared.
@@ -25,16 +25,25 @@ class Placed(Protocol):
 def refuse_shared(
     sources: Iterable[tuple[Placed, Any]], sinks: Iterable[tuple[Placed, Any]]
 ) -> None:
-    """Check that every folder that belongs to a sink is used by nobody else.
+    """Check that every sink, and every folder that belongs to one, is used by nobody else.
 
     Args:
         sources, sinks: nodes with their objects, in the order in which they joined the flow.
 
     Raises:
-        GraphError: two sinks write to one folder, or a source reads from that of a sink.
+        GraphError: two sinks are one object or write to one folder, or a source reads from that of
+            a sink.
     """
     owners: dict[str, Placed] = {}
+    objects: dict[int, Placed] = {}
     for node, sink in sinks:
+        if (other := objects.setdefault(id(sink), node)) is not node:
+            raise GraphError(
+                f"the sinks {other.name} ({_place(other)}) and {node.name} are one object, which"
+                " would take what comes from one for what comes from the other",
+                where=node.where,
+                hint="Make one for each, or unite the streams: (a | b).to(...).",
+            )
         if (owned := getattr(sink, "owns", None)) is None:
             continue
         folder = _resolved(owned)

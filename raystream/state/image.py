@@ -27,7 +27,7 @@ from raystream.schema.types import BEFORE_ALL, KeyRange
 from raystream.state.counts import Counted
 
 MAGIC = b"raystate"
-VERSION = 2
+VERSION = 3
 _PREFIX, _SIZE = struct.Struct("<8sHII"), struct.Struct("<I")
 _ALIGN = 64
 SMALL = 1 << 16

@@ -14,6 +14,7 @@ import pytest
 
 import raystream as rs
 from raystream.errors import GraphError
+from raystream.testing import Collect
 from tests.api.refusals import Build, Cases, Number, Tally, Word, check, stream
 
 CASES = Cases()
@@ -74,6 +75,13 @@ def two_sinks_on_one_folder() -> None:
     words = stream(Word)
     words.to(rs.io.csv("no-such/rows"))
     words.to(rs.io.csv("no-such/../no-such/rows/"))  # here
+
+
+@refused(r"the sinks collect \(.*:\d+\) and collect-2 are one object(.|\n)*\(a \| b\)")
+def one_sink_for_two() -> None:
+    words, sink = stream(Word), Collect()
+    words.to(sink)
+    words.through(same_word).to(sink)  # here
 
 
 @refused("two nodes are named 'twice'")
