@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -213,6 +214,7 @@ def test_a_sink_that_raises_is_named(method: str) -> None:
     assert isinstance(error, JobError)
     assert error.message == f"sink sulks could not {method}: PermissionError: no"
     assert "in _do" in notes(error)[0]
+    assert "Empty" not in "".join(traceback.format_exception(error))
     assert error.where is not None and error.where.text == 'raise PermissionError("no")'
 
 
