@@ -28,7 +28,8 @@ def draw(results: Results) -> bytes:
         axes.set_ylabel(label)
         axes.set_xticks(range(10, 100, 20))
         if what != "latency_s":
-            axes.set_ylim(bottom=0)
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
     _late(panels[-1], [value(r, "latency_s") for r in results])
     lines, names = panels[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside upper center", ncols=4, frameon=False, fontsize=8)

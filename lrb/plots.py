@@ -392,7 +392,7 @@ def short_number(number: float) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """A duration with a unit that suits it: 3 ms, 250 ms, 1.20 s, 15 s."""
+    """A duration with a unit that suits it: 3 ms, 250 ms, 1.20 s, 15 s, 2,035 s."""
     if seconds < 0.9995:
         return f"{seconds * 1000:.3g} ms"
-    return f"{seconds:.3g} s"
+    return f"{seconds:.3g} s" if seconds < 999.5 else f"{seconds:,.0f} s"
