@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from raystream.api.batch import Batch, Rows
 from raystream.api.windows import Session, WindowKind
-from raystream.errors import GraphError, Where
+from raystream.errors import GraphError, OperatorError, Where
 from raystream.schema.fields import Field
 from raystream.schema.records import (
     RecordSchema,
@@ -128,6 +128,17 @@ class OperatorSpec:
 
     def fail(self, message: str, hint: str = "") -> GraphError:
         return GraphError(f"{self.name}: {message}", where=self.where, hint=hint)
+
+    def no_later(self, epoch: int) -> OperatorError:
+        """What is raised when a timer is set, as it rings, to no later time: it would ring on and
+        on, and the epoch never end."""
+        assert self.state is not None
+        return OperatorError(
+            f"{self.name}.timer set {self.state.name}.{self.state.timer} to the time for which it"
+            f" had just rung or an earlier one, at epoch {epoch}: it would never stop ringing",
+            where=self.where,
+            hint="Set it to more than `time`; rs.NEVER unsets it.",
+        )
 
     def units(self, seconds: float, ticks: int) -> int:
         """The length of a window in time units of the flow, of which a second has `ticks`.

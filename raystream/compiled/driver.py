@@ -38,8 +38,9 @@ HOMES = 2 * AHEAD
 FIRE_AHEAD = 12
 """Due rows, likewise."""
 
-DONE, FULL_TABLE, FULL_OUTPUT, FULL_REMOVALS, FULL_ASIDE, FAR_TIME = range(6)
-"""What a driver returns. The last: a record's time is so far off that a window's end overflows."""
+DONE, FULL_TABLE, FULL_OUTPUT, FULL_REMOVALS, FULL_ASIDE, FAR_TIME, NO_LATER = range(7)
+"""What a driver returns. The last two: a record's time is so far off that a window's end overflows;
+a timer was set again to no later time than it rang for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +343,7 @@ class _Driver:
                     assert spec.state is not None
                     text(f"time = row.{spec.state.timer}", f"row.{spec.state.timer} = NEVER")
                     self._call("timer", "key", "time", "row")
-                self._after_call(closes=spec.window is not None)
+                self._after_call(closes=spec.window is not None, rings=spec.window is None)
         text("", "")
 
     # ------------------------------------------------------------ calls
@@ -370,7 +371,7 @@ class _Driver:
                 "row._epoch = epoch",
             )
 
-    def _after_call(self, closes: bool = False) -> None:
+    def _after_call(self, *, closes: bool = False, rings: bool = False) -> None:
         text = self.text
         full = " or ".join(f"out.n{t} > out.cap{t}" for t in self.outputs)
         if full:
@@ -390,6 +391,9 @@ class _Driver:
                 text(remove)
         if timer is not None:
             with text.block("else:") if self.shape.forgets else nullcontext():
+                if rings:
+                    with text.block(f"if row.{timer} <= time:"):
+                        self._stop(NO_LATER)
                 text(f"set_alarm(alarms, meta, slot, row.{timer})")
 
     def _stop(self, code: int) -> None:

@@ -254,6 +254,8 @@ class _Call:
                 where=self.operator.spec.where,
             )
         assert self.table is not None
+        if code == driver.NO_LATER:
+            raise self.operator.spec.no_later(int(self.run[driver.EPOCH]))
         if code == driver.FULL_TABLE:
             self.table.grow()
         elif code == driver.FULL_ASIDE:

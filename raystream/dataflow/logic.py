@@ -356,9 +356,12 @@ class Keyed:
             self._forget(key, epoch)
             return
         try:
-            self._alarm(group, key, getattr(row, self.due))
+            again = getattr(row, self.due)
+            self._alarm(group, key, again)
         except Untimely as error:
             raise error.told(self.spec, epoch, key) from None
+        if again <= due:
+            raise self.spec.no_later(epoch)
 
 
 class Untimely(Exception):
