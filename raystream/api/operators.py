@@ -7,6 +7,7 @@ once, when the operator is put into a flow, and refuses what could not run.
 from __future__ import annotations
 
 import dataclasses
+import dis
 import inspect
 import math
 import types
@@ -310,7 +311,14 @@ class _Reader:
             )
         if not args:
             raise self.fail(f"{method.__name__} returns {hint!r}, not Iterator[...]")
-        return self._records(args[0], "yields")
+        found = self._records(args[0], "yields")
+        if never_returns_any(method):
+            raise self.fail(
+                f"{method.__name__} is to emit {' | '.join(r.name for r in found)}, and has no"
+                " `yield`: nothing would ever come of it",
+                hint="Yield records; or say that it emits none: -> None.",
+            )
+        return found
 
     def _records(self, hint: Any, verb: str) -> tuple[RecordSchema, ...]:
         union = typing.get_origin(hint) in (typing.Union, types.UnionType)
@@ -322,6 +330,30 @@ class _Reader:
                     hint="Records are typing.NamedTuple classes.",
                 )
         return tuple(record_schema(c, self.mark.scope) for c in classes)
+
+
+def never_returns_any(function: Callable[..., Any]) -> bool:
+    """Whether a Python function is no generator and returns nothing but None, wherever it
+    returns. False where that cannot be seen."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE):
+        return False
+    steps = list(dis.get_instructions(code))
+    ends = [
+        (before, step)
+        for before, step in zip([None, *steps], steps, strict=False)
+        if step.opname.startswith("RETURN_") and step.opname != "RETURN_GENERATOR"
+    ]
+    return bool(ends) and all(_of_none(before, step) for before, step in ends)
+
+
+def _of_none(before: dis.Instruction | None, step: dis.Instruction) -> bool:
+    """Whether a step returns None, that the step before it has loaded."""
+    if step.opname == "RETURN_CONST":  # in some versions of Python
+        return step.argval is None
+    if before is None or step.is_jump_target:
+        return False
+    return before.opname == "LOAD_CONST" and before.argval is None
 
 
 _SECOND = {"close": "window", "timer": "time"}
