@@ -26,8 +26,13 @@ def absolute(path: str | os.PathLike[str]) -> str:
     return os.path.abspath(os.path.expanduser(os.fspath(path)))
 
 
-def splits_of(pattern: str, suffixes: tuple[str, ...]) -> Sequence[Split]:
+def splits_of(
+    pattern: str, suffixes: tuple[str, ...], *, may_be_empty: bool = False
+) -> Sequence[Split]:
     """The files of a path, a glob pattern or a folder (then: of these suffixes), sorted by name.
+
+    Args:
+        may_be_empty: whether a file of no bytes is one, as it is of text without lines.
 
     Raises:
         InputError: there is none, or one is empty or cannot be read.
@@ -50,7 +55,7 @@ def splits_of(pattern: str, suffixes: tuple[str, ...]) -> Sequence[Split]:
         )
     for name in found:
         with reading(name):
-            if os.path.getsize(name) == 0:
+            if os.path.getsize(name) == 0 and not may_be_empty:
                 raise InputError(f"{name} is empty.")
     return [Split(name) for name in sorted(found)]
 

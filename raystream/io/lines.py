@@ -42,7 +42,7 @@ class TextFiles(Generic[U]):
 
     def splits(self) -> Sequence[Split]:
         """The files, sorted by name."""
-        return splits_of(self.pattern, (".txt", ".txt.gz", ".log", ".log.gz"))
+        return splits_of(self.pattern, (".txt", ".txt.gz", ".log", ".log.gz"), may_be_empty=True)
 
     def read(self, split: Split, position: int, /) -> Iterator[tuple[int, Batch[U]]]:
         """Batches of whole lines; positions are those of the unpacked text."""

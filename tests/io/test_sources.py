@@ -180,6 +180,14 @@ def test_parquet_reads_text_in_every_encoding_of_arrow(tmp_path: Path) -> None:
         assert records(rs.io.parquet(tmp_path, Word), split=i) == [Word(1, "a"), Word(2, "b")]
 
 
+def test_text_may_have_no_lines(tmp_path: Path) -> None:
+    """A log in which nothing has been written yet."""
+    (tmp_path / "a.log").write_text("")
+    assert records(rs.io.text(tmp_path)) == []
+    (tmp_path / "b.log").write_text("one\n")
+    assert records(rs.io.text(tmp_path), split=1) == [rs.io.Line(0, "one")]
+
+
 def test_text_ends_lines_as_any_system_does(tmp_path: Path) -> None:
     data = "eins\r\nzwei\n\nvierß".encode()
     (tmp_path / "a.txt").write_bytes(data)
