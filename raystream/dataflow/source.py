@@ -175,7 +175,7 @@ class RecordedSplit:
         self.reader = reader
         self.cutting = cutting
         self.begun = (reader.position, last)
-        self.end = end
+        self.end = self._ended = end
         self._taken = taken
         self.rows = empty(reader.schema)
         self.runs = _NO_RUNS
@@ -200,9 +200,9 @@ class RecordedSplit:
         while self.at == len(self.rows) and not self.done:
             self.begun = (self.reader.position, self.last)
             rows = self.reader.next()
-            if self.reader.position < self.end:
-                raise cut_short(self.reader.split.name, self.end, self.reader.position)
-            self.end = self.reader.position
+            if self._ended and self.reader.position < self._ended:
+                raise cut_short(self.reader.split.name, self._ended, self.reader.position)
+            self.end, self._ended = self.reader.position, 0
             if rows is None:
                 self.done = True
                 self.rows, self.runs, self.at = empty(self.reader.schema), _NO_RUNS, 0

@@ -422,3 +422,35 @@ def test_a_split_that_was_cut_short_is_noticed(left: int, fails: bool) -> None:
             after.take(5)
     else:
         assert len(after.take(5).rows) == len(before.take(5).rows) == 1
+
+
+@dataclass(frozen=True)
+class Backwards:
+    """A source whose positions are its own, and go down."""
+
+    record: type = Tick
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("all")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Tick]]]:
+        for left in range(position or 9, 1, -1):
+            yield left - 1, rs.Batch(Tick, {"time": [9 - left], "id": [left]})
+
+
+def test_positions_are_the_source_s_own() -> None:
+    flow = rs.Flow("backwards", key_groups=8)
+    flow.source(Backwards(), epochs=rs.by_time(seconds=1)).to(Collect())
+    plan = make_plan(flow)
+
+    def recorded(**since: Any) -> Recorded:
+        return Recorded(plan, plan.vertices[0], KeyRange(0, 8), **since)
+
+    whole = recorded()
+    taken = [[r.id for r in whole.take(epoch).rows.records()] for epoch in range(1, 10)]
+    assert [i for ids in taken for i in ids] == [*range(9, 1, -1)]
+    before = recorded()
+    for epoch in range(1, 5):
+        before.take(epoch)
+    after = recorded(taken=4, positions=before.positions())
+    assert [[r.id for r in after.take(e).rows.records()] for e in range(5, 10)] == taken[4:]
