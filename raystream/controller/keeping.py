@@ -33,10 +33,11 @@ CUT_AHEAD = 16
 
 
 class Failing(NamedTuple):
-    """A node where keepers do not begin: how many in a row, when the next one may, and why the last
-    one did not."""
+    """A node where keepers do not begin. times: how many in a row; rest: seconds it is left alone,
+    until then; why: what became of the last one."""
 
     times: int
+    rest: float
     until: float
     why: str
 
@@ -151,11 +152,10 @@ class Keeping:
 
     def _failed_at(self, post: Post, why: str) -> None:
         """Count the keepers of a node that could not begin."""
-        known = self._unkept.pop(post.node, Failing(0, 0.0, ""))
+        known = self._unkept.pop(post.node, Failing(0, 0.0, 0.0, ""))
         if self.now - self._posted.pop(post.process, -LASTING_SECONDS) < LASTING_SECONDS:
-            times = known.times + 1
-            rest = min(REST_MAX_SECONDS, REST_SECONDS * 2 ** (times - 2)) if times > 1 else 0.0
-            self._unkept[post.node] = Failing(times, self.now + rest, why)
+            rest = min(REST_MAX_SECONDS, 2 * known.rest or REST_SECONDS) if known.times else 0.0
+            self._unkept[post.node] = Failing(known.times + 1, rest, self.now + rest, why)
 
     def _keep(self) -> None:
         """Who lost a keeper has others, and stores a new checkpoint at once."""

@@ -13,13 +13,13 @@ def on(job: Driven, node: str) -> list[do.Keep]:
     return [k for k in job.all(do.Keep) if k.node == node]
 
 
-def fail(job: Driven, seconds: float) -> None:
+def fail(job: Driven, seconds: float, tick: float = TICK) -> None:
     """Have every keeper of one node die as soon as it is asked for."""
-    for _ in range(int(seconds / TICK)):
+    for _ in range(int(seconds / tick)):
         job.tick()
         if any(p.node == "b" for p in job.machine.journal.posts):
             job.hear(do.Gone(on(job, "b")[-1].process, "its process died: no such module"))
-        job.now += TICK
+        job.now += tick
 
 
 def test_where_no_keeper_can_begin_it_is_tried_ever_less_often() -> None:
@@ -33,6 +33,8 @@ def test_where_no_keeper_can_begin_it_is_tried_ever_less_often() -> None:
     assert len(on(job, "a")) == 1
     assert "node b has no keeper" in job.machine.unstored
     assert "no such module" in job.machine.unstored
+    fail(job, 60_000.0, REST_MAX_SECONDS)  # most of a day
+    assert len(on(job, "b")) - early > 1000
     job.tick(("a",))
     assert not job.machine.unstored
 
