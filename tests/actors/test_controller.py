@@ -150,6 +150,7 @@ def test_while_ray_does_not_answer_the_nodes_are_those_that_were(
     monkeypatch.setattr(ray, "nodes", nodes)
     made._look_at_nodes()
     assert made._nodes == ("a", "b") and made._for_operators == {"b"}
+    until(lambda: cluster.ended == [ME])
 
 
 @pytest.mark.parametrize("silent", ["claim", "plan"])
