@@ -231,8 +231,12 @@ AT_WORK = {
     "yields no record": ("yield (1, 'x')", "{m}.py", "emitted a tuple, which its annotation"),
     "returns one record": ("return word", "{m}.py", "`yield` records, or return a list"),
     "returns a number": ("return 7", "key 'or'", "Does it return something else than records?"),
-    "ends the program": ("exit('enough')", "exit('enough')", "called sys.exit('enough')"),
-    "has no such field": ("tally.m = 1", "tally.m = 1", "'Tally' object has no attribute 'm'"),
+    "ends the program": ("yield exit('enough')", "exit('enough')", "called sys.exit('enough')"),
+    "has no such field": (
+        "tally.m = 1; yield word",
+        "tally.m = 1",
+        "'Tally' object has no attribute 'm'",
+    ),
 }
 
 

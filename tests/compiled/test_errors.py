@@ -436,7 +436,9 @@ def test_sessions_point_to_timers() -> None:
     @rs.operator(key="key", window=rs.session(gap=5), compiled=True)
     class Gaps:
         def process(self, r: In, row: Row) -> None: ...
-        def close(self, key: int, window: rs.Window, row: Row) -> Iterator[Out]: ...
+        def close(self, key: int, window: rs.Window, row: Row) -> Iterator[Out]:
+            yield Out(key, 0)
+
         def merge(self, into: Row, other: Row) -> None: ...
 
     with pytest.raises(GraphError, match="session windows are not compiled") as refusal:
