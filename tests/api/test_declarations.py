@@ -6,13 +6,11 @@ In each case the line that the error must name ends in `# here`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
 from typing import NamedTuple
 
 import pytest
 
 import raystream as rs
-from raystream.api.operators import never_returns_any
 from tests.api.refusals import Build, Cases, Number, Tally, Word, check, stream
 
 
@@ -207,28 +205,6 @@ def a_timer_forgets_to_yield() -> None:
             Word(time, key)
 
     stream(Word).through(Rings())
-
-
-def test_what_returns_something_somewhere_may_emit() -> None:
-    def generator(word: Word) -> Iterator[Word]:
-        yield word
-
-    def listed(word: Word) -> Iterator[Word]:
-        if word.time:
-            return iter([word])
-        return None  # type: ignore[return-value]
-
-    def either(word: Word) -> Iterator[Word] | None:
-        return (word.time and iter([word])) or None
-
-    def chosen(word: Word) -> Iterator[Word] | None:
-        return iter([word]) if word.time else None
-
-    def raises(word: Word) -> Iterator[Word]:
-        raise ValueError(word)
-
-    for each in (generator, listed, either, chosen, raises, iter, partial(listed)):
-        assert not never_returns_any(each)
 
 
 @refused("returns <class 'int'>, not Iterator")
