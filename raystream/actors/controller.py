@@ -276,9 +276,10 @@ class Controller:
         try:
             self._leave_pool()
             self._requests.close()
-            if hasattr(self, "_machine"):
+            if hasattr(self, "_staff"):
+                members = self._machine.members if hasattr(self, "_machine") else []
                 with suppress(*UNREACHABLE):
-                    self._staff.dismiss([m.seat.process for m in self._machine.members])
+                    self._staff.dismiss([m.seat.process for m in members])
         finally:  # somebody waits for the result
             self._over.set()
             self._leave_after(ORPHAN_SECONDS)  # whoever asked for the result ends this process

@@ -53,26 +53,28 @@ def fetch(holders: Sequence[Any], place: Place, cut: int) -> Fetched | None:
     Raises:
         RayError: a keeper died that had some, or one that may have the rest does not answer.
     """
-    held = _ask(holders, place, cut)
+    held = _found(holders, place, cut)
     parts = cover(held.chains, place.keys)
     if parts is None:
         if held.doubt is not None:
             raise held.doubt
         return None
-    asked = []
+    calls = []
     for keys, part in parts:
         keeper, refs = held.chains[keys]
-        asked.append(refs if keys == part else keeper.part.remote(place.vertex, cut, keys, part))
-    refs = [a if isinstance(a, list) else ray.get(a, timeout=RESTORE_SECONDS) for a in asked]
+        calls.append(refs if keys == part else keeper.part.remote(place.vertex, cut, keys, part))
+    refs = [c if isinstance(c, list) else ray.get(c, timeout=RESTORE_SECONDS) for c in calls]
     chains = (by_parts([_decoded(parts) for parts in chain]) for chain in refs)
     return Fetched(tuple(tuple(c) for found in chains for c in found), held.whole)
 
 
-def _ask(holders: Sequence[Any], place: Place, cut: int) -> _Held:
+def _found(holders: Sequence[Any], place: Place, cut: int) -> _Held:
+    """What keepers say that they have. All are asked at once; who cannot be reached is asked again
+    while there is time."""
     chains: dict[KeyRange, tuple[Any, list[Any]]] = {}
     whole: set[Any] = set()
     doubts: dict[Any, RayError] = {}
-    waiting = {_asked(keeper, place, cut): keeper for keeper in holders}
+    waiting = {_ask(keeper, place, cut): keeper for keeper in holders}
     until = time.monotonic() + RESTORE_SECONDS
     while waiting and (seconds := until - time.monotonic()) > 0:
         for call in ray.wait(list(waiting), num_returns=1, timeout=seconds)[0]:
@@ -86,7 +88,7 @@ def _ask(holders: Sequence[Any], place: Place, cut: int) -> _Held:
                 doubts[keeper] = error
                 if isinstance(error, ActorUnavailableError):  # for a moment, perhaps
                     time.sleep(AGAIN_SECONDS)
-                    waiting[_asked(keeper, place, cut)] = keeper
+                    waiting[_ask(keeper, place, cut)] = keeper
                 continue
             for keys, refs in found:
                 chains.setdefault(keys, (keeper, refs))
@@ -100,7 +102,7 @@ def _ask(holders: Sequence[Any], place: Place, cut: int) -> _Held:
     return _Held(chains, frozenset(whole), next(iter(doubts.values()), None))
 
 
-def _asked(keeper: Any, place: Place, cut: int) -> Any:
+def _ask(keeper: Any, place: Place, cut: int) -> Any:
     return keeper.images.remote(place.vertex, cut, place.keys)
 
 

@@ -19,6 +19,7 @@ from raystream.api.flow import Epochs
 from raystream.dataflow.plan import Clock, Plan, Vertex, split_group
 from raystream.dataflow.register import Boundary
 from raystream.errors import ConfigError, InputError, OperatorError, RaystreamError, user_frame
+from raystream.io.files import changed
 from raystream.schema.columns import Columns, concat, empty
 from raystream.schema.records import RecordSchema, apart
 from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange, Split
@@ -162,11 +163,12 @@ class RecordedSplit:
     """A split cut by event time.
 
     begun: where the batch at hand begins, and the epoch of the row before it; reading again from
-    there and leaving out the epochs that were taken gives the same epochs.
+    there and leaving out the epochs that were taken gives the same epochs. end: where it ends.
 
     Args:
         taken: the last epoch that was taken before, `last` the epoch of the row before the reader's
-            position; 0 and 1 at the beginning. end: where the batch ended that is read first.
+            position; 0 and 1 at the beginning. end: where the batch that is read first ended when
+            it was read before, 0 if it was not.
     """
 
     def __init__(
@@ -175,7 +177,8 @@ class RecordedSplit:
         self.reader = reader
         self.cutting = cutting
         self.begun = (reader.position, last)
-        self.end = self._ended = end
+        self.end = end
+        self._read_before = end
         self._taken = taken
         self.rows = empty(reader.schema)
         self.runs = _NO_RUNS
@@ -200,9 +203,10 @@ class RecordedSplit:
         while self.at == len(self.rows) and not self.done:
             self.begun = (self.reader.position, self.last)
             rows = self.reader.next()
-            if self._ended and self.reader.position < self._ended:
-                raise cut_short(self.reader.split.name, self._ended, self.reader.position)
-            self.end, self._ended = self.reader.position, 0
+            self.end = self.reader.position
+            if self._read_before and self.end < self._read_before:
+                raise changed(self.reader.split.name, self._read_before)
+            self._read_before = 0
             if rows is None:
                 self.done = True
                 self.rows, self.runs, self.at = empty(self.reader.schema), _NO_RUNS, 0
@@ -243,14 +247,6 @@ class Taken(NamedTuple):
     offsets: np.ndarray
     watermark: int
     ended: bool
-
-
-def cut_short(name: str, before: int, now: int) -> InputError:
-    """Of a split that does not hold any more what was read of it."""
-    return InputError(
-        f"{name} is not what it was: it was read up to position {before}, and ends at {now} now",
-        hint="What was read has to stay as it was, for as long as it may be read again.",
-    )
 
 
 def my_splits(plan: Plan, vertex: Vertex, keys: KeyRange) -> list[tuple[int, str]]:

@@ -153,6 +153,14 @@ def test_while_ray_does_not_answer_the_nodes_are_those_that_were(
     until(lambda: cluster.ended == [ME])
 
 
+def test_a_job_that_has_not_begun_has_no_floor(cluster: Cluster) -> None:
+    cluster.again = False
+    made = Controller(CHARTER)
+    made._machine = SimpleNamespace(options=Options(), journal=Entry())  # type: ignore[assignment]
+    assert made._floor() is None
+    until(lambda: cluster.ended == [ME])
+
+
 @pytest.mark.parametrize("silent", ["claim", "plan"])
 def test_one_that_cannot_go_on_says_so_and_ends_all(cluster: Cluster, silent: str) -> None:
     """Ray begins no actor again that raises at its beginning, and its submitter would wait."""

@@ -110,21 +110,15 @@ def test_what_a_stateless_operator_emits_keeps_its_order(op: Any, options: dict[
     assert newest(sink) == expected(made)
 
 
-@pytest.mark.parametrize("options", [{}, {"instances": {"past": 3}, "seed": 3}])
-def test_several_records_of_one_type_keep_their_order(options: dict[str, Any]) -> None:
-    flow, sink = rs.Flow("order"), Collect()
-    source = flow.source(rs.io.iterable(ticks(3), Tick), epochs=rs.by_time(seconds=7))
-    (source | source.through(either)).through(past).to(sink)
-    run_local(flow, **options)
-    made = [r for tick in ticks(3) for r in (tick, *either(tick))]
-    assert newest(sink) == expected(made)
-
-
 @pytest.mark.parametrize("options", [{}, {"instances": {"past": 3}, "seed": 2, "check": True}])
-def test_it_comes_after_the_record_that_it_comes_from(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("op", "seed"), [(both, 2), (either, 3)], ids=["both", "either"])
+def test_what_is_made_of_a_record_comes_after_it_in_order(
+    op: Any, seed: int, options: dict[str, Any]
+) -> None:
+    """Of several types, and of one."""
     flow, sink = rs.Flow("order"), Collect()
-    source = flow.source(rs.io.iterable(ticks(2), Tick), epochs=rs.by_time(seconds=7))
-    (source | source.through(both)).through(past).to(sink)
+    source = flow.source(rs.io.iterable(ticks(seed), Tick), epochs=rs.by_time(seconds=7))
+    (source | source.through(op)).through(past).to(sink)
     run_local(flow, **options)
-    made = [r for tick in ticks(2) for r in (tick, *both(tick))]
+    made = [r for tick in ticks(seed) for r in (tick, *op(tick))]
     assert newest(sink) == expected(made)
