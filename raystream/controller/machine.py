@@ -35,6 +35,7 @@ from raystream.controller.recovery import Place, passed_on
 from raystream.controller.registering import answered, filled
 from raystream.controller.report import Progress, older
 from raystream.controller.saving import LAST_SECONDS, Saver
+from raystream.controller.taking import STAND_BY_SECONDS
 from raystream.dataflow.plan import Plan
 from raystream.errors import JobError, OvertakenError, RaystreamError, Stopped
 
@@ -95,7 +96,7 @@ class Machine(Moving):
             error = self.journal.over
             self._end(error if isinstance(error, RaystreamError) else None)
         elif self.members:
-            self._stand_by = True
+            self._stand_by = now
             started, assignment = self.journal.started, self.journal.assignment
             self._out += [do.Begin(m.seat, assignment, started) for m in self.members]
         return self._flush()
@@ -275,7 +276,7 @@ class Machine(Moving):
     def _commit(self, epoch: int, now: float) -> None:
         self.committed_at = now
         self._deaths.moved()
-        self._stand_by = True  # not before: loading spare processes slows the start of the job
+        self._stand_by = min(self._stand_by, self._settled + STAND_BY_SECONDS)
         for m in self.members:
             if m.progress is not None and m.progress.ended:
                 m.seat = replace(m.seat, last=m.progress)

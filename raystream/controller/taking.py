@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from math import inf
 
 from raystream.controller import commands as do
 from raystream.controller.decide import Recover
@@ -34,6 +35,9 @@ START_DELAY = 0.2
 SETTLE_SECONDS = 2.0
 """Spare processes are started so long after places were taken: their start would take the processor
 from those that catch up."""
+STAND_BY_SECONDS = 5.0
+"""The first ones so long after the job began, and not before its first commit: a job that ends soon
+does without them, and they would take half a processor from its start."""
 RECORDS_MAX = 1000
 """So many recoveries, and moves, are kept of a job, the newest."""
 
@@ -50,7 +54,7 @@ class Taking(Keeping):
         self._for_operators: frozenset[str] = frozenset()
         self._engagements: list[Engagement] = []
         self._deaths = Deaths()
-        self._stand_by = False
+        self._stand_by = inf  # from then on there are spare processes
         self._settled = 0.0  # when places were taken last
         self._unhired: Counter[str] = Counter()
         """How often, one after the other, no process could be started: on a node where a move is to
@@ -80,10 +84,10 @@ class Taking(Keeping):
 
     def _hire_spare(self) -> None:
         """Have another spare process, one after the other, while nobody takes a place."""
-        settled = self.now >= self._settled + SETTLE_SECONDS
+        settled = self.now >= max(self._stand_by, self._settled + SETTLE_SECONDS)
         calm = not self._engagements and not self._hiring and settled
         short = len(self._hands) < self.options.spares and self._unhired[""] < ATTEMPTS_MAX
-        if self._stand_by and calm and short:
+        if calm and short:
             self._hire_one(self._anywhere(operator=True), spare=True)
 
     def _hire_one(self, node: str, *, spare: bool = False) -> None:

@@ -14,6 +14,7 @@ from raystream.controller.keeping import CUT_AHEAD
 from raystream.controller.machine import Machine
 from raystream.controller.members import STALL_SECONDS, Options
 from raystream.controller.recovery import ATTEMPTS_MAX, Place
+from raystream.controller.taking import STAND_BY_SECONDS
 from raystream.errors import JobError
 from tests.controller.driven import NODES, Driven
 
@@ -82,8 +83,8 @@ def test_the_dead_are_replaced_from_the_floor() -> None:
     job.start()
     job.at(25)
     job.tick()
-    spare = job.all(do.Hire)[-1]
-    job.tick()
+    job.now += STAND_BY_SECONDS
+    (spare,) = (c for c in job.tick() if isinstance(c, do.Hire))
     job.hear(do.Hired(spare.process, "b", 9))
     said = job.hear(do.Gone(job.process("count"), "killed"))
     assert kinds(said)[:3] == ["Write", "Kill", "Become"]
@@ -96,6 +97,22 @@ def test_the_dead_are_replaced_from_the_floor() -> None:
     (serving,) = (s for s in begin.assignment.serving if s.instance == "count/0.1")
     assert serving.first == 21
     assert job.machine.journal.recoveries[-1].gone == ("count/0",)
+
+
+def test_spare_processes_stand_by_when_a_job_has_run_for_a_while_and_committed() -> None:
+    job = Driven(Options(spares=1))
+    job.start()
+    job.now += STAND_BY_SECONDS
+    assert not any(isinstance(c, do.Hire) for c in job.tick())
+    job = Driven(Options(spares=1))
+    job.start()
+    job.at(25)
+    job.tick()
+    assert job.machine.journal.committed == 20
+    job.now += STAND_BY_SECONDS - 0.1
+    assert not any(isinstance(c, do.Hire) for c in job.tick())
+    job.now += 0.1
+    assert [c.spare for c in job.tick() if isinstance(c, do.Hire)] == [True]
 
 
 def test_nothing_is_committed_while_somebody_is_dead() -> None:
