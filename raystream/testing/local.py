@@ -18,7 +18,7 @@ from raystream.controller.report import OperatorReport, Progress, progress_of, s
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.register import Boundary
-from raystream.dataflow.snapshot import capture, check_state, install
+from raystream.dataflow.snapshot import capture, check_state, install, settled
 from raystream.dataflow.source import Arrival, ArrivalSplit, Positions, Recorded, SplitReader
 from raystream.errors import InternalError
 from raystream.schema.types import KeyRange
@@ -178,7 +178,7 @@ class LocalJob:
         self.machines: list[SourceInstance | Instance] = [
             m for ms in by_vertex.values() for m in ms
         ]
-        self.committed = cut
+        self.committed = self._settled = cut
         self.out: dict[int, list[Link]] = {id(m): [] for m in self.machines}
         for link in self.links:
             self.out[id(link.producer)].append(link)
@@ -215,6 +215,7 @@ class LocalJob:
         """Run to the end of the input."""
         while not self.ended:
             self.turn()
+            self.settle()
         self.finish()
 
     def turn(self) -> None:
@@ -306,6 +307,13 @@ class LocalJob:
         runs the job, when it is saved."""
         for instance in self.instances:
             instance.show(epoch)
+
+    def settle(self) -> None:
+        """Forget what only deltas would hold, up to the newest cut: for whoever takes none."""
+        if self._settled < self.committed:
+            self._settled = self.committed
+            for machine in self.machines:
+                settled(machine, self.committed)
 
     def finish(self) -> None:
         """Commit and show the last epoch and close the sinks."""
