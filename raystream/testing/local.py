@@ -143,13 +143,15 @@ class LocalJob:
     ) -> None:
         """resume: what `checkpoint` of another job of this flow returned, whatever its ranges; or
         the same as chains of images. Sources that are not in it read again from the beginning.
-        boundaries: where epochs end that were cut by arrival before; those of this job are added.
+        boundaries: where epochs end that were cut by arrival before; those of this job are added,
+            and all are kept.
         resumed: the run of that job, if its sinks have to know."""
         self.plan = plan
         self.rng = rng
         resume = resume or {}
         cut = max((c[-1].header.cut for chains in resume.values() for c in chains), default=0)
         self.boundaries: Ends = {} if boundaries is None else boundaries
+        self._keeps = boundaries is not None
         self.sources: list[LocalSource] = []
         self.instances: list[Instance] = []
         by_vertex: dict[int, list[Any]] = {v.id: [] for v in plan.vertices}
@@ -309,11 +311,16 @@ class LocalJob:
             instance.show(epoch)
 
     def settle(self) -> None:
-        """Forget what only deltas would hold, up to the newest cut: for whoever takes none."""
-        if self._settled < self.committed:
-            self._settled = self.committed
-            for machine in self.machines:
-                settled(machine, self.committed)
+        """Forget what only deltas would hold, up to the newest cut, and where the epochs before it
+        ended: for whoever takes none."""
+        if self._settled == self.committed:
+            return
+        self._settled = self.committed
+        for machine in self.machines:
+            settled(machine, self.committed)
+        if not self._keeps:
+            for at in [at for at in self.boundaries if at[1] <= self.committed]:
+                del self.boundaries[at]
 
     def finish(self) -> None:
         """Commit and show the last epoch and close the sinks."""

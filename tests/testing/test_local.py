@@ -44,9 +44,7 @@ def run_in_a_test(flow: rs.Flow) -> None:
 def test_what_went_is_not_remembered_for_deltas_that_nobody_takes(
     run: Callable[[rs.Flow], None], compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended: list[LocalJob] = []
-    finish = LocalJob.finish
-    monkeypatch.setattr(LocalJob, "finish", lambda job: [ended.append(job), finish(job)])
+    ended = noted(monkeypatch)
     flow, rows = rs.Flow("places"), (tuple(Seen(t, t % 3) for t in range(600)),)
     count = rs.operator(key="place", window=rs.tumbling(seconds=2), compiled=compiled)(Count)
     seen = flow.source(Rows(Seen, rows), epochs=rs.by_time(seconds=1))
@@ -55,6 +53,26 @@ def test_what_went_is_not_remembered_for_deltas_that_nobody_takes(
     (job,) = ended
     assert 0 < remembered(job.instances[0].logic) < 20
     assert all(len(machine.cuts._taken) < 5 for machine in job.machines)
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_where_epochs_ended_is_forgotten_when_they_are_committed(
+    check: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = noted(monkeypatch)
+    flow = rs.Flow("places")
+    rows = Rows(Seen, (tuple(Seen(t, 0) for t in range(200)),), batch=1)
+    flow.source(rows, epochs=rs.by_arrival()).to(Collect())
+    flow.run(cut_every=5, check=check)
+    assert len(ended[0].boundaries) < 20
+
+
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[LocalJob]:
+    """Where jobs are put that come to their end."""
+    ended: list[LocalJob] = []
+    finish = LocalJob.finish
+    monkeypatch.setattr(LocalJob, "finish", lambda job: [ended.append(job), finish(job)])
+    return ended
 
 
 def remembered(logic: Any) -> int:
