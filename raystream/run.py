@@ -352,6 +352,7 @@ def _drive(
             time.sleep(max(0.0, started + epoch * clock.seconds / clock.speed - time.time()))
         job.turn()
         saving.after(job)
+        job.settle()
         t = time.time() - started
         if samples.due(t):
             gc.collect(1)

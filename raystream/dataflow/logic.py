@@ -10,13 +10,14 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from heapq import heappop, heappush
+from heapq import heappop
 from operator import itemgetter, length_hint
 from typing import Any, Protocol
 
 import numpy as np
 
 from raystream.api.operators import OperatorSpec
+from raystream.dataflow.dues import Dues
 from raystream.errors import OperatorError, StateError, operator_error
 from raystream.schema.blocks import Emitted, Input, Output, sizes
 from raystream.schema.columns import empty, from_records
@@ -222,12 +223,12 @@ class Keyed:
         self.table = ObjectTable(spec.state) if spec.state is not None else None
         self.due = spec.state.timer if spec.state is not None else None
         self.alarms: dict[Any, int] = {}
-        self.heaps: dict[int, list[tuple[int, Any]]] = {}
+        self.dues = Dues(self._stands)
 
     def open(self, keys: KeyRange) -> None:
         """Set the alarms of rows that were restored."""
         if self.due is not None and self.table is not None:
-            self.alarms, self.heaps = {}, {}
+            self.alarms, self.dues = {}, Dues(self._stands)
             from raystream.state.keys import key_group
 
             for key, row in self.table.rows.items():
@@ -314,10 +315,13 @@ class Keyed:
             self.alarms.pop(key, None)
             return
         self.alarms[key] = due
-        heappush(self.heaps.setdefault(group, []), (due, key))
+        self.dues.push(group, (due, key))
+
+    def _stands(self, due: int, key: Any) -> bool:
+        return self.alarms.get(key) == due
 
     def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
-        if not any(heap and heap[0][0] <= watermark for heap in self.heaps.values()):
+        if not any(heap and heap[0][0] <= watermark for heap in self.dues.heaps.values()):
             return None
         collector = Collector(self.spec, epoch)
         for group in range(keys.lo, keys.hi):
@@ -330,11 +334,11 @@ class Keyed:
         return collector.output()
 
     def _ready(self, group: int, watermark: int) -> list[tuple[int, Any]]:
-        heap = self.heaps.get(group)
+        heap = self.dues.heaps.get(group)
         ready = []
         while heap and heap[0][0] <= watermark:
             due, key = heappop(heap)
-            if self.alarms.get(key) == due:
+            if self._stands(due, key):
                 del self.alarms[key]
                 ready.append((due, key))
         return ready

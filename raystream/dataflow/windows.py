@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heappop
 from itertools import islice
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from raystream.api.operators import OperatorSpec
 from raystream.api.windows import Session, Sliding, Tumbling
+from raystream.dataflow.dues import Dues
 from raystream.dataflow.logic import (
     Collector,
     in_order,
@@ -48,7 +49,7 @@ class _Windows:
         self.table = ObjectTable(spec.state)
         self.keys_of = [key_getter(spec, s) for s in spec.inputs]
         self.time_at = [s.names.index(spec.time) for s in spec.inputs]
-        self.heaps: dict[int, list[tuple[int, Any, int]]] = {}
+        self.dues = Dues(self._due)
         self.next = NEVER  # nothing is due before
 
     def process(self, given: Input, epoch: int, watermark: int) -> Output:
@@ -129,19 +130,20 @@ class _Windows:
         return (key, start) in self.table.rows
 
     def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
-        if self.next > watermark or not self.heaps:
+        heaps = self.dues.heaps
+        if self.next > watermark or not heaps:
             return None
         collector = Collector(self.spec, epoch)
         for group in range(keys.lo, keys.hi):
-            heap = self.heaps.get(group, [])
+            heap = heaps.get(group, [])
             while heap and heap[0][0] <= watermark:
                 end, key, start = heappop(heap)
                 if self._due(end, key, start):
                     self._close(collector, key, Window(start, end), epoch)
             if not heap:
-                self.heaps.pop(group, None)
+                heaps.pop(group, None)
             collector.close_group()
-        self.next = min((heap[0][0] for heap in self.heaps.values()), default=NEVER)
+        self.next = min((heap[0][0] for heap in heaps.values()), default=NEVER)
         return collector.output()
 
     def _close(self, collector: Collector, key: Any, window: Window, epoch: int) -> None:
@@ -160,7 +162,7 @@ class _Windows:
         self.table.remove((key, window.start), epoch)
 
     def _open(self, group: int, key: Any, start: int, end: int) -> None:
-        heappush(self.heaps.setdefault(group, []), (end, key, start))
+        self.dues.push(group, (end, key, start))
         self.next = min(self.next, end)
 
 
@@ -177,7 +179,7 @@ class FixedWindows(_Windows):
 
     def open(self, keys: KeyRange) -> None:
         """Await the ends of windows that were restored."""
-        self.heaps, self.next = {}, NEVER
+        self.dues, self.next = Dues(self._due), NEVER
         for key, start in self.table.rows:
             self._open(key_group(key, self.groups), key, start, start + self.size)
 
@@ -259,7 +261,7 @@ class Sessions(_Windows):
 
     def open(self, keys: KeyRange) -> None:
         """Await the ends of sessions that were restored."""
-        self.heaps, self.next, self.starts = {}, NEVER, {}
+        self.dues, self.next, self.starts = Dues(self._due), NEVER, {}
         for (key, start), end in sorted(self.table.ends.items()):
             self.starts.setdefault(key, []).append(start)
             self._open(key_group(key, self.groups), key, start, end)

@@ -179,22 +179,51 @@ def read_only(array: np.ndarray) -> np.ndarray:
 
 
 def concat(parts: Sequence[Columns]) -> Columns:
-    """The rows of all parts in order; parts have one schema and there is at least one."""
+    """The rows of all parts in order; parts have one schema and there is at least one.
+
+    Raises:
+        StateError: they have more text than a column holds.
+    """
     full = [p for p in parts if p.length]
     if not full:
         return parts[0]
     if len(full) == 1:
         return full[0]
+    schema = full[0].schema
     arrays = [
-        np.concatenate(column) if isinstance(column[0], np.ndarray) else pa.concat_arrays(column)
-        for column in zip(*(p.arrays for p in full), strict=True)
+        _joined(schema, name, [p.arrays[i] for p in full])
+        for i, (name, _, _) in enumerate(physical(schema))
     ]
     rank = (
         None
         if full[0].rank is None
         else np.concatenate([p.rank for p in full if p.rank is not None])
     )
-    return Columns(full[0].schema, arrays, sum(p.length for p in full), rank)
+    return Columns(schema, arrays, sum(p.length for p in full), rank)
+
+
+def _joined(schema: RecordSchema, name: str, parts: list[Any]) -> Any:
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    try:
+        return pa.concat_arrays(parts)
+    except pa.ArrowInvalid:  # its offsets have 32 bits
+        raise _too_much(f"{schema.name}.{name}", sum(map(len, parts))) from None
+
+
+def _too_much(name: str, rows: int) -> StateError:
+    return StateError(
+        f"{name} of {rows} records takes more than 2 GB, which is what an instance takes or emits"
+        " of it in one epoch at most",
+        hint="Cut shorter epochs, or let more instances share the records.",
+    )
+
+
+def _one(name: str, array: Any) -> Any:
+    """What Arrow made of values, if it is one array: of more than 2 GB it makes several."""
+    if isinstance(array, pa.ChunkedArray):
+        raise _too_much(name, len(array))
+    return array
 
 
 def from_records(schema: RecordSchema, records: Iterable[Any]) -> Columns:
@@ -249,7 +278,8 @@ def _store(owner: str, f: Field, values: Any) -> list[Any]:
         return [_store_strings(owner, f, values)]
     if isinstance(values, pa.ChunkedArray | pa.Array):
         values = values.to_pylist()
-    return [pa.array(encode_all(values, f"{owner}.{f.name}"), pa.binary())]
+    name = f"{owner}.{f.name}"
+    return [_one(name, pa.array(encode_all(values, name), pa.binary()))]
 
 
 def _store_strings(owner: str, f: Field, values: Any) -> Any:
@@ -266,7 +296,7 @@ def _store_strings(owner: str, f: Field, values: Any) -> Any:
             if isinstance(values, pa.Array)
             else pa.array(values.tolist() if isinstance(values, np.ndarray) else values, kind)
         )
-        array = array if array.type == kind else array.cast(kind)
+        array = _one(f"{owner}.{f.name}", array if array.type == kind else array.cast(kind))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise StateError(f"{owner}.{f.name}: {_first(error)}") from None
     except UnicodeEncodeError as error:  # half of a pair of surrogates, from broken JSON

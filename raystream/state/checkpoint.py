@@ -322,6 +322,13 @@ def _empty(schema: Any) -> Any:
 
 
 def _sorted(columns: list[Any], schema: Any, groups: int) -> Any:
+    for name, column in zip(schema.names, columns, strict=True):
+        if isinstance(column, pa.ChunkedArray):  # Arrow makes several of more than 2 GB
+            raise StateError(
+                f"{name.removeprefix(KEY)} of {len(column)} rows takes more than 2 GB, which is"
+                " what one checkpoint holds of it at most",
+                hint="Let more instances share the keys.",
+            )
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     if batch.num_rows < 2:
         return batch

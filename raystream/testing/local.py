@@ -18,7 +18,7 @@ from raystream.controller.report import OperatorReport, Progress, progress_of, s
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.register import Boundary
-from raystream.dataflow.snapshot import capture, check_state, install
+from raystream.dataflow.snapshot import capture, check_state, install, settled
 from raystream.dataflow.source import Arrival, ArrivalSplit, Positions, Recorded, SplitReader
 from raystream.errors import InternalError
 from raystream.schema.types import KeyRange
@@ -143,13 +143,15 @@ class LocalJob:
     ) -> None:
         """resume: what `checkpoint` of another job of this flow returned, whatever its ranges; or
         the same as chains of images. Sources that are not in it read again from the beginning.
-        boundaries: where epochs end that were cut by arrival before; those of this job are added.
+        boundaries: where epochs end that were cut by arrival before; those of this job are added,
+            and all are kept.
         resumed: the run of that job, if its sinks have to know."""
         self.plan = plan
         self.rng = rng
         resume = resume or {}
         cut = max((c[-1].header.cut for chains in resume.values() for c in chains), default=0)
         self.boundaries: Ends = {} if boundaries is None else boundaries
+        self._keeps = boundaries is not None
         self.sources: list[LocalSource] = []
         self.instances: list[Instance] = []
         by_vertex: dict[int, list[Any]] = {v.id: [] for v in plan.vertices}
@@ -178,7 +180,7 @@ class LocalJob:
         self.machines: list[SourceInstance | Instance] = [
             m for ms in by_vertex.values() for m in ms
         ]
-        self.committed = cut
+        self.committed = self._settled = cut
         self.out: dict[int, list[Link]] = {id(m): [] for m in self.machines}
         for link in self.links:
             self.out[id(link.producer)].append(link)
@@ -215,6 +217,7 @@ class LocalJob:
         """Run to the end of the input."""
         while not self.ended:
             self.turn()
+            self.settle()
         self.finish()
 
     def turn(self) -> None:
@@ -306,6 +309,18 @@ class LocalJob:
         runs the job, when it is saved."""
         for instance in self.instances:
             instance.show(epoch)
+
+    def settle(self) -> None:
+        """Forget what only deltas would hold, up to the newest cut, and where the epochs before it
+        ended: for whoever takes none."""
+        if self._settled == self.committed:
+            return
+        self._settled = self.committed
+        for machine in self.machines:
+            settled(machine, self.committed)
+        if not self._keeps:
+            for at in [at for at in self.boundaries if at[1] <= self.committed]:
+                del self.boundaries[at]
 
     def finish(self) -> None:
         """Commit and show the last epoch and close the sinks."""

@@ -229,7 +229,7 @@ def test_a_successor_cuts_where_others_did(
     rows = numbered(parts)
     plan = plan_of(rows, rs.by_arrival(disorder=1))
     plan.ranges[plan.vertex("ticks").id] = even_ranges(8, instances)
-    job = LocalJob(plan, rng=rng)
+    job = LocalJob(plan, rng=rng, boundaries={})
     recorder = Recorder.of(job)
     job.run()
     for keys, taken in recorder.published.items():
@@ -246,7 +246,7 @@ def test_a_successor_cuts_where_others_did(
 @given(splits, st.integers(0, 2**16))
 def test_a_job_is_run_again_over_its_boundaries(parts: list[list[int]], seed: int) -> None:
     plan = plan_of(numbered(parts), rs.by_arrival(disorder=1))
-    one = LocalJob(plan, rng=random.Random(seed))
+    one = LocalJob(plan, rng=random.Random(seed), boundaries={})
     first = Recorder.of(one)
     one.run()
     two = LocalJob(plan, boundaries=dict(one.boundaries))

@@ -388,3 +388,29 @@ def test_a_view_that_can_be_written_to_is_copied(view: Callable[[np.ndarray], An
     columns = measured(view(mine))
     mine[:] = 9.0
     assert columns.column("value").tolist() == VALUES
+
+
+class Note(NamedTuple):
+    text: str
+
+
+class Notes(NamedTuple):
+    texts: list[str]
+
+
+def test_more_text_than_a_column_holds_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 2**31 - 1
+    memory = map(pa.py_buffer, (np.array([0, most], np.int32), np.zeros(most, np.uint8)))
+    large = Columns(record_schema(Note), [pa.StringArray.from_buffers(1, *memory)], 1)
+    refused = r"Note\.text of 2 records takes more than 2 GB"
+    with pytest.raises(StateError, match=refused):
+        concat([large, large])
+
+    def in_two(values: Any, kind: Any) -> Any:  # what Arrow does with more than it can put in one
+        return pa.chunked_array([[value] for value in values], kind)
+
+    monkeypatch.setattr(pa, "array", in_two)
+    with pytest.raises(StateError, match=refused):
+        from_records(record_schema(Note), [Note("a"), Note("b")])
+    with pytest.raises(StateError, match=r"Notes\.texts of 2 records takes more than 2 GB"):
+        from_records(record_schema(Notes), [Notes(["a"]), Notes(["b"])])

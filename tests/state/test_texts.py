@@ -15,9 +15,11 @@ from raystream.errors import StateError
 from raystream.schema.fields import field_of
 from raystream.schema.state import state_schema
 from raystream.schema.types import KeyRange
+from raystream.state import checkpoint
 from raystream.state import texts as module
-from raystream.state.checkpoint import WHOLE, Shape, fill_rows, take_rows
+from raystream.state.checkpoint import WHOLE, Shape, fill_rows, take_objects, take_rows
 from raystream.state.image import Image, ImageHeader, Standing
+from raystream.state.objects import ObjectTable
 from raystream.state.partition import partition
 from raystream.state.rows import Part, StructuredTable
 from raystream.state.texts import TextNumbers
@@ -65,6 +67,25 @@ def test_text_that_no_column_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert texts.text(numbers, pa.string()).to_pylist() == ["abc", "de"]
     with pytest.raises(StateError, match="3 keys takes 8 bytes, and one checkpoint holds 5"):
         texts.text(numbers[[0, 0, 1]], pa.string())
+
+
+class Said(rs.State):
+    text: str = ""
+
+
+@pytest.mark.parametrize("field", ["word", "text"])
+def test_python_rows_with_text_that_no_column_holds_are_refused(
+    field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = Shape((field_of("Word", "word", str, state=False),), state_schema(Said))
+    table = ObjectTable(shape.state)
+    table.rows.update({"a": Said(), "b": Said()})
+
+    makes = {"word": "_key_columns", "text": "_column"}[field]
+    two = pa.chunked_array([["a"], ["b"]])  # what Arrow makes of more than it can put in one
+    monkeypatch.setattr(checkpoint, makes, lambda *_: [two] if field == "word" else two)
+    with pytest.raises(StateError, match=f"{field} of 2 rows takes more than 2 GB"):
+        next(take_objects(table, shape, len(ALL), 0)(WHOLE))
 
 
 class Seen(rs.State):

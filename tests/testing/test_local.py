@@ -1,0 +1,82 @@
+"""A job in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+import raystream as rs
+from raystream.state.objects import ObjectTable
+from raystream.testing import Collect, run_local
+from raystream.testing.local import LocalJob
+from tests.flows import Rows
+
+
+class Seen(NamedTuple):
+    time: int
+    place: int
+
+
+class Tally(rs.State):
+    n: int = 0
+
+
+class Count:
+    def process(self, seen: Seen, tally: Tally) -> None:
+        tally.n += 1
+
+    def close(self, place: int, window: rs.Window, tally: Tally) -> Iterator[Seen]:
+        yield Seen(window.start, place)
+
+
+def run_here(flow: rs.Flow) -> None:
+    flow.run(cut_every=5)
+
+
+def run_in_a_test(flow: rs.Flow) -> None:
+    run_local(flow, cut_every=5)
+
+
+@pytest.mark.parametrize("run", [run_here, run_in_a_test])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_went_is_not_remembered_for_deltas_that_nobody_takes(
+    run: Callable[[rs.Flow], None], compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = noted(monkeypatch)
+    flow, rows = rs.Flow("places"), (tuple(Seen(t, t % 3) for t in range(600)),)
+    count = rs.operator(key="place", window=rs.tumbling(seconds=2), compiled=compiled)(Count)
+    seen = flow.source(Rows(Seen, rows), epochs=rs.by_time(seconds=1))
+    seen.through(count()).to(Collect())
+    run(flow)
+    (job,) = ended
+    assert 0 < remembered(job.instances[0].logic) < 20
+    assert all(len(machine.cuts._taken) < 5 for machine in job.machines)
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_where_epochs_ended_is_forgotten_when_they_are_committed(
+    check: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = noted(monkeypatch)
+    flow = rs.Flow("places")
+    rows = Rows(Seen, (tuple(Seen(t, 0) for t in range(200)),), batch=1)
+    flow.source(rows, epochs=rs.by_arrival()).to(Collect())
+    flow.run(cut_every=5, check=check)
+    assert len(ended[0].boundaries) < 20
+
+
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[LocalJob]:
+    """Where jobs are put that come to their end."""
+    ended: list[LocalJob] = []
+    finish = LocalJob.finish
+    monkeypatch.setattr(LocalJob, "finish", lambda job: [ended.append(job), finish(job)])
+    return ended
+
+
+def remembered(logic: Any) -> int:
+    table = logic.table
+    if isinstance(table, ObjectTable):
+        return len(table.removed)
+    return int(table.meta[table._kernels.GONE])
