@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
+from raystream.controller import commands as do
 from raystream.controller.report import Moved
 from raystream.controller.story import AGAIN_SECONDS, NOTES_MAX, Notes, story
 from raystream.schema.types import KeyRange
+from tests.controller.test_moving import HALVES
+from tests.controller.test_moving import Moved as Job
 
 
 def test_a_move_of_one_of_two_instances_is_told() -> None:
@@ -16,6 +21,20 @@ def test_a_move_of_one_of_two_instances_is_told() -> None:
     )
     (told,) = story((), (moved,), ())
     assert told.what == "count/0 became count/2 of [0, 128) [128, 256), from epoch 40 (replay)"
+
+
+@pytest.mark.parametrize("ranges", [HALVES, HALVES[::-1]], ids=["in order", "backwards"])
+def test_who_took_which_range_is_told_whoever_was_ready_first(ranges: tuple[KeyRange, ...]) -> None:
+    job = Job()
+    assert job.ask("count", *ranges) == ""
+    job.hire()
+    for become in reversed(job.given):
+        job.hear(do.Became(become.process, f"grpc://{become.process}"))
+    job.at(25)
+    job.tick()
+    assert job.owners("count") == dict(zip(("count/1", "count/2"), HALVES, strict=True))
+    (told,) = story(moved=job.machine.journal.moved)
+    assert told.what.startswith("count/0 became count/1 [0, 8), count/2 [8, 16), from epoch 20")
 
 
 def test_what_is_said_again_and_again_is_told_once_and_once_more_after_a_while() -> None:
