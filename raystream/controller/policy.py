@@ -319,7 +319,9 @@ def costs_by_group(load: Load, costs: Sequence[float]) -> np.ndarray:
     for keys, cost in zip(load.ranges, costs, strict=True):
         own = load.by_group[keys.lo : keys.hi]
         total = float(own.sum())
-        out[keys.lo : keys.hi] = own * (cost / total) if total else cost / len(keys)
+        # In this order: what is left of a load of long ago is so little that a cost divided by it
+        # would be infinite.
+        out[keys.lo : keys.hi] = own / total * cost if total else cost / len(keys)
     return out
 
 

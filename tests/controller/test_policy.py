@@ -260,3 +260,11 @@ def test_costs_follow_records_inside_an_instance() -> None:
     assert costs[:32].sum() == pytest.approx(0.4) and costs[32:].sum() == pytest.approx(0.8)
     assert costs[0] == pytest.approx(0.4 / 32) and costs[63] > costs[33] > costs[32] == 0
     assert heaviest(both.ranges, costs) == pytest.approx(0.8)
+
+
+def test_costs_are_numbers_however_long_ago_there_was_a_record() -> None:
+    """After an hour and a half of nothing a load is as little as a float can be, and then none."""
+    for tiny in (1e-309, 5e-324):
+        idle = load([[0.02], [0.02]], np.concatenate([np.full(32, tiny), np.zeros(32)]))
+        costs = costs_by_group(idle, [0.02, 0.02])
+        assert costs[:32].sum() == costs[32:].sum() == pytest.approx(0.02)
