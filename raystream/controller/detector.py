@@ -19,14 +19,12 @@ import numpy as np
 
 from raystream.controller.cutting import tiles, within
 from raystream.controller.moves import vertex_of
-from raystream.controller.policy import Load, Policy, Report, Target, Unable
+from raystream.controller.policy import KEPT, Load, Policy, Report, Target, Unable
 from raystream.controller.report import Progress
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.errors import ConfigError
 from raystream.schema.types import KeyRange
 
-KEPT = 64
-"""So many reports are kept of an instance, the newest."""
 COOLDOWN_SECONDS = 10.0
 """How long an operator is left alone after it was changed, or was to be."""
 

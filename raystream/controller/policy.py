@@ -18,6 +18,8 @@ from raystream.controller.cutting import even, heaviest, weight
 from raystream.errors import ConfigError
 from raystream.schema.types import KeyRange
 
+KEPT = 64
+"""So many reports are kept of an instance, the newest."""
 RELIEF = 0.9
 """A cut is of use if the heavier part is left with no more than this share of the load."""
 GROWTH_MAX = 10.0
@@ -55,9 +57,9 @@ class Load:
     """What is known of one operator.
 
     producers: the operators that feed it, none of a source. ranges: of its instances, in order,
-    all key groups together. reports: by range, the oldest first, all since the last change, none
-    where nothing was measured yet. by_group: float64 [G], records by key group, those of long ago
-    counting for less. least, most: how many instances it may have.
+    all key groups together. reports: by range, the oldest first, the newest `KEPT` since the last
+    change, none where nothing was measured yet. by_group: float64 [G], records by key group, those
+    of long ago counting for less. least, most: how many instances it may have.
     """
 
     operator: str
@@ -330,6 +332,12 @@ def _counts(reports: int, lull: int, interval: float) -> None:
         raise ConfigError(
             f"reports={reports}, lull={lull}, interval={interval}: at least one report each, of"
             " more than no seconds"
+        )
+    if max(reports, lull) > KEPT:
+        raise ConfigError(
+            f"reports={reports}, lull={lull}: of an instance the newest {KEPT} reports are kept, so"
+            " there would never be enough",
+            hint="For a longer time take a longer interval.",
         )
 
 

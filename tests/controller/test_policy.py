@@ -244,6 +244,8 @@ def test_rates_need_one_step_where_the_threshold_needs_several() -> None:
         (lambda: CpuThreshold(low=0.7), "low is the lesser"),
         (lambda: CpuThreshold(reports=0), "at least one report"),
         (lambda: CpuThreshold(interval=0), "more than no seconds"),
+        (lambda: CpuThreshold(lull=65), "there would never be enough"),
+        (lambda: RateBased(reports=65), "there would never be enough"),
         (lambda: RateBased(use=0), "both are shares"),
         (lambda: RateBased(slack=1), "both are shares"),
         (lambda: RateBased(lull=0), "at least one report"),
