@@ -159,13 +159,8 @@ class CpuThreshold:
             total = weight(keys, load.by_group)
             if len(parts) < 2 or (total and heaviest(parts, load.by_group) > RELIEF * total):
                 yield Unable(load.operator, keys, f"{self._why(load, i)}; {_one_group(load, keys)}")
-            elif len(halves) == room:
-                yield Unable(
-                    load.operator,
-                    keys,
-                    f"{self._why(load, i)}, and {load.operator} has"
-                    f" {_number(load.most, 'instance')}, the most that it may have",
-                )
+            elif len(halves) >= room:  # there are more than it may have where people said so
+                yield Unable(load.operator, keys, f"{self._why(load, i)}, and {_full(load)}")
             else:
                 halves[i] = parts
         if halves:
@@ -293,11 +288,7 @@ class RateBased:
 
     def _unable(self, load: Load, costs: np.ndarray) -> Unable:
         keys = max(load.ranges, key=lambda r: weight(r, costs))
-        why = (
-            f"{load.operator} has {_number(load.most, 'instance')}, the most that it may have"
-            if len(load.ranges) >= load.most
-            else _one_group(load, keys)
-        )
+        why = _full(load) if len(load.ranges) >= load.most else _one_group(load, keys)
         return Unable(
             load.operator,
             keys,
@@ -347,6 +338,10 @@ def _one_group(load: Load, keys: KeyRange) -> str:
     total = float(own.sum())
     share = f" has {float(own.max()) / total:.0%} of its load and" if total else ""
     return f"key group {group}{share} cannot be cut"
+
+
+def _full(load: Load) -> str:
+    return f"{load.operator} may have no more than {_number(load.most, 'instance')}"
 
 
 def _mean(values: Iterable[float]) -> float:

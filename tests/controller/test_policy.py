@@ -90,7 +90,18 @@ def test_all_bottlenecks_are_split_at_once_the_worst_first_where_room_is_short()
     unable, target = CpuThreshold().decide([load(three, most=4)])
     assert isinstance(target, Target) and len(target.ranges) == 4
     assert "count/1" in target.because and "count/0" not in target.because
-    assert isinstance(unable, Unable) and "4 instances, the most" in unable.because
+    assert isinstance(unable, Unable) and "no more than 4 instances" in unable.because
+
+
+def test_who_has_more_instances_than_allowed_does_not_lose_some_for_being_hot() -> None:
+    """A job may begin so, or `raystream scale` have made it so."""
+    for policy in (CpuThreshold(), RateBased()):
+        plant = Plant(policy, {"count": np.full(256, 7 / 256)}, bounds={"count": (1, 4)})
+        eighths = even(KeyRange(0, 256), np.ones(256), 8)
+        plant.works["count"] = [plant._work("count", keys) for keys in eighths]
+        (found,) = plant.run(60)
+        assert not found.targets and plant.ranges("count") == list(eighths)
+        assert all("count may have no more than 4 instances" in note for note in found.notes)
 
 
 def test_one_hot_key_group_cannot_be_split() -> None:
@@ -162,7 +173,7 @@ def test_the_heavy_get_small_ranges_and_one_hot_key_group_is_told() -> None:
     (unable,) = RateBased().decide([source(0.0), load([[0.9] * 2], skewed(99))])
     assert isinstance(unable, Unable) and "key group 0 has 99% of its load" in unable.because
     (unable,) = RateBased().decide([source(0.0), load([[0.9] * 2], most=1)])
-    assert isinstance(unable, Unable) and "1 instance, the most" in unable.because
+    assert isinstance(unable, Unable) and "no more than 1 instance" in unable.because
 
 
 def test_without_enough_reports_nothing_is_sized() -> None:
