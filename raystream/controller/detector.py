@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from typing import NamedTuple
 
 import numpy as np
@@ -166,7 +167,11 @@ class Detector:
             found = list(self.policy.decide(list(loads.values())))
         except Exception as error:  # a user's own policy; the job does not depend on it
             return Findings((), self._wrong(f"raised {type(error).__name__}: {error}"))
-        return self._judged(found, loads, now)
+        try:
+            plain = [plainly(f) for f in found]
+        except (AttributeError, TypeError) as error:
+            return Findings((), self._wrong(f"says what is no Target and no Unable: {error}"))
+        return self._judged(plain, loads, now)
 
     def _judged(
         self, found: Sequence[Target | Unable], loads: Mapping[str, Load], now: float
@@ -223,6 +228,22 @@ class Detector:
             return ()
         self._said.add(what)
         return (f"{type(self.policy).__name__} {what}; the job goes on as it is",)
+
+
+def plainly(said: Target | Unable) -> Target | Unable:
+    """What a policy says, in Python's own numbers: those of NumPy could not be sent.
+
+    Raises:
+        AttributeError, TypeError: a user's own policy says something else.
+    """
+    if isinstance(said, Unable):
+        return Unable(str(said.operator), _range(said.keys), str(said.because))
+    ranges = tuple(_range(keys) for keys in said.ranges)
+    return Target(str(said.operator), ranges, str(said.because))
+
+
+def _range(keys: KeyRange) -> KeyRange:
+    return KeyRange(*map(index, keys))
 
 
 def records_of(before: Progress, now: Progress, keys: KeyRange) -> np.ndarray:
