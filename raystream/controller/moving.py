@@ -94,7 +94,7 @@ class Moving(Taking):
 
     def drain(self, node: str, because: str) -> str:
         """Have a node left by all instances, and not used again; or why that cannot be."""
-        left = self.journal.drained | {node}
+        left = self.journal.drained & {*self._nodes} | {node}  # one that ended comes never again
         if not self.members or self.ended:
             return "the job has not begun" if not self.members else "the job has ended"
         if node not in self._nodes:

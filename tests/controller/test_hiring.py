@@ -56,6 +56,18 @@ def test_a_job_that_begins_wants_nodes_only_for_its_operators(
     assert job.machine.waiting == more
 
 
+def test_nodes_that_have_ended_are_forgotten() -> None:
+    """In a pool nodes come and go for as long as the job runs, and every entry names those left."""
+    job = Moved()
+    for i in range(10):
+        job.tick(("a", "b", f"pool-{i}"))
+        job.hear(do.Drain(i, f"pool-{i}", "it was one too many"))
+        assert job.machine.journal.drained == {f"pool-{i}"}
+    job.tick(("a", "b", "pool-9"))
+    job.hear(do.Drain(10, "b", "asked for"))
+    assert job.machine.journal.drained == {"b", "pool-9"}  # this one has not ended yet
+
+
 def test_who_moves_wants_a_node_for_each_new_instance_and_who_died_one_that_is_there() -> None:
     job = Moved()
     job.hear(do.Tick(("a", "b", "c"), frozenset("bc")))
