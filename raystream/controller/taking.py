@@ -125,10 +125,13 @@ class Taking(Keeping):
     @property
     def waiting(self) -> int:
         """How many nodes operators want beyond those in use, while they wait for a process: of a
-        move one for each, of others, who begin where they can, only what is there."""
-        moving = sum(self._operators_of(e) for e in self._engagements if e.operator)
+        move one for each, unless it is to one of these; of others, who begin where they can, only
+        what is there."""
+        used = self.used
+        moves = [e for e in self._engagements if e.operator and e.node not in used]
+        moving = sum(self._operators_of(e) for e in moves)
         others = sum(self._operators_of(e) for e in self._engagements if not e.operator)
-        free = self._for_operators - self.journal.drained - self.used
+        free = self._for_operators - self.journal.drained - used
         return moving + min(others, len(free))
 
     def _operators_of(self, e: Engagement) -> int:

@@ -75,3 +75,13 @@ def test_who_moves_wants_a_node_for_each_new_instance_and_who_died_one_that_is_t
     assert job.ask("count", *HALVES) == "" and job.machine.waiting == 2
     job.hear(do.Gone(job.process("chain"), "killed"))
     assert job.machine.used == {"a", "b"} and job.machine.waiting == 3
+
+
+@pytest.mark.parametrize(("node", "more"), [("", 1), ("b", 0), ("c", 1)])
+def test_a_move_to_a_node_that_is_in_use_wants_no_other_one(node: str, more: int) -> None:
+    """A machine would be started for it, and given back minutes later."""
+    job = Moved()
+    job.hear(do.Tick(("a", "b", "c"), frozenset("bc")))
+    assert job.machine.used == {"a", "b"}
+    assert job.ask("count", ALL, leave=("count/0",), node=node) == ""
+    assert job.machine.waiting == more
