@@ -62,8 +62,9 @@ class _Series:
 @dataclass(eq=False)
 class _Known:
     """What is known of one operator. series: by instance, also of those that are to take over.
-    settled: when it is to be looked at again after a change. said: of which ranges it was said that
-    what they need cannot be done."""
+    settled: when it is to be looked at again after a change. growing: whether it was to have more
+    instances, and has not got them. said: of which ranges it was said that what they need cannot
+    be done."""
 
     vertex: Vertex
     producers: tuple[str, ...]
@@ -72,6 +73,7 @@ class _Known:
     owners: tuple[Owner, ...] = ()
     series: dict[str, _Series] = field(default_factory=dict)
     settled: float = 0.0
+    growing: bool = False
     said: set[KeyRange] = field(default_factory=set)
 
 
@@ -109,6 +111,7 @@ class Detector:
             for v in plan.vertices
         }
         self._news = False
+        self._calm = 0.0  # since when no operator got more instances
         self._said: set[str] = set()
 
     def heard(self, progress: Progress, keys: KeyRange, now: float) -> None:
@@ -153,8 +156,14 @@ class Detector:
             mine = tuple(owners[name])
             if mine != known.owners:
                 self._forget(known, now + self.cooldown if known.owners else now)
-                known.owners = mine
+                if len(mine) > len(known.owners):
+                    self._calm = max(self._calm, known.settled)
+                known.owners, known.growing = mine, False
                 known.said.clear()
+            elif known.growing and (name in changing or now < known.settled):
+                self._calm = max(self._calm, now)
+            else:
+                known.growing = False
         if not self._news:
             return Findings((), ())
         self._news = False
@@ -195,6 +204,7 @@ class Detector:
                 if ranges != load.ranges:
                     targets.append(Target(f.operator, ranges, f.because))
                     self._forget(self._known[f.operator], now + self.cooldown)
+                    self._known[f.operator].growing = len(ranges) > len(load.ranges)
         return Findings(tuple(targets), tuple(notes))
 
     def _load(self, known: _Known) -> Load:
@@ -207,6 +217,7 @@ class Detector:
             known.by_group,
             known.bounds.least,
             known.bounds.most,
+            self._calm,
         )
 
     def _forget(self, known: _Known, settled: float) -> None:

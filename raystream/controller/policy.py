@@ -59,7 +59,9 @@ class Load:
     producers: the operators that feed it, none of a source. ranges: of its instances, in order,
     all key groups together. reports: by range, the oldest first, the newest `KEPT` since the last
     change, none where nothing was measured yet. by_group: float64 [G], records by key group, those
-    of long ago counting for less. least, most: how many instances it may have.
+    of long ago counting for less. least, most: how many instances it may have. calm: since when, in
+    seconds from the start of the job, no operator has got more instances. What was measured before
+    may be little because others waited for one that was a bottleneck.
     """
 
     operator: str
@@ -69,6 +71,7 @@ class Load:
     by_group: np.ndarray
     least: int
     most: int
+    calm: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class CpuThreshold:
     and its range is cut in two where its load halves.
 
     Beyond that paper, neighbours are merged again when together they used less than `low` in each
-    of `lull` reports, as long as no bottleneck is split. `low` is less than the threshold, so a
+    of `lull` reports since any operator got more instances. `low` is less than the threshold, so a
     constant load is left alone once it is spread.
 
     interval: seconds between reports.
@@ -180,7 +183,7 @@ class CpuThreshold:
 
     def _merged(self, load: Load) -> Target | None:
         """Neighbours that had little to do become one, from the left."""
-        if any(len(r) < self.lull for r in load.reports):
+        if not _calm(load, self.lull):
             return None
         most = [max(r.cpu for r in reports[-self.lull :]) for reports in load.reports]
         runs: list[tuple[int, int, float]] = []  # of neighbours: the first, after the last, CPU
@@ -268,7 +271,7 @@ class RateBased:
                 yield Target(load.operator, ranges, self._why(load, busy, growth, len(ranges)))
             else:
                 yield self._unable(load, costs)
-        elif n > load.least and all(len(r) >= self.lull for r in load.reports):
+        elif n > load.least and _calm(load, self.lull):
             most = [max(r.busy for r in reports[-self.lull :]) for reports in load.reports]
             costs = costs_by_group(load, most) * growth
             ranges = self._cut(costs, self.use * (1 - self.slack), load)
@@ -338,6 +341,12 @@ def _one_group(load: Load, keys: KeyRange) -> str:
     total = float(own.sum())
     share = f" has {float(own.max()) / total:.0%} of its load and" if total else ""
     return f"key group {group}{share} cannot be cut"
+
+
+def _calm(load: Load, lull: int) -> bool:
+    """Whether the last so many reports of all its instances say how little it has to do."""
+    last = [r[-lull] for r in load.reports if len(r) >= lull]
+    return len(last) == len(load.reports) and all(r.t - r.seconds >= load.calm for r in last)
 
 
 def _full(load: Load) -> str:

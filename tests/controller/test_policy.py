@@ -235,6 +235,26 @@ def test_what_grows_with_the_load_shrinks_with_it(policy: Policy) -> None:
     assert sizes[0] == sizes[-1] == 1 and 12 <= sizes[3] <= 20
 
 
+@pytest.mark.parametrize("delay", [1.0, 60.0])
+@pytest.mark.parametrize("policy", [CpuThreshold(), RateBased()], ids=["threshold", "rates"])
+def test_who_waits_for_a_bottleneck_is_not_merged_until_it_is_gone(
+    policy: Policy, delay: float
+) -> None:
+    """It has little to do while others are split, which takes several steps, and long ones."""
+    each = np.full(256, 1 / 256)
+    plant = Plant(policy, {"count": 0.3 * each, "chain": 2 * each}, delay=delay, poll=1.0)
+    plant.run(400)
+    enough = len(plant.ranges("chain"))
+    plant.demand["count"] = 8 * each
+    for found in plant.run(600):
+        for target in found.targets:
+            assert target.operator == "count" or len(target.ranges) > enough
+    assert len(plant.ranges("count")) >= 12
+    plant.demand = {"count": 0.1 * each, "chain": 0.1 * each}
+    plant.run(600)
+    assert len(plant.ranges("count")) == len(plant.ranges("chain")) == 1
+
+
 def test_rates_need_one_step_where_the_threshold_needs_several() -> None:
     steps = {}
     for policy in (CpuThreshold(), RateBased()):
