@@ -196,6 +196,11 @@ def _options(
 ) -> Options:
     if policy == "auto":
         policy = None if pool is None else CpuThreshold()
+    if policy is not None and not _is_policy(policy):
+        raise ConfigError(
+            f"policy={policy!r} is none: it has no `decide`, or no `interval` of seconds",
+            hint="For example policy=rs.CpuThreshold().",
+        )
     if cluster is None and (policy is not None or bounds or pool is not None):
         raise ConfigError(
             "policy, bounds and pool need a cluster: in this process nothing scales",
@@ -217,6 +222,13 @@ def _options(
             hint="Add policy=rs.CpuThreshold().",
         )
     return Options(copies, spares, recovery, restore_into, policy, bounds, pool)
+
+
+def _is_policy(given: object) -> bool:
+    """Whether this is a policy, as far as can be seen before it is asked."""
+    seconds = getattr(given, "interval", None)
+    timed = isinstance(seconds, int | float) and seconds > 0
+    return timed and callable(getattr(given, "decide", None)) and not isinstance(given, type)
 
 
 def _refuse_here(**options: object) -> None:

@@ -412,6 +412,8 @@ class Controller:
                 self._note(note)
             leave |= dict.fromkeys(pool.returned, "it was one too many")
         asked: list[Command] = []
+        if not machine.members:
+            return asked  # nobody is there yet who could leave
         for node in sorted(leave.keys() & set(self._nodes) - left):
             asked += self._ask_self(partial(do.Drain, node=node, because=leave[node]))
         return asked
@@ -449,7 +451,7 @@ class Controller:
 
     def _note(self, text: str) -> None:
         """Say something in the story of the job."""
-        self._notes.say(text, time.time() - self._started)
+        self._notes.say(text, time.time() - self._started if self._started else 0.0)
 
     # ------------------------------------------------------------ report
 

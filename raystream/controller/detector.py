@@ -13,20 +13,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from typing import NamedTuple
 
 import numpy as np
 
 from raystream.controller.cutting import tiles, within
 from raystream.controller.moves import vertex_of
-from raystream.controller.policy import Load, Policy, Report, Target, Unable
+from raystream.controller.policy import KEPT, Load, Policy, Report, Target, Unable
 from raystream.controller.report import Progress
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.errors import ConfigError
 from raystream.schema.types import KeyRange
 
-KEPT = 64
-"""So many reports are kept of an instance, the newest."""
 COOLDOWN_SECONDS = 10.0
 """How long an operator is left alone after it was changed, or was to be."""
 
@@ -63,8 +62,9 @@ class _Series:
 @dataclass(eq=False)
 class _Known:
     """What is known of one operator. series: by instance, also of those that are to take over.
-    settled: when it is to be looked at again after a change. said: of which ranges it was said that
-    what they need cannot be done."""
+    settled: when it is to be looked at again after a change. growing: whether it was to have more
+    instances, and has not got them. said: of which ranges it was said that what they need cannot
+    be done."""
 
     vertex: Vertex
     producers: tuple[str, ...]
@@ -73,6 +73,7 @@ class _Known:
     owners: tuple[Owner, ...] = ()
     series: dict[str, _Series] = field(default_factory=dict)
     settled: float = 0.0
+    growing: bool = False
     said: set[KeyRange] = field(default_factory=set)
 
 
@@ -110,6 +111,7 @@ class Detector:
             for v in plan.vertices
         }
         self._news = False
+        self._calm = 0.0  # since when no operator got more instances
         self._said: set[str] = set()
 
     def heard(self, progress: Progress, keys: KeyRange, now: float) -> None:
@@ -154,8 +156,14 @@ class Detector:
             mine = tuple(owners[name])
             if mine != known.owners:
                 self._forget(known, now + self.cooldown if known.owners else now)
-                known.owners = mine
+                if len(mine) > len(known.owners):
+                    self._calm = max(self._calm, known.settled)
+                known.owners, known.growing = mine, False
                 known.said.clear()
+            elif known.growing and (name in changing or now < known.settled):
+                self._calm = max(self._calm, now)
+            else:
+                known.growing = False
         if not self._news:
             return Findings((), ())
         self._news = False
@@ -168,7 +176,11 @@ class Detector:
             found = list(self.policy.decide(list(loads.values())))
         except Exception as error:  # a user's own policy; the job does not depend on it
             return Findings((), self._wrong(f"raised {type(error).__name__}: {error}"))
-        return self._judged(found, loads, now)
+        try:
+            plain = [plainly(f) for f in found]
+        except (AttributeError, TypeError) as error:
+            return Findings((), self._wrong(f"says what is no Target and no Unable: {error}"))
+        return self._judged(plain, loads, now)
 
     def _judged(
         self, found: Sequence[Target | Unable], loads: Mapping[str, Load], now: float
@@ -192,6 +204,7 @@ class Detector:
                 if ranges != load.ranges:
                     targets.append(Target(f.operator, ranges, f.because))
                     self._forget(self._known[f.operator], now + self.cooldown)
+                    self._known[f.operator].growing = len(ranges) > len(load.ranges)
         return Findings(tuple(targets), tuple(notes))
 
     def _load(self, known: _Known) -> Load:
@@ -204,6 +217,7 @@ class Detector:
             known.by_group,
             known.bounds.least,
             known.bounds.most,
+            self._calm,
         )
 
     def _forget(self, known: _Known, settled: float) -> None:
@@ -225,6 +239,22 @@ class Detector:
             return ()
         self._said.add(what)
         return (f"{type(self.policy).__name__} {what}; the job goes on as it is",)
+
+
+def plainly(said: Target | Unable) -> Target | Unable:
+    """What a policy says, in Python's own numbers: those of NumPy could not be sent.
+
+    Raises:
+        AttributeError, TypeError: a user's own policy says something else.
+    """
+    if isinstance(said, Unable):
+        return Unable(str(said.operator), _range(said.keys), str(said.because))
+    ranges = tuple(_range(keys) for keys in said.ranges)
+    return Target(str(said.operator), ranges, str(said.because))
+
+
+def _range(keys: KeyRange) -> KeyRange:
+    return KeyRange(*map(index, keys))
 
 
 def records_of(before: Progress, now: Progress, keys: KeyRange) -> np.ndarray:

@@ -94,7 +94,7 @@ class Moving(Taking):
 
     def drain(self, node: str, because: str) -> str:
         """Have a node left by all instances, and not used again; or why that cannot be."""
-        left = self.journal.drained | {node}
+        left = self.journal.drained & {*self._nodes} | {node}  # one that ended comes never again
         if not self.members or self.ended:
             return "the job has not begun" if not self.members else "the job has ended"
         if node not in self._nodes:
@@ -172,8 +172,8 @@ class Moving(Taking):
             self._finish(move, f"node {move.wanted.node} is to be left")
             return
         ranges, leaving = changes(move.wanted, {m.name: m.seat.place.keys for m in mine})
-        if not ranges:  # who was to be replaced has died
-            self._finish(move)
+        if not ranges:
+            self._finish(move, "who was to be replaced has died, and others are in its place")
             return
         if all(m.progress is not None and m.progress.ended for m in mine):
             self._finish(move, f"{move.operator} has come to the end of its input")
@@ -406,7 +406,7 @@ class Moving(Taking):
         moves = tuple(m for m in self.journal.moves if m is not move)
         self._dissolve(move, why, moves=moves, moved=self._records(move, why))
 
-    def _finish(self, move: Move, failed: str = "") -> None:
+    def _finish(self, move: Move, failed: str) -> None:
         """There is nothing to be done for a move (any more)."""
         moves = tuple(m for m in self.journal.moves if m is not move)
         self._write(moves=moves, moved=self._records(move, failed))

@@ -18,6 +18,8 @@ from raystream.controller.cutting import even, heaviest, weight
 from raystream.errors import ConfigError
 from raystream.schema.types import KeyRange
 
+KEPT = 64
+"""So many reports are kept of an instance, the newest."""
 RELIEF = 0.9
 """A cut is of use if the heavier part is left with no more than this share of the load."""
 GROWTH_MAX = 10.0
@@ -55,9 +57,11 @@ class Load:
     """What is known of one operator.
 
     producers: the operators that feed it, none of a source. ranges: of its instances, in order,
-    all key groups together. reports: by range, the oldest first, all since the last change, none
-    where nothing was measured yet. by_group: float64 [G], records by key group, those of long ago
-    counting for less. least, most: how many instances it may have.
+    all key groups together. reports: by range, the oldest first, the newest `KEPT` since the last
+    change, none where nothing was measured yet. by_group: float64 [G], records by key group, those
+    of long ago counting for less. least, most: how many instances it may have. calm: since when, in
+    seconds from the start of the job, no operator has got more instances. What was measured before
+    may be little because others waited for one that was a bottleneck.
     """
 
     operator: str
@@ -67,6 +71,7 @@ class Load:
     by_group: np.ndarray
     least: int
     most: int
+    calm: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,7 @@ class CpuThreshold:
     and its range is cut in two where its load halves.
 
     Beyond that paper, neighbours are merged again when together they used less than `low` in each
-    of `lull` reports, as long as no bottleneck is split. `low` is less than the threshold, so a
+    of `lull` reports since any operator got more instances. `low` is less than the threshold, so a
     constant load is left alone once it is spread.
 
     interval: seconds between reports.
@@ -157,13 +162,8 @@ class CpuThreshold:
             total = weight(keys, load.by_group)
             if len(parts) < 2 or (total and heaviest(parts, load.by_group) > RELIEF * total):
                 yield Unable(load.operator, keys, f"{self._why(load, i)}; {_one_group(load, keys)}")
-            elif len(halves) == room:
-                yield Unable(
-                    load.operator,
-                    keys,
-                    f"{self._why(load, i)}, and {load.operator} has"
-                    f" {_number(load.most, 'instance')}, the most that it may have",
-                )
+            elif len(halves) >= room:  # there are more than it may have where people said so
+                yield Unable(load.operator, keys, f"{self._why(load, i)}, and {_full(load)}")
             else:
                 halves[i] = parts
         if halves:
@@ -183,7 +183,7 @@ class CpuThreshold:
 
     def _merged(self, load: Load) -> Target | None:
         """Neighbours that had little to do become one, from the left."""
-        if any(len(r) < self.lull for r in load.reports):
+        if not _calm(load, self.lull):
             return None
         most = [max(r.cpu for r in reports[-self.lull :]) for reports in load.reports]
         runs: list[tuple[int, int, float]] = []  # of neighbours: the first, after the last, CPU
@@ -271,7 +271,7 @@ class RateBased:
                 yield Target(load.operator, ranges, self._why(load, busy, growth, len(ranges)))
             else:
                 yield self._unable(load, costs)
-        elif n > load.least and all(len(r) >= self.lull for r in load.reports):
+        elif n > load.least and _calm(load, self.lull):
             most = [max(r.busy for r in reports[-self.lull :]) for reports in load.reports]
             costs = costs_by_group(load, most) * growth
             ranges = self._cut(costs, self.use * (1 - self.slack), load)
@@ -291,11 +291,7 @@ class RateBased:
 
     def _unable(self, load: Load, costs: np.ndarray) -> Unable:
         keys = max(load.ranges, key=lambda r: weight(r, costs))
-        why = (
-            f"{load.operator} has {_number(load.most, 'instance')}, the most that it may have"
-            if len(load.ranges) >= load.most
-            else _one_group(load, keys)
-        )
+        why = _full(load) if len(load.ranges) >= load.most else _one_group(load, keys)
         return Unable(
             load.operator,
             keys,
@@ -319,7 +315,9 @@ def costs_by_group(load: Load, costs: Sequence[float]) -> np.ndarray:
     for keys, cost in zip(load.ranges, costs, strict=True):
         own = load.by_group[keys.lo : keys.hi]
         total = float(own.sum())
-        out[keys.lo : keys.hi] = own * (cost / total) if total else cost / len(keys)
+        # In this order: what is left of a load of long ago is so little that a cost divided by it
+        # would be infinite.
+        out[keys.lo : keys.hi] = own / total * cost if total else cost / len(keys)
     return out
 
 
@@ -329,6 +327,12 @@ def _counts(reports: int, lull: int, interval: float) -> None:
             f"reports={reports}, lull={lull}, interval={interval}: at least one report each, of"
             " more than no seconds"
         )
+    if max(reports, lull) > KEPT:
+        raise ConfigError(
+            f"reports={reports}, lull={lull}: of an instance the newest {KEPT} reports are kept, so"
+            " there would never be enough",
+            hint="For a longer time take a longer interval.",
+        )
 
 
 def _one_group(load: Load, keys: KeyRange) -> str:
@@ -337,6 +341,16 @@ def _one_group(load: Load, keys: KeyRange) -> str:
     total = float(own.sum())
     share = f" has {float(own.max()) / total:.0%} of its load and" if total else ""
     return f"key group {group}{share} cannot be cut"
+
+
+def _calm(load: Load, lull: int) -> bool:
+    """Whether the last so many reports of all its instances say how little it has to do."""
+    last = [r[-lull] for r in load.reports if len(r) >= lull]
+    return len(last) == len(load.reports) and all(r.t - r.seconds >= load.calm for r in last)
+
+
+def _full(load: Load) -> str:
+    return f"{load.operator} may have no more than {_number(load.most, 'instance')}"
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -178,7 +178,8 @@ class Moved:
     """Ranges of an operator that went to other instances, or were to go.
 
     t: seconds since the start at which that was asked for. gone, new: who gave up its range, and
-    who took one, by name; ranges: all that the operator was to have. floor: the cut from which
+    who took one, by name, these in the order of what they took; ranges: all that the operator was
+    to have. floor: the cut from which
     these began; tries: how often they began. place, restore, replay: seconds until there were
     processes for all, until these had their state, and until they were level and at work. failed:
     why it was given up, empty if it was not. nbytes: of state that those who took ranges were

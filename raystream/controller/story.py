@@ -79,7 +79,7 @@ def _move(m: Moved) -> Told:
     if m.failed:
         return Told(m.t, "move", f"{m.operator} stays as it is: {m.failed}", m.because, (), True)
     if after == len(m.ranges):
-        into = ", ".join(f"{n} {k}" for n, k in zip(m.new, m.ranges, strict=True))
+        into = ", ".join(f"{n} {k}" for n, k in zip(m.new, sorted(m.ranges), strict=True))
     else:  # other ranges of the operator stayed with their owners
         into = f"{_names(m.new)} of {' '.join(map(str, m.ranges))}"
     what = f"{_names(m.gone)} became {into}, from epoch {m.floor:,} ({m.mode})"

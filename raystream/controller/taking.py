@@ -129,10 +129,13 @@ class Taking(Keeping):
     @property
     def waiting(self) -> int:
         """How many nodes operators want beyond those in use, while they wait for a process: of a
-        move one for each, of others, who begin where they can, only what is there."""
-        moving = sum(self._operators_of(e) for e in self._engagements if e.operator)
+        move one for each, unless it is to one of these; of others, who begin where they can, only
+        what is there."""
+        used = self.used
+        moves = [e for e in self._engagements if e.operator and e.node not in used]
+        moving = sum(self._operators_of(e) for e in moves)
         others = sum(self._operators_of(e) for e in self._engagements if not e.operator)
-        free = self._for_operators - self.journal.drained - self.used
+        free = self._for_operators - self.journal.drained - used
         return moving + min(others, len(free))
 
     def _operators_of(self, e: Engagement) -> int:
@@ -290,8 +293,9 @@ class Taking(Keeping):
         self._take_over(e, new, recoveries=recoveries)
 
     def _seated(self, e: Engagement) -> list[Member]:
-        """The members that the processes of an engagement become."""
-        ready = e.ready.values()
+        """The members that the processes of an engagement become, in the order of their ranges,
+        whoever was ready first."""
+        ready = sorted(e.ready.values(), key=lambda r: (r[1].vertex, r[1].keys))
         new = [
             Member(Seat(p, h.process, h.node, h.pid, a), moved=self.now, began=e.floor)
             for h, p, a in ready

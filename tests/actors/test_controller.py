@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from raystream.controller.journal import Entry, Shelf
 from raystream.controller.members import Options
 from raystream.controller.pool import PoolOptions
 from raystream.errors import LostError
+from tests.controller.driven import Driven
 
 CHARTER = Charter("job-1", "token", Environment({}, {}), Options())
 ME = "this controller"
@@ -158,6 +160,21 @@ def test_a_job_that_has_not_begun_has_no_floor(cluster: Cluster) -> None:
     made = Controller(CHARTER)
     made._machine = SimpleNamespace(options=Options(), journal=Entry())  # type: ignore[assignment]
     assert made._floor() is None
+    until(lambda: cluster.ended == [ME])
+
+
+def test_a_job_that_has_not_begun_leaves_no_nodes_and_its_story_begins_with_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be refused, and told of once more than fifty years after the beginning."""
+    monkeypatch.setattr(controller, "ending", lambda: {"b": 1e10})
+    cluster.again = False
+    made = Controller(CHARTER)
+    made._machine, made._nodes = Driven().machine, ("a", "b")
+    made._do(deque(made._leave_nodes()))
+    assert made._notes.said == ()
+    made._note("no node has come")
+    assert made._notes.said == ((0.0, "no node has come"),)
     until(lambda: cluster.ended == [ME])
 
 

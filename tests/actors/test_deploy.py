@@ -214,6 +214,23 @@ def test_bounds_of_nobody_are_refused_before_anything_is_started() -> None:
     assert "There are lines, count, out" in str(caught.value)
 
 
+class Hasty:
+    """A policy that looks at reports of no time."""
+
+    interval = 0.0
+
+    def decide(self, loads: object) -> list[rs.Target]:
+        return []
+
+
+@pytest.mark.parametrize("policy", ["cpu", rs.CpuThreshold, Hasty(), object()])
+def test_what_is_no_policy_is_refused_before_anything_is_started(policy: Any) -> None:
+    flow = rs.Flow("judged")
+    flow.source(Rows(Line, lines(1)), epochs=rs.by_time(seconds=30)).to(Collect())
+    with pytest.raises(ConfigError, match=r"policy=.* is none"):
+        flow.run(cluster="127.0.0.1:1", policy=policy)
+
+
 @pytest.mark.parametrize(
     ("policy", "pool", "taken"),
     [

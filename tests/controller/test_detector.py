@@ -160,6 +160,9 @@ def test_a_policy_of_a_users_own_is_kept_within_bounds() -> None:
         ),
         ([Target("cuont", (ALL,), "so")], "speaks of 'cuont', which is no operator"),
         (None, "raised TypeError"),
+        ([("count", (ALL,))], "says what is no Target and no Unable: 'tuple' object"),
+        ([Target("count", (KeyRange(0, 9.5),), "so")], "no Target and no Unable: 'float'"),  # type: ignore[arg-type]
+        ([Unable("count", 7, "so")], "no Target and no Unable: 'int'"),  # type: ignore[arg-type]
     ],
 )
 def test_a_policy_that_is_wrong_is_told_once_and_ends_nothing(says, why: str) -> None:
@@ -169,6 +172,15 @@ def test_a_policy_that_is_wrong_is_told_once_and_ends_nothing(says, why: str) ->
     (note,) = found.notes
     assert note.startswith("Watching ") and note.endswith("the job goes on as it is")
     assert re.search(why, note)
+
+
+def test_ranges_that_a_policy_found_with_numpy_can_be_sent() -> None:
+    cuts = np.array([0, 100, 256])
+    ranges = tuple(KeyRange(lo, hi) for lo, hi in pairwise(cuts))
+    plant = Plant(Watching(Target("count", ranges, "so")), {"count": EVEN})
+    plant.run(30)
+    assert plant.ranges("count") == [KeyRange(0, 100), KeyRange(100, 256)]
+    assert all(type(at) is int for keys in plant.ranges("count") for at in keys)
 
 
 def test_who_has_ended_is_not_measured() -> None:

@@ -56,6 +56,18 @@ def test_a_job_that_begins_wants_nodes_only_for_its_operators(
     assert job.machine.waiting == more
 
 
+def test_nodes_that_have_ended_are_forgotten() -> None:
+    """In a pool nodes come and go for as long as the job runs, and every entry names those left."""
+    job = Moved()
+    for i in range(10):
+        job.tick(("a", "b", f"pool-{i}"))
+        job.hear(do.Drain(i, f"pool-{i}", "it was one too many"))
+        assert job.machine.journal.drained == {f"pool-{i}"}
+    job.tick(("a", "b", "pool-9"))
+    job.hear(do.Drain(10, "b", "asked for"))
+    assert job.machine.journal.drained == {"b", "pool-9"}  # this one has not ended yet
+
+
 def test_who_moves_wants_a_node_for_each_new_instance_and_who_died_one_that_is_there() -> None:
     job = Moved()
     job.hear(do.Tick(("a", "b", "c"), frozenset("bc")))
@@ -63,3 +75,13 @@ def test_who_moves_wants_a_node_for_each_new_instance_and_who_died_one_that_is_t
     assert job.ask("count", *HALVES) == "" and job.machine.waiting == 2
     job.hear(do.Gone(job.process("chain"), "killed"))
     assert job.machine.used == {"a", "b"} and job.machine.waiting == 3
+
+
+@pytest.mark.parametrize(("node", "more"), [("", 1), ("b", 0), ("c", 1)])
+def test_a_move_to_a_node_that_is_in_use_wants_no_other_one(node: str, more: int) -> None:
+    """A machine would be started for it, and given back minutes later."""
+    job = Moved()
+    job.hear(do.Tick(("a", "b", "c"), frozenset("bc")))
+    assert job.machine.used == {"a", "b"}
+    assert job.ask("count", ALL, leave=("count/0",), node=node) == ""
+    assert job.machine.waiting == more
