@@ -375,9 +375,9 @@ def test_a_run_in_this_process_is_resumed(module: Callable[[str], str], tmp_path
     result = command(*options, "--resume", flow)
     assert result.exit_code == 0 and "nothing was saved in" in result.stdout
     result = command(*options, flow)
-    assert result.exit_code == 2 and "cut 2 of run 1 of words" in result.stderr, result.stderr
+    assert result.exit_code == 2 and "cut 3 of run 1 of words" in result.stderr, result.stderr
     result = command(*options, "--resume", "--instances", "count=2", flow)
-    assert result.exit_code == 0 and "goes on from cut 2 of run 1" in result.stdout, result.stderr
+    assert result.exit_code == 0 and "goes on from cut 3 of run 1" in result.stdout, result.stderr
     assert command(*options, "--fresh", flow).exit_code == 0
     result = command("run", "--local", "--resume", flow)
     assert result.exit_code == 2 and "say where the cuts are" in result.stderr
