@@ -33,7 +33,7 @@ class Screen:
         self._due = 0.0
 
     def __enter__(self) -> Screen:
-        if self.console.is_terminal:
+        if self.console.is_interactive:
             self._live = Live(Text(f"{self.job}: starting"), console=self.console, transient=True)
             self._live.start()
         else:

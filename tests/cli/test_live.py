@@ -97,3 +97,11 @@ def test_on_a_terminal_the_table_updates_itself_and_goes() -> None:
         screen._live.refresh()  # type: ignore[union-attr]
     written = console.file.getvalue()  # type: ignore[attr-defined]
     assert "600" in written and "\x1b[2K" in written
+
+
+def test_a_terminal_that_only_appends_has_lines() -> None:
+    """As of an editor: a table cannot update itself there, and would never be seen."""
+    console = Console(file=io.StringIO(), width=120, force_terminal=True, _environ={"TERM": "dumb"})
+    with Screen("job", console) as screen:
+        screen.update(sample(1.0, 100))
+    assert "job: starting\n   1.0 s" in console.file.getvalue()  # type: ignore[attr-defined]
