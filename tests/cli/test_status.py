@@ -177,6 +177,14 @@ def test_the_commands_print_what_was_seen() -> None:
     assert [t["kind"] for t in told] == ["recovery", "scale out", "note", "move"]
 
 
+@pytest.mark.parametrize("width", [40, 80, 119])
+def test_where_there_is_no_room_columns_are_left_out_and_numbers_are_whole(width: int) -> None:
+    shown = text_of(status_view(at(102.0), at(100.0), NODES), width)
+    assert "…" not in shown
+    (count,) = (line.split() for line in shown.splitlines() if line.startswith(" count/0 "))
+    assert {"10,000", "80%"} <= {*count} and ("4000" in count) == (width == 119)
+
+
 def test_shares_and_sizes_for_people() -> None:
     assert bar(0.6, 0.2).plain == "██████▒▒··  60%" and bar(1.4, 1.0).plain == "██████████ 140%"
     assert [size(n) for n in (7, 999, 1000, 64_000, 3.2e6, 5e12, 7e15)] == [
