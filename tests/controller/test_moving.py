@@ -305,6 +305,22 @@ def test_who_is_never_level_is_given_up() -> None:
     assert "not level within" in job.record()[3] and not job.machine.candidates
 
 
+def test_a_candidate_that_has_ended_is_level() -> None:
+    """As of a source with a short split, or with none: it stays at its last epoch for ever."""
+    job = Moved()
+    job.ask("lines", *HALVES)
+    job.hire()
+    job.restore()
+    job.at(21, only="lines/1", ended=True)
+    job.at(24, only="lines/2")
+    job.at(30, only="lines/0")
+    job.tick()
+    assert list(job.owners("lines")) == ["lines/0"]
+    job.at(30, only="lines/2")
+    job.tick()
+    assert list(job.owners("lines")) == ["lines/1", "lines/2"]
+
+
 def test_what_no_process_can_take_up_is_given_up_and_the_job_goes_on() -> None:
     job = Moved()
     job.ask("count", *HALVES)
