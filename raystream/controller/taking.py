@@ -286,8 +286,9 @@ class Taking(Keeping):
         self._take_over(e, new, recoveries=recoveries)
 
     def _seated(self, e: Engagement) -> list[Member]:
-        """The members that the processes of an engagement become."""
-        ready = e.ready.values()
+        """The members that the processes of an engagement become, by range: those of a move are told
+        with its ranges."""
+        ready = sorted(e.ready.values(), key=lambda ready: (ready[1].vertex, ready[1].keys))
         new = [
             Member(Seat(p, h.process, h.node, h.pid, a), moved=self.now, began=e.floor)
             for h, p, a in ready

@@ -130,6 +130,19 @@ def test_candidates_take_over_once_they_are_level() -> None:
     assert job.machine.journal.committed == 30
 
 
+def test_a_move_is_told_with_the_ranges_of_those_who_took_them() -> None:
+    """In whatever order they were ready."""
+    job = Moved()
+    job.ask("count", *HALVES)
+    job.hire()
+    for become in reversed(job.given):
+        job.hear(do.Became(become.process, "grpc://", STATE_BYTES))
+    job.at(25)
+    job.tick()
+    last = job.machine.journal.moved[-1]
+    assert dict(zip(last.new, last.ranges, strict=True)) == job.owners("count")
+
+
 def test_the_floor_stays_while_state_is_fetched_and_waits_for_candidates() -> None:
     job = Moved()
     job.ask("count", *HALVES)
