@@ -286,7 +286,7 @@ class Taking(Keeping):
         self._take_over(e, new, recoveries=recoveries)
 
     def _seated(self, e: Engagement) -> list[Member]:
-        """The members that the processes of an engagement become, by range: those of a move are told
+        """The members that the processes of an engagement become, by range: so a move's are told,
         with its ranges."""
         ready = sorted(e.ready.values(), key=lambda ready: (ready[1].vertex, ready[1].keys))
         new = [

@@ -130,19 +130,6 @@ def test_candidates_take_over_once_they_are_level() -> None:
     assert job.machine.journal.committed == 30
 
 
-def test_a_move_is_told_with_the_ranges_of_those_who_took_them() -> None:
-    """In whatever order they were ready."""
-    job = Moved()
-    job.ask("count", *HALVES)
-    job.hire()
-    for become in reversed(job.given):
-        job.hear(do.Became(become.process, "grpc://", STATE_BYTES))
-    job.at(25)
-    job.tick()
-    last = job.machine.journal.moved[-1]
-    assert dict(zip(last.new, last.ranges, strict=True)) == job.owners("count")
-
-
 def test_the_floor_stays_while_state_is_fetched_and_waits_for_candidates() -> None:
     job = Moved()
     job.ask("count", *HALVES)
@@ -316,22 +303,6 @@ def test_who_is_never_level_is_given_up() -> None:
         m.moved = job.now
     job.tick()
     assert "not level within" in job.record()[3] and not job.machine.candidates
-
-
-def test_a_candidate_that_has_ended_is_level() -> None:
-    """As of a source with a short split, or with none: it stays at its last epoch for ever."""
-    job = Moved()
-    job.ask("lines", *HALVES)
-    job.hire()
-    job.restore()
-    job.at(21, only="lines/1", ended=True)
-    job.at(24, only="lines/2")
-    job.at(30, only="lines/0")
-    job.tick()
-    assert list(job.owners("lines")) == ["lines/0"]
-    job.at(30, only="lines/2")
-    job.tick()
-    assert list(job.owners("lines")) == ["lines/1", "lines/2"]
 
 
 def test_what_no_process_can_take_up_is_given_up_and_the_job_goes_on() -> None:
