@@ -75,6 +75,7 @@ def test_what_was_broken_off_is_resumed(
     report = after.run(durable=store, cut_every=4, resume=True, instances=counts, check=check)
     (note,) = report.notes
     assert ("goes on from cut" in note) == (breaks > 3)
+    assert report.saved == max(o.position for o in report.operators)  # the end is saved, too
     assert written(out) == written(tmp_path / "whole")
 
 

@@ -27,7 +27,7 @@ from raystream.controller.commands import Command, Event
 from raystream.controller.journal import Entry, newest
 from raystream.controller.keeping import KEEPER
 from raystream.controller.machine import Machine
-from raystream.controller.members import Options
+from raystream.controller.members import Options, whose_turn
 from raystream.controller.moves import Mode, Move, Wanted, elsewhere, evenly
 from raystream.controller.pool import OPERATOR_NODE, PoolOptions, told
 from raystream.controller.report import (
@@ -350,8 +350,8 @@ class Controller:
     def _ask_some(self) -> None:
         """Ask those instances for their progress whose turn it is."""
         self._turn = (self._turn + 1) % TURNS
-        members = [m.seat.process for m in self._machine.members if not m.dead]
-        for process in members[self._turn :: TURNS]:
+        moving = {move.operator for move in self._machine.journal.moves}
+        for process in whose_turn(self._machine.members, moving, self._turn, TURNS):
             self._staff.ask(process)
 
     def _hear(self, event: Event) -> list[Command]:

@@ -293,23 +293,28 @@ def top(
     """Watch a job: `status` again and again.
 
     Until the job ends, or you leave with Ctrl-C. Where there is little room, it shows the
-    instances that use most of their CPU.
+    instances that use most of their CPU; where there is no terminal, one look below the other.
     """
     with _errors_told():
         import signal
+        from contextlib import nullcontext
 
         from rich.live import Live
 
         from raystream.actors.looking import looks
-        from raystream.cli.status import console_for, top_view
+        from raystream.cli.status import console_for, status_view, top_view
 
         console = console_for()
         before = None
-        with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
+        shown = Live(console=console, screen=True, auto_refresh=False)
+        with shown if console.is_interactive else nullcontext() as live:
             for now, nodes in looks(job, address, seconds):
                 # As Ctrl-C does: Ray, which sets its own when it connects, would print its stack.
                 signal.signal(signal.SIGTERM, signal.default_int_handler)
-                live.update(top_view(now, before, nodes, console.height), refresh=True)
+                if live is None:
+                    console.print(status_view(now, before, nodes))
+                else:
+                    live.update(top_view(now, before, nodes, console.height), refresh=True)
                 before = now
         typer.echo(f"{job} has ended")
 

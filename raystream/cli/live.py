@@ -33,7 +33,7 @@ class Screen:
         self._due = 0.0
 
     def __enter__(self) -> Screen:
-        if self.console.is_terminal:
+        if self.console.is_interactive:
             self._live = Live(Text(f"{self.job}: starting"), console=self.console, transient=True)
             self._live.start()
         else:
@@ -118,7 +118,9 @@ def rates_table(job: str, sample: Sample, before: Sample | None) -> Table:
 
 def rates_line(sample: Sample, before: Sample | None) -> str:
     """The same in one line."""
-    epoch = min((o.position for o in sample.operators.values()), default=0)
+    operators = sample.operators.values()
+    last = max((o.position for o in operators), default=0)
+    epoch = min((o.position for o in operators if not o.ended), default=last)
     rates = [
         f"{o.name} {_shown(_rate(sample, before, o.name, 'records_in'))}/s"
         for o in sample.operators.values()

@@ -143,10 +143,9 @@ def parse_instances(text: str) -> dict[str, int]:
         name, equals, count = (p.strip() for p in part.partition("="))
         if not (name and equals and count.isdecimal()):
             raise ConfigError(
-                f"--instances: {part!r} is not of the form name=number",
-                hint="For example --instances count=2,join=3.",
+                f"{part!r} is not of the form NAME=N", hint="For example count=2,join=3."
             )
         if name in found:
-            raise ConfigError(f"--instances names {name!r} twice")
+            raise ConfigError(f"{name!r} is named twice")
         found[name] = int(count)
     return found

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from raystream.cli.live import floor_line
+from raystream.cli.plan import UNLIMITED
 from raystream.controller.status import Pace, Status, Worker, pace, together
 from raystream.controller.story import Told
 
@@ -24,6 +26,11 @@ WARM, HOT = 0.5, 0.7
 """Shares of its CPU from which an instance is shown as one to look at, and as a bottleneck."""
 NEWEST = 3
 """So many of the last decisions `status` shows."""
+SHARES = "█ busy ▒ blocked"
+FIRST_TO_GO = (
+    "pid", "state", "rows", "key groups", "out/s", "waiting", "node", SHARES, "instances",
+)  # fmt: skip
+"""The columns that are left out where there is no room for all, in this order."""
 
 _KINDS = {"recovery": "red", "scale out": "green", "scale in": "cyan", "move": "blue"}
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -84,9 +91,9 @@ def headline(status: Status) -> Text:
     return line
 
 
-def operators_table(now: Status, before: Status | None) -> Table:
+def operators_table(now: Status, before: Status | None) -> Fitting:
     """A row per operator: sums, and of shares the highest of its instances."""
-    table = _table("operator", ["instances"])
+    table = Fitting("operator", "instances")
     for name in now.operators:
         mine = now.of(name)
         all_of_it = together(pace(w, now, before) for w in mine)
@@ -96,9 +103,9 @@ def operators_table(now: Status, before: Status | None) -> Table:
 
 def instances_table(
     now: Status, before: Status | None, nodes: Mapping[str, str], workers: Iterable[Worker]
-) -> Table:
+) -> Fitting:
     """A row per instance."""
-    table = _table("instance", ["key groups", "node", "pid"])
+    table = Fitting("instance", "key groups", "node", "pid")
     for w in workers:
         at = (f"{w.keys}", nodes.get(w.node, w.node[:6]), f"{w.pid}")
         style = "red" if w.dead else ""
@@ -157,17 +164,38 @@ def _data(p: Pace | None) -> dict[str, Any]:
     return {} if p is None else asdict(p)
 
 
-def _table(first: str, columns: Iterable[str]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(first, no_wrap=True)
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("in/s", "out/s", "CPU"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("█ busy ▒ blocked", no_wrap=True)
-    for name in ("waiting", "rows", "state", "behind"):
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+class Fitting:
+    """A table that leaves columns out where there is no room for all: of a number that is cut off
+    nobody could say how large it is."""
+
+    def __init__(self, *columns: str) -> None:
+        shares = ("in/s", "out/s", "CPU", SHARES, "waiting", "rows", "state", "behind")
+        self._columns = (*columns, *shares)
+        self._rows: list[tuple[str | Text, ...]] = []
+
+    def add_row(self, *cells: str | Text) -> None:
+        """Add what is in all of its columns."""
+        self._rows.append(cells)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        left, table = self._columns, self._of(self._columns)
+        unlimited = options.update(max_width=UNLIMITED)
+        for name in FIRST_TO_GO:
+            if Measurement.get(console, unlimited, table).maximum <= options.max_width:
+                break
+            left = tuple(c for c in left if c != name)
+            table = self._of(left)
+        yield table
+
+    def _of(self, columns: Sequence[str]) -> Table:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for name in columns:
+            left = name in (self._columns[0], SHARES)
+            table.add_column(name, justify="left" if left else "right", no_wrap=True)
+        for row in self._rows:
+            cells = zip(self._columns, row, strict=True)
+            table.add_row(*(cell for name, cell in cells if name in columns))
+        return table
 
 
 def _cells(p: Pace | None) -> tuple[str | Text, ...]:

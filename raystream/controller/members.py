@@ -4,7 +4,7 @@ that are about to take one."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -107,6 +107,16 @@ class Engagement:
     @property
     def processes(self) -> set[str]:
         return {*self.preparing, *self.ready}
+
+
+def whose_turn(
+    members: Iterable[Member], moving: Collection[str], nth: int, turns: int
+) -> list[str]:
+    """The processes that are asked for their progress in one of so many turns, which follow each
+    other. Those of an operator that is being moved are asked in the same: they are compared, and in
+    the time between two turns there may be several epochs."""
+    alive = enumerate(m.seat for m in members if not m.dead)
+    return [s.process for i, s in alive if nth == (0 if s.place.operator in moving else i % turns)]
 
 
 def positions(members: Iterable[Member]) -> dict[int, int]:

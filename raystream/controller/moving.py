@@ -296,7 +296,7 @@ class Moving(Taking):
         """Make owners of candidates that are level; give up those that never are.
 
         What is known of them is a moment old, of each another one. So an epoch behind the owners,
-        several times in a row, is level too.
+        several times in a row, is level too; and so is who has ended, whose epoch is the last.
         """
         for move in [m for m in self.journal.moves if m.new]:
             vertex = vertex_of(self.plan, move.operator).id
@@ -305,8 +305,8 @@ class Moving(Taking):
             gone = [m for m in mine if m.name in move.gone]
             if any(m.progress is None for m in mine):
                 continue
-            at = min(m.progress.position for m in new if m.progress is not None)
             to = max(m.progress.position for m in gone if m.progress is not None)
+            at = min((p.position for m in new if (p := m.progress) and not p.ended), default=to)
             self._near[move.operator] = 1 + self._near[move.operator] if at >= to - 1 else 0
             level = at >= to or self._near[move.operator] >= NEAR_TICKS
             if level and self.journal.committed >= move.base:

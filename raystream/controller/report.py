@@ -88,7 +88,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class OperatorReport:
-    """Totals of one operator over its instances."""
+    """Totals of one operator over its instances. position: of the one that is furthest behind among
+    those that have not ended, if not all have; ended: they have."""
 
     name: str
     instances: int
@@ -102,6 +103,7 @@ class OperatorReport:
     image_bytes: int = 0
     image_seconds: float = 0.0
     table_bytes: int = 0
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +254,11 @@ def _total(name: str, ps: list[Progress]) -> OperatorReport:
     for p in ps:
         for port, n in p.by_port.items():
             ports[port] = ports.get(port, 0) + n
+    going = [p.position for p in ps if not p.ended]
     return OperatorReport(
         name,
         len(ps),
-        min(p.position for p in ps),
+        min(going) if going else max(p.position for p in ps),
         sum(p.records_in for p in ps),
         sum(p.records_out for p in ps),
         sum(p.late for p in ps),
@@ -265,6 +268,7 @@ def _total(name: str, ps: list[Progress]) -> OperatorReport:
         sum(p.image_bytes for p in ps),
         max(p.image_seconds for p in ps),
         sum(p.table_bytes for p in ps),
+        not going,
     )
 
 

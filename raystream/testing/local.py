@@ -286,9 +286,11 @@ class LocalJob:
         return all(link.next + AHEAD > machine.position for link in self.out[id(machine)])
 
     def _commit(self) -> None:
-        """Commit the newest cut that every instance has applied."""
-        reached = min((m.position for m in self.machines if not m.ended), default=self.committed)
-        cut = reached // self.plan.cut_every * self.plan.cut_every
+        """Commit the newest cut that every instance has applied; at the end, the last epoch."""
+        cut = max(m.position for m in self.machines)
+        if not self.ended:
+            reached = min(m.position for m in self.machines if not m.ended)
+            cut = reached // self.plan.cut_every * self.plan.cut_every
         if cut > self.committed:
             self._commit_to(cut)
 
@@ -323,10 +325,8 @@ class LocalJob:
                 del self.boundaries[at]
 
     def finish(self) -> None:
-        """Commit and show the last epoch and close the sinks."""
-        last = max(m.position for m in self.machines)
-        self._commit_to(last)
-        self.show(last)
+        """Show all that was written and close the sinks."""
+        self.show(self.committed)
         for instance in self.instances:
             instance.close_sink()
 

@@ -124,7 +124,7 @@ def test_sigterm_leaves_top_as_ctrl_c_does(monkeypatch: pytest.MonkeyPatch) -> N
         yield "status", {}
 
     monkeypatch.setattr(looking, "looks", looks)
-    monkeypatch.setattr("raystream.cli.status.top_view", lambda *told: "")
+    monkeypatch.setattr("raystream.cli.status.status_view", lambda *told: "")
     before = signal.getsignal(signal.SIGTERM)
     try:
         assert CliRunner().invoke(cli.app, ["top", "words"]).exit_code == cli.INTERRUPTED

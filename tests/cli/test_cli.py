@@ -312,8 +312,8 @@ def test_a_bug_is_said_to_be_one(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--instances", "count"], "not of the form name=number"),
-        (["--instances", "count=two"], "not of the form name=number"),
+        (["--instances", "count"], "not of the form NAME=N"),
+        (["--instances", "count=two"], "not of the form NAME=N"),
         (["--instances", "count=1,count=2"], "twice"),
         (["--instances", "cuont=2"], "there is no operator 'cuont'"),
         (["--instances", "split=2"], "runs inside 'lines'"),
@@ -375,9 +375,9 @@ def test_a_run_in_this_process_is_resumed(module: Callable[[str], str], tmp_path
     result = command(*options, "--resume", flow)
     assert result.exit_code == 0 and "nothing was saved in" in result.stdout
     result = command(*options, flow)
-    assert result.exit_code == 2 and "cut 2 of run 1 of words" in result.stderr, result.stderr
+    assert result.exit_code == 2 and "cut 3 of run 1 of words" in result.stderr, result.stderr
     result = command(*options, "--resume", "--instances", "count=2", flow)
-    assert result.exit_code == 0 and "goes on from cut 2 of run 1" in result.stdout, result.stderr
+    assert result.exit_code == 0 and "goes on from cut 3 of run 1" in result.stdout, result.stderr
     assert command(*options, "--fresh", flow).exit_code == 0
     result = command("run", "--local", "--resume", flow)
     assert result.exit_code == 2 and "say where the cuts are" in result.stderr
@@ -412,6 +412,12 @@ def test_instances() -> None:
     assert parse_instances(" a=2, b-2=13,") == {"a": 2, "b-2": 13}
     with pytest.raises(ConfigError):
         parse_instances("=2")
+
+
+def test_scale_names_no_option_that_it_does_not_have() -> None:
+    result = command("scale", "words", "count")
+    assert result.exit_code == 2 and "'count' is not of the form NAME=N" in result.stderr
+    assert "--instances" not in result.stderr
 
 
 def test_a_function_that_needs_arguments_is_no_flow(module: Callable[[str], str]) -> None:

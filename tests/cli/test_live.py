@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from contextlib import suppress
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -48,6 +49,13 @@ def test_the_first_sample_has_no_rates() -> None:
 
 def test_what_is_done_again_after_a_recovery_is_no_negative_rate() -> None:
     assert rates_line(sample(2.0, 700), sample(1.0, 1000)).endswith("count 0/s")
+
+
+def test_the_epoch_of_a_job_is_not_that_of_a_source_that_has_ended() -> None:
+    over = replace(operator("few", 10), position=3, ended=True)
+    going = {"few": over, "count": operator("count", 900)}
+    assert "epoch 7 " in rates_line(Sample(9.0, going), None)
+    assert "epoch 3 " in rates_line(Sample(9.0, {"few": over}), None)
 
 
 def test_late_records_are_told() -> None:
@@ -97,3 +105,11 @@ def test_on_a_terminal_the_table_updates_itself_and_goes() -> None:
         screen._live.refresh()  # type: ignore[union-attr]
     written = console.file.getvalue()  # type: ignore[attr-defined]
     assert "600" in written and "\x1b[2K" in written
+
+
+def test_a_terminal_that_only_appends_has_lines() -> None:
+    """As of an editor: a table cannot update itself there, and would never be seen."""
+    console = Console(file=io.StringIO(), width=120, force_terminal=True, _environ={"TERM": "dumb"})
+    with Screen("job", console) as screen:
+        screen.update(sample(1.0, 100))
+    assert "job: starting\n   1.0 s" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from raystream.controller.planning import make_plan
-from raystream.controller.report import SAMPLES_MAX, Sample, Samples, progress_of
+from raystream.controller.report import SAMPLES_MAX, Progress, Sample, Samples, progress_of, totals
 from raystream.dataflow.instance import SourceInstance
 from raystream.dataflow.source import Recorded
 from raystream.schema.types import KeyRange
@@ -86,3 +86,16 @@ def test_the_last_sample_is_at_the_end_however_late_that_is_known() -> None:
     for t in (1.0, 2.0, 3.0):
         samples.add(Sample(t, {}))
     assert [s.t for s in samples.ended(Sample(2.5, {}))] == [1.0, 2.0, 2.5]
+
+
+def test_an_operator_is_not_at_the_end_of_an_instance_that_has_ended() -> None:
+    """As of a source with more instances than splits."""
+
+    def said(instance: int, position: int, *, ended: bool) -> Progress:
+        return Progress("lines", instance, position, ended, 0, 0, 0, 0, 0, 0.0)
+
+    over, *going = said(0, 1, ended=True), said(1, 9, ended=False), said(2, 8, ended=False)
+    (lines,) = totals([over, *going])
+    assert (lines.position, lines.ended) == (8, False)
+    (lines,) = totals([over, said(1, 9, ended=True)])
+    assert (lines.position, lines.ended) == (9, True)

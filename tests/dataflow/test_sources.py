@@ -377,6 +377,8 @@ def test_a_job_with_a_source_without_rows_goes_on_from_any_cut(some: Any) -> Non
 
 
 def test_a_saved_job_with_a_source_without_rows_is_resumed(tmp_path: Path) -> None:
+    """From a cut on the way; and from its end, after which there is nothing more."""
+
     def run(**options: Any) -> list[Any]:
         sink = Collect()
         pairs(sink, SOME, ((),)).run(durable=tmp_path, cut_every=1, **options)
@@ -384,7 +386,9 @@ def test_a_saved_job_with_a_source_without_rows_is_resumed(tmp_path: Path) -> No
 
     whole = run()
     assert len(whole) == 2
+    max(tmp_path.glob("*/cuts/*")).unlink()
     assert run(resume=True) == whole[1:]
+    assert run(resume=True) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
