@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import signal
 import socket
 import sys
 import sysconfig
@@ -25,6 +26,7 @@ from ray.job_config import JobConfig
 from raystream.actors import own_ray
 from raystream.actors.carrying import refuse_unpicklable
 from raystream.actors.controller import Charter, Controller
+from raystream.actors.leaving import sigterm_leaves
 from raystream.actors.naming import CONTROLLER, NAMESPACE, actor_name, kill, new_run, processes_of
 from raystream.actors.pool import release
 from raystream.actors.staff import Environment, cause_of, runtime_env
@@ -159,7 +161,7 @@ def _samples(controller: Any, since: float) -> list[Sample]:
 
 
 def _end(run: str, controller: Any, result: Any) -> None:
-    """End a job: ask first, if it still runs (Ctrl-C), then kill whatever there is."""
+    """End a job: ask first, if it still runs (Ctrl-C, SIGTERM), then kill whatever there is."""
     if not ray.wait([result], timeout=0)[0]:
         controller.cancel.remote()
         ray.wait([result], timeout=END_SECONDS)
@@ -187,6 +189,7 @@ def cluster(
     }
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or "auto"
+    sigterm = signal.getsignal(signal.SIGTERM)
     try:
         if address == "auto":
             _start(common, start=start, on_note=on_note)
@@ -204,10 +207,11 @@ def cluster(
             f"no Ray cluster at {address!r}: {str(error).partition(chr(10))[0]}",
             hint="Start one with `ray start --head`, or leave the address away.",
         ) from None
-    try:
-        yield
-    finally:
-        ray.shutdown()
+    with sigterm_leaves(sigterm):
+        try:
+            yield
+        finally:
+            ray.shutdown()
 
 
 @contextlib.contextmanager

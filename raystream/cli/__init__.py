@@ -296,7 +296,6 @@ def top(
     instances that use most of their CPU; where there is no terminal, one look below the other.
     """
     with _errors_told():
-        import signal
         from contextlib import nullcontext
 
         from rich.live import Live
@@ -309,8 +308,6 @@ def top(
         shown = Live(console=console, screen=True, auto_refresh=False)
         with shown if console.is_interactive else nullcontext() as live:
             for now, nodes in looks(job, address, seconds):
-                # As Ctrl-C does: Ray, which sets its own when it connects, would print its stack.
-                signal.signal(signal.SIGTERM, signal.default_int_handler)
                 if live is None:
                     console.print(status_view(now, before, nodes))
                 else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,21 +111,3 @@ def test_who_leaves_top_does_not_end_the_job(monkeypatch: pytest.MonkeyPatch) ->
     found = CliRunner().invoke(cli.app, ["top", "words"])
     assert found.exit_code == cli.INTERRUPTED
     assert "interrupted" in found.stderr and "ended" not in found.stderr
-
-
-def test_sigterm_leaves_top_as_ctrl_c_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else Ray, which handles it from when it is connected, would print where its own code was."""
-
-    def looks(job: str, address: str, seconds: float) -> Iterator[Any]:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what Ray does
-        yield "status", {}
-        signal.raise_signal(signal.SIGTERM)
-        yield "status", {}
-
-    monkeypatch.setattr(looking, "looks", looks)
-    monkeypatch.setattr("raystream.cli.status.status_view", lambda *told: "")
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        assert CliRunner().invoke(cli.app, ["top", "words"]).exit_code == cli.INTERRUPTED
-    finally:
-        signal.signal(signal.SIGTERM, before)

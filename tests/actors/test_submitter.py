@@ -1,4 +1,5 @@
-"""Who submitted a job dies: the job goes on, is seen, and is ended by somebody else."""
+"""Who submitted a job dies: the job goes on, is seen, and is ended by somebody else. Who is told to
+end ends the job first."""
 
 from __future__ import annotations
 
@@ -47,14 +48,31 @@ def position() -> int:
     return 0
 
 
+def submitted(folder: Path) -> subprocess.Popen[bytes]:
+    address = ray.get_runtime_context().gcs_address
+    return subprocess.Popen(
+        [sys.executable, "-c", SUBMITTER, str(folder), address],
+        env=environment(PYTHONPATH=str(ROOT)),
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_a_job_ends_with_its_submitter_that_gets_sigterm(tmp_path: Path) -> None:
+    submitter = submitted(tmp_path)
+    try:
+        until(lambda: position() > 10, submitter)
+        submitter.terminate()
+        _, told = submitter.communicate(timeout=LIMIT_SECONDS)
+    finally:
+        submitter.kill()
+    assert (submitter.returncode, told) == (128 + signal.SIGTERM, b"")
+    assert jobs("auto") == [] and not job_processes()
+
+
 def test_a_job_goes_on_when_its_submitter_is_killed_and_is_stopped_by_another(
     tmp_path: Path,
 ) -> None:
-    address = ray.get_runtime_context().gcs_address
-    submitter = subprocess.Popen(
-        [sys.executable, "-c", SUBMITTER, str(tmp_path), address],
-        env=environment(PYTHONPATH=str(ROOT)),
-    )
+    submitter = submitted(tmp_path)
     try:
         until(lambda: position() > 10, submitter)
     finally:

@@ -1,0 +1,37 @@
+"""SIGTERM while this process is connected to Ray: it ends as with Ctrl-C, and so does its job.
+
+Ray takes the signal when it connects. It would print where its own code was, and abort: the job
+would go on in a shared cluster although whoever ran it was told to stop.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+
+@contextmanager
+def sigterm_leaves(before: Any) -> Iterator[None]:
+    """From when Ray is connected until it is not, SIGTERM is handled as it was before: unless the
+    user has a handler, this process exits with 143, by the way on which a job is ended.
+
+    Args:
+        before: the handler before Ray was connected, of `signal.getsignal`.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python lets only that one choose
+        return
+    before = signal.SIG_DFL if before is None else before
+    signal.signal(signal.SIGTERM, _leave if before == signal.SIG_DFL else before)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(number: int, frame: object) -> NoReturn:
+    sys.exit(128 + number)
