@@ -147,3 +147,28 @@ def test_the_import_linter_knows_every_package() -> None:
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     there = {p.parent.name for p in ROOT.glob("*/__init__.py")} - {"tests"}
     assert there <= set(tool["importlinter"]["root_packages"])
+
+
+OURS = [p for p in CODE if p.is_relative_to(ROOT / "raystream")]
+
+
+@pytest.mark.parametrize("path", OURS, ids=_name)
+def test_numba_is_imported_before_a_part_of_it(path: Path) -> None:
+    """Whoever imports a part first waits for the package with the lock of the part in hand, while
+    another thread that imports the package waits for the part: Python fails in both."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+    for scope in (tree, *functions):
+        first = next((name for name in _imported(scope) if name.split(".")[0] == "numba"), "numba")
+        assert first == "numba", f"{_name(path)}: import numba before {first}"
+
+
+def _imported(scope: ast.Module | ast.FunctionDef) -> list[str]:
+    """The modules that statements of a scope import, in order."""
+    names: list[str] = []
+    for node in scope.body:
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+    return names

@@ -73,14 +73,15 @@ def build(spec: OperatorSpec, ticks: int) -> Built:
         GraphError: the operator cannot be compiled; it names the line and the reason.
         ConfigError: the cache folder cannot be written.
     """
-    from numba.core.compiler_lock import global_compiler_lock
+    import numba
 
+    lock: Any = numba.core.compiler_lock.global_compiler_lock
     # Who imports the first of these modules waits for Numba's lock with another of its locks in
     # hand, that of its target: with the first one in ours we would wait for each other for ever.
     _own_modules()
     # A process that loads operators ahead may be given a place meanwhile: it must not find the
     # module of one that is half made, whose functions are not compiled yet.
-    with global_compiler_lock:
+    with lock:
         return _built(spec, ticks)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numba
 import numba.core.cgutils
 import numpy as np
 from llvmlite import ir

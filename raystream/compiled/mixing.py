@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numba
 import numba.core.ir
 import numba.core.ir_utils
 from numba import njit, types

@@ -142,6 +142,39 @@ def test_two_threads_that_load_compiled_code_do_not_wait_for_each_other() -> Non
     assert done.stdout == "built\n", done.stderr
 
 
+AT_ONCE = """
+import sys, threading
+from importlib import import_module
+from raystream.compiled import build
+errors = []
+def tried(what, *arguments):
+    try:
+        what(*arguments)
+    except BaseException as error:
+        errors.append(repr(error))
+build._built = lambda spec, ticks: None
+warm = threading.Thread(target=tried, args=(import_module, "raystream.state.row_kernels"))
+warm.start()
+while "numba" not in sys.modules:
+    warm.join(0.001)
+tried(build.build, None, 1)
+warm.join()
+print(errors)
+"""
+
+
+def test_two_threads_may_be_the_first_to_need_numba() -> None:
+    """A process that loads ahead is given a place in its first second."""
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ONCE],
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        text=True,
+        capture_output=True,
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
 def test_a_changed_constant_or_helper_is_compiled_anew() -> None:
     def counting(step: int) -> Any:
         def more(n: int) -> int:
