@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+SIGNALLED = 128
+"""The exit code of a process that a signal ended is that of the signal and this."""
+
 
 @contextmanager
 def sigterm_leaves(before: Any) -> Iterator[None]:
@@ -25,13 +28,19 @@ def sigterm_leaves(before: Any) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # Python lets only that one choose
         return
+    told: list[int] = []
+
+    def leave(number: int, frame: object) -> NoReturn:
+        told.append(number)
+        sys.exit(SIGNALLED + number)
+
     before = signal.SIG_DFL if before is None else before
-    signal.signal(signal.SIGTERM, _leave if before == signal.SIG_DFL else before)
+    signal.signal(signal.SIGTERM, leave if before == signal.SIG_DFL else before)
     try:
         yield
+    except SystemExit:
+        if told:  # where Ray waits, it makes an exit with another code of it
+            sys.exit(SIGNALLED + told[0])
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _leave(number: int, frame: object) -> NoReturn:
-    sys.exit(128 + number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -33,6 +34,24 @@ def test_it_ends_the_process_on_the_usual_way(before: Any) -> None:
         signal.raise_signal(signal.SIGTERM)
     assert left.value.code == 143
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_an_exit_that_nobody_signalled_is_left_as_it_is() -> None:
+    with pytest.raises(SystemExit) as left, sigterm_leaves(None):
+        sys.exit(3)
+    assert left.value.code == 3
+
+
+def test_ray_may_make_another_exit_of_it() -> None:
+    def waits() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SystemExit:
+            sys.exit(1)
+
+    with pytest.raises(SystemExit) as left, sigterm_leaves(None):
+        waits()
+    assert left.value.code == 143
 
 
 def test_the_handler_of_a_user_stays() -> None:

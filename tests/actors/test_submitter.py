@@ -77,7 +77,7 @@ def test_a_job_goes_on_when_its_submitter_is_killed_and_is_stopped_by_another(
         until(lambda: position() > 10, submitter)
     finally:
         submitter.kill()
-        submitter.wait()
+        submitter.communicate()
     before = position()
     until(lambda: position() > before + 50, submitter)
     (run,) = jobs("auto")
