@@ -70,7 +70,7 @@ def run(
     Args:
         cluster: None runs in this process; `"auto"` joins the Ray cluster of this machine, or
             starts one; another value is the address of a cluster.
-        instances: how many instances an operator has (1 unless given).
+        instances: how many instances an operator has (the least of its bounds, or 1, unless given).
         checkpoint_seconds: about how often there is a cut.
         cut_every: epochs between cuts, instead.
         copies: on a cluster, how many nodes hold a checkpoint.
@@ -106,13 +106,14 @@ def run(
     if durable is None and resume is not None:
         raise ConfigError("resume without durable: say where the cuts are")
     options = _options(cluster, copies, spares, recovery, restore_into, policy, bounds, pool)
+    least = {name: few for name, (few, _) in (bounds or {}).items() if few > 1}
     with _alone(flow.name, cluster):
         saves = None if durable is None else Saves(open_store(durable), flow.name)
         known = None if saves is None or resume is False else saves.manifests()
         begin = Beginning(None, ()) if saves is None else beginning(saves, resume)
         plan = make_plan(
             flow,
-            instances=instances,
+            instances=least | {**(instances or {})},
             cut_every=cut_every,
             checkpoint_seconds=checkpoint_seconds,
             check=check,

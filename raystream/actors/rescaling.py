@@ -31,9 +31,11 @@ def scale(job: str, address: str, instances: Mapping[str, int], mode: Mode) -> l
         mode: how ranges are filled.
 
     Raises:
-        ConfigError: there is no such job or cluster, or the job refused; it says why. JobError: it
-        does not answer, or the moves did not end in time.
+        ConfigError: there is no such job or cluster, no operator is named, or the job refused; it
+        says why. JobError: it does not answer, or the moves did not end in time.
     """
+    if not instances:
+        raise ConfigError("no operator is named", hint="For example count=2,join=3.")
     return _asked(job, address, lambda c: c.scale.remote({**instances}, "asked for", mode))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from raystream.api.flow import Flow
@@ -41,6 +43,10 @@ def load_flow(target: str) -> Flow:
     if is_file:
         raise ConfigError(
             f"{module_name!r} is a file, not a module", hint=f"Write {dotted}:{name}."
+        )
+    if module_name.startswith("."):
+        raise ConfigError(
+            f"{module_name!r} is a relative name", hint=f"Write {dotted}:{name}, from its folder."
         )
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -101,19 +107,15 @@ def _raised(doing: str, error: BaseException) -> GraphError:
 
 
 def parse_bounds(text: str) -> dict[str, tuple[int, int]]:
-    """`NAME=LEAST-MOST,...` as a mapping.
+    """`"a=1-4,b=2-2"` as {"a": (1, 4), "b": (2, 2)}.
 
     Raises:
         ConfigError: it is not of that form.
     """
-    bounds = {}
-    for part in filter(None, text.split(",")):
-        name, _, both = part.partition("=")
-        least, dash, most = both.partition("-")
-        if not (name and dash and least.isdecimal() and most.isdecimal()):
-            raise ConfigError(f"{part!r} is not of the form NAME=LEAST-MOST")
-        bounds[name.strip()] = (int(least), int(most))
-    return bounds
+    return {
+        name: (int(least), int(most))
+        for name, (least, most) in _by_name(text, _BOUNDS, "LEAST-MOST", "count=1-4,join=2-8")
+    }
 
 
 def policy_of(name: str | None) -> Policy | Literal["auto"] | None:
@@ -138,14 +140,26 @@ def parse_instances(text: str) -> dict[str, int]:
     Raises:
         ConfigError: it is not of that form.
     """
-    found: dict[str, int] = {}
+    return {name: int(n) for name, (n,) in _by_name(text, _NUMBER, "N", "count=2,join=3")}
+
+
+_NUMBER = re.compile(r"(\d+)", re.ASCII)
+_BOUNDS = re.compile(r"(\d+)\s*-\s*(\d+)", re.ASCII)
+
+
+def _by_name(
+    text: str, form: re.Pattern[str], shown: str, example: str
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The groups of what follows each `NAME=`, each name once."""
+    seen: set[str] = set()
     for part in filter(None, (p.strip() for p in text.split(","))):
-        name, equals, count = (p.strip() for p in part.partition("="))
-        if not (name and equals and count.isdecimal()):
+        name, _, value = (p.strip() for p in part.partition("="))
+        matched = form.fullmatch(value)
+        if not (name and matched):
             raise ConfigError(
-                f"{part!r} is not of the form NAME=N", hint="For example count=2,join=3."
+                f"{part!r} is not of the form NAME={shown}", hint=f"For example {example}."
             )
-        if name in found:
+        if name in seen:
             raise ConfigError(f"{name!r} is named twice")
-        found[name] = int(count)
-    return found
+        seen.add(name)
+        yield name, matched.groups()

@@ -26,6 +26,7 @@ from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
 from raystream.controller.report import Sample
 from raystream.errors import ConfigError, GraphError, Stopped
+from raystream.run import Follow
 from raystream.testing import Collect
 from tests.flows import Line, Rows, Running, Word, lines, running, split
 
@@ -212,6 +213,25 @@ def test_bounds_of_nobody_are_refused_before_anything_is_started() -> None:
     with pytest.raises(ConfigError, match="no operator 'cuont'") as caught:
         flow.run(cluster="127.0.0.1:1", policy=rs.CpuThreshold(), bounds={"cuont": (1, 2)})
     assert "There are lines, count, out" in str(caught.value)
+
+
+@pytest.mark.parametrize(("given", "begins"), [({}, 3), ({"count": 4}, 4), ({"count": 1}, 1)])
+def test_an_operator_begins_with_the_least_of_its_bounds_unless_more_is_said(
+    given: dict[str, int], begins: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = rs.Flow("bounded")
+    source = flow.source(Rows(Line, lines(1)), epochs=rs.by_time(seconds=30), name="lines")
+    source.through(split).through(running, name="count").to(Collect(), name="out")
+    ran: list[Any] = []
+    monkeypatch.setattr(Follow, "run", lambda _self, plan: ran.append(plan))
+    bounds = {"count": (3, 5), "lines": (1, 1)}
+    flow.run(cluster="127.0.0.1:1", instances=given, policy=rs.CpuThreshold(), bounds=bounds)
+    (plan,) = ran
+    assert {v.name: len(plan.ranges[v.id]) for v in plan.vertices} == {
+        "lines": 1,
+        "count": begins,
+        "out": 1,
+    }
 
 
 class Hasty:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import raystream as rs
 from raystream.actors import deploy
 from raystream.cli import app
-from raystream.cli.load import load_flow, parse_instances
+from raystream.cli.load import load_flow, parse_bounds, parse_instances
 from raystream.cli.plan import describe
 from raystream.errors import ConfigError, GraphError, Stopped, notes
 
@@ -200,6 +200,7 @@ BROKEN = {
         "{m}:split",
         "is a function, not an rs.Flow\n  Its flows: flow.",
     ),
+    "a relative name": ("", "..flow:x", "is a relative name\n  Write flow:x, from its folder."),
     "a file": ("", "some/flow.py:x", "is a file, not a module\n  Write some.flow:x."),
     "not a flow": ("flow = 3", "{m}:flow", "is a int, not an rs.Flow"),
     "module raises": ("1 / 0", "{m}:flow", "raised ZeroDivisionError: division by zero"),
@@ -410,8 +411,28 @@ def test_ctrl_c_ends_with_130(module: Callable[[str], str]) -> None:
 def test_instances() -> None:
     assert parse_instances("") == {}
     assert parse_instances(" a=2, b-2=13,") == {"a": 2, "b-2": 13}
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="'=2' is not of the form NAME=N"):
         parse_instances("=2")
+
+
+def test_bounds() -> None:
+    assert parse_bounds("") == {}
+    assert parse_bounds(" a=1-4, b-2 = 3 - 3,") == {"a": (1, 4), "b-2": (3, 3)}
+    with pytest.raises(ConfigError, match="'a=4' is not of the form NAME=LEAST-MOST"):
+        parse_bounds("a=4")
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"), [(parse_instances, "a=2,a=3"), (parse_bounds, "a=1-2,a=1-3")]
+)
+def test_nothing_is_named_twice(parse: Callable[[str], object], text: str) -> None:
+    with pytest.raises(ConfigError, match="'a' is named twice"):
+        parse(text)
+
+
+def test_scale_of_nothing_is_refused() -> None:
+    result = command("scale", "words", "")
+    assert result.exit_code == 2 and "no operator is named" in result.stderr
 
 
 def test_scale_names_no_option_that_it_does_not_have() -> None:
