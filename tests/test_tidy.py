@@ -14,7 +14,7 @@ MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
 SHELLS = ("actors", "run", "cli")
-"""The parts of `raystream` that may know of Ray, Flight, threads and clocks."""
+"""The parts of `raystream` that may know of Ray, sockets, threads and clocks."""
 
 IMPURE = {
     "ray",

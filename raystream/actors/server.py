@@ -1,28 +1,47 @@
-"""Serving epoch logs by Arrow Flight: a subscription is a cursor that replays, then follows."""
+"""Serving epoch logs: a subscription is a cursor that replays, then follows."""
 
 from __future__ import annotations
 
 import hmac
+import socket
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.flight as flight
-
-from raystream.actors.wire import Ticket, messages, to_batch
+from raystream.actors.frames import (
+    ACCEPTED,
+    LATER,
+    PIECES,
+    REFUSED,
+    Reader,
+    end,
+    listen,
+    send,
+    tune,
+)
+from raystream.actors.wire import Message, Ticket, messages
 from raystream.dataflow.instance import Outlets
 from raystream.dataflow.plan import Edge
 from raystream.dataflow.routing import Served
-from raystream.schema.columns import arrow_schema
 from raystream.state.log import Entry
 
 WAIT_SECONDS = 0.5
 """How long a cursor sleeps at most before it looks whether it should stop."""
 BURST = 16
 """Epochs that a cursor takes from a log under the lock at once."""
+TICKET_SECONDS = 10.0
+TICKET_BYTES = 64 << 10
+"""Whoever connects says what he wants, so soon and so briefly."""
+ACCEPT_AGAIN_SECONDS = 0.1
 
-_OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
+
+class Later(Exception):
+    """Not now: the subscriber is to ask again."""
+
+
+class Refused(Exception):
+    """Never."""
 
 
 class Cursors(Served):
@@ -50,73 +69,112 @@ class Cursors(Served):
             self.changed.notify_all()
 
 
-class LogServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Serves the logs of one instance."""
+class LogServer:
+    """Serves the logs of one instance: one thread for each subscription."""
 
     def __init__(self, host: str, token: str, outlets: Outlets, cursors: Cursors) -> None:
-        super().__init__(f"grpc://{host}:0")
         self._token = token
         self._outlets = outlets
         self._cursors = cursors
         self._edges: dict[int, Edge] = {e.id: e for e in outlets.vertex.outputs}
+        self._open: set[socket.socket] = set()
+        self._ended = False
+        self._listening, self.address = listen(host)
+        threading.Thread(target=self._accept, name="accept", daemon=True).start()
 
-    def do_get(self, context: Any, ticket: Any) -> Any:
-        """Key groups [lo, hi) of an edge from an epoch on.
+    def shutdown(self) -> None:
+        """End all connections, and take no more."""
+        self._ended = True
+        for connection in [self._listening, *self._open]:
+            end(connection)
+
+    def _accept(self) -> None:
+        with self._listening:
+            while not self._ended:
+                try:
+                    connection, _ = self._listening.accept()
+                except OSError:  # who wanted to connect has gone; or there are too many files
+                    time.sleep(0 if self._ended else ACCEPT_AGAIN_SECONDS)
+                    continue
+                threading.Thread(
+                    target=self._answer, args=(connection,), name="serve", daemon=True
+                ).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        """Serve whoever has connected, until he has all or goes."""
+        self._open.add(connection)
+        try:
+            with connection:
+                self._serve(connection)
+        except OSError:  # he has gone, and will come again if he wants more
+            pass
+        finally:
+            self._open.discard(connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            tune(connection)
+            connection.settimeout(TICKET_SECONDS)
+            edge, asked = self._admit(Reader(connection))
+            connection.settimeout(None)
+            send(connection, ACCEPTED, b"")
+            for message in self._messages(edge, asked):
+                send(connection, PIECES, message.head, message.body)
+        except OSError:
+            raise
+        except Later as error:
+            send(connection, LATER, str(error).encode())
+        except Refused as error:
+            send(connection, REFUSED, str(error).encode())
+        except Exception as error:
+            send(connection, REFUSED, f"{type(error).__name__}: {error}".encode())
+
+    def _admit(self, reader: Reader) -> tuple[Edge, Ticket]:
+        """What is asked for: key groups [lo, hi) of an edge from an epoch on.
 
         In checking mode a consumer asks for what it has applied as well, and is given what of that
         is not trimmed.
 
         Raises:
-            FlightUnauthenticatedError: the token is of another job or run.
-            FlightServerError: the edge or range is unknown, or the epoch was trimmed.
+            Refused: the token is of another job or run, the edge or range is unknown, or the epoch
+            was trimmed. Later: the subscriber is not assigned.
         """
         try:
-            asked = Ticket.unpack(ticket.ticket)
+            frame = reader.read(TICKET_BYTES)
+            asked = Ticket.unpack(b"" if frame is None else frame.head)
         except ValueError:
-            raise flight.FlightServerError("not a raystream subscription") from None
+            raise Refused("not a raystream subscription") from None
         if not hmac.compare_digest(asked.token.encode(), self._token.encode()):
-            raise flight.FlightUnauthenticatedError("this token is not of this run of the job")
+            raise Refused("this token is not of this run of the job")
         edge = self._edges.get(asked.edge)
         if edge is None:
-            raise flight.FlightServerError(f"edge {asked.edge} does not start here")
+            raise Refused(f"edge {asked.edge} does not start here")
         if not 0 <= asked.keys.lo < asked.keys.hi <= self._outlets.plan.groups:
-            raise flight.FlightServerError(f"there are no key groups {asked.keys}")
+            raise Refused(f"there are no key groups {asked.keys}")
         with self._cursors.changed:
             if self._cursors.stopped:
-                raise flight.FlightUnavailableError("this instance serves nobody any more")
+                raise Later("this instance serves nobody any more")
             if (edge.id, asked.instance) not in self._cursors.next:
-                raise flight.FlightUnavailableError(f"{asked.instance} is not assigned (yet)")
+                raise Later(f"{asked.instance} is not assigned (yet)")
             first = self._outlets.logs[edge.id].first
             if asked.first < first and not self._outlets.plan.check:
-                raise flight.FlightServerError(
+                raise Refused(
                     f"epoch {asked.first} of edge {edge.id} was trimmed: the log begins at {first}"
                 )
             asked = asked._replace(first=max(asked.first, first))
             self._cursors.next[edge.id, asked.instance] = asked.first
             self._cursors.changed.notify_all()
-        schema = arrow_schema(edge.schema, ranked=edge.ranked)
-        return flight.GeneratorStream(schema, self._serve(edge, asked, schema), _OPTIONS)
+        return edge, asked
 
-    def _serve(self, edge: Edge, asked: Ticket, schema: Any) -> Iterator[tuple[Any, bytes]]:
-        """The entries of a subscription. Whatever goes wrong is an error of the server: some of
-        Python's errors Flight would give out as a broken connection, which is tried again."""
-        try:
-            yield from self._entries(edge, asked, schema)
-        except flight.FlightError:
-            raise
-        except Exception as error:
-            raise flight.FlightServerError(f"{type(error).__name__}: {error}") from error
-
-    def _entries(self, edge: Edge, asked: Ticket, schema: Any) -> Iterator[tuple[Any, bytes]]:
-        none = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+    def _messages(self, edge: Edge, asked: Ticket) -> Iterator[Message]:
+        """What a subscription is sent."""
         subscriber = (edge.id, asked.instance)
         epoch = asked.first
         while True:
             entries = self._await(subscriber, epoch)
             if not entries:
                 return
-            for message in messages(entries, asked.keys):
-                yield to_batch(message.rows, none), message.metadata
+            yield from messages(entries, asked.keys)
             epoch = entries[-1].epoch + 1
             with self._cursors.changed:
                 if subscriber in self._cursors.next:

@@ -1,4 +1,4 @@
-"""An instance as a process runs it: machine, Flight server, subscriptions, one compute thread.
+"""An instance as a process runs it: machine, server, subscriptions, one compute thread.
 
 Subscriptions put pieces into an inbox; the compute thread alone touches the machine. It knows
 nothing of Ray, so that a test can run a whole job of shells in one process.
@@ -137,7 +137,7 @@ class Shell:
         outlets = self.machine.outlets
         outlets.guard = self.cursors.changed
         self.server = LogServer(host, token, outlets, self.cursors)
-        self.address = f"grpc://{host}:{self.server.port}"
+        self.address = self.server.address
         self._shipper: Shipper | None = None
         if ship is not None:
             most = PART_BYTES if plan.durable is None else WHOLE

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.flight as flight
-
+from raystream.actors import frames
+from raystream.actors.frames import LATER, PIECES, REFUSED, TICKET, Reader
 from raystream.actors.wire import Decoder, Ticket
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge
@@ -60,7 +58,7 @@ class Subscription:
         self._first = first
         self._deliver = deliver
         self._fail = fail
-        self._reader: Any = None
+        self._connection: socket.socket | None = None
         self._connected: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"edge-{edge.id}", daemon=True)
 
@@ -70,9 +68,9 @@ class Subscription:
     def stop(self) -> None:
         """End the subscription; the thread ends soon after."""
         self.stopped = True
-        reader = self._reader
-        if reader is not None:
-            reader.cancel()
+        connection = self._connection
+        if connection is not None:
+            frames.end(connection)
 
     def join(self, seconds: float) -> None:
         self._thread.join(seconds)
@@ -84,13 +82,12 @@ class Subscription:
             try:
                 if self._follow():
                     return
-            except (pa.ArrowException, flight.FlightError, OSError) as error:
-                refused = isinstance(
-                    error, flight.FlightUnauthenticatedError | flight.FlightServerError
-                )
+            except OSError:
+                pass
+            except Refused as error:
                 # What was asked for may have been applied, committed and trimmed on the way.
-                if refused and self._applied() < self.next:
-                    self._fail(JobError(f"{self.address} refused a subscription: {_said(error)}"))
+                if self._applied() < self.next:
+                    self._fail(JobError(f"{self.address} refused a subscription: {error}"))
                     return
             except BaseException as error:
                 self._fail(error)
@@ -111,16 +108,20 @@ class Subscription:
         self._connected = None
         self.next = max(self.next, self._since() + 1, self._first)
         ticket = Ticket(self.token, self.instance, self.edge.id, self.keys, self.next)
-        with flight.connect(self.address) as client:
-            self._reader = client.do_get(flight.Ticket(ticket.pack()))
-            _ = self._reader.schema  # comes when the subscription is accepted, before any piece
-            self._connected = time.monotonic()
+        with frames.connect(self.address) as self._connection:
+            reader = Reader(self._connection)
+            frames.send(self._connection, TICKET, ticket.pack())
             while not self.stopped:
-                try:
-                    chunk = self._reader.read_chunk()
-                except StopIteration:
+                frame = reader.read()
+                if frame is None or frame.kind == LATER:
                     return False
-                for piece in decoder.pieces(chunk.data, chunk.app_metadata.to_pybytes()):
+                if frame.kind == REFUSED:
+                    raise Refused(frame.head.decode())
+                if self._connected is None:
+                    self._connected = time.monotonic()
+                if frame.kind != PIECES:
+                    continue
+                for piece in decoder.pieces(frame.head, frame.body):
                     epoch = piece.header.epoch
                     if epoch > self.next and epoch > self._applied() + 1:
                         raise InternalError(f"{self.address} left out epochs before {epoch}")
@@ -131,6 +132,5 @@ class Subscription:
         return True
 
 
-def _said(error: BaseException) -> str:
-    """What the other side raised, without what Flight and gRPC add to it."""
-    return re.split(r"\. (?:Detail|gRPC client debug context|Client context):", str(error))[0]
+class Refused(Exception):
+    """The other side will not serve this subscription, and says why."""

@@ -1,4 +1,4 @@
-"""What travels between instances: tickets, and pieces as record batches with a msgpack header.
+"""What travels between instances: tickets, and pieces as blocks of columns with a msgpack head.
 
 A message holds the headers of consecutive epochs, of which only the last may have rows: runs of
 empty epochs travel as one message. A piece larger than a message travels in numbered chunks.
@@ -7,14 +7,15 @@ empty epochs travel as one message. A piece larger than a message travels in num
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgpack
 import numpy as np
 
 from raystream.dataflow.pieces import Header, Piece
 from raystream.errors import JobError
-from raystream.schema.columns import Columns, concat, empty, from_arrow, to_arrow
+from raystream.schema.buffers import blocks_of, columns_in, padded
+from raystream.schema.columns import Columns, concat, empty
 from raystream.schema.records import RecordSchema
 from raystream.schema.types import KeyRange
 from raystream.state.log import Entry
@@ -58,10 +59,10 @@ class Ticket(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One Flight message: a record batch (None: use an empty one) and its metadata."""
+    """The head of a frame, and what its body is made of."""
 
-    rows: Columns | None
-    metadata: bytes
+    head: bytes
+    body: list[memoryview]
 
 
 def messages(entries: Iterable[Entry[Header]], keys: KeyRange) -> Iterator[Message]:
@@ -72,13 +73,13 @@ def messages(entries: Iterable[Entry[Header]], keys: KeyRange) -> Iterator[Messa
         rows, offsets = entry.part(keys)
         if not len(rows):
             if len(headers) == MESSAGE_EPOCHS:
-                yield Message(None, _pack(headers, b"", 0, 1))
+                yield _message(headers)
                 headers = []
             continue
         yield from _chunks(headers, rows, offsets)
         headers = []
     if headers:
-        yield Message(None, _pack(headers, b"", 0, 1))
+        yield _message(headers)
 
 
 def _chunks(headers: list[Header], rows: Columns, offsets: np.ndarray) -> Iterator[Message]:
@@ -88,18 +89,23 @@ def _chunks(headers: list[Header], rows: Columns, offsets: np.ndarray) -> Iterat
     chunks = -(-len(rows) // size)
     for i in range(chunks):
         part = rows.slice(i * size, min((i + 1) * size, len(rows)))
-        yield Message(
-            part,
-            _pack(
-                headers if i == chunks - 1 else [], counts if i == chunks - 1 else b"", i, chunks
-            ),
-        )
+        last = i == chunks - 1
+        yield _message(headers if last else [], counts if last else b"", i, chunks, part)
 
 
-def _pack(headers: list[Header], counts: bytes, chunk: int, chunks: int) -> bytes:
+def _message(
+    headers: list[Header],
+    counts: bytes = b"",
+    chunk: int = 0,
+    chunks: int = 1,
+    part: Columns | None = None,
+) -> Message:
     keys = headers[0].keys if headers else KeyRange(0, 0)
     packed = [[h.epoch, h.watermark, _CUT * h.cut | _ENDED * h.ended] for h in headers]
-    return msgpack.packb([keys.lo, keys.hi, packed, counts, chunk, chunks])
+    rows, blocks = (0, []) if part is None else (len(part), blocks_of(part))
+    sizes = [len(block) for block in blocks]
+    head = [keys.lo, keys.hi, packed, counts, chunk, chunks, rows, sizes]
+    return Message(msgpack.packb(head), padded(blocks))
 
 
 def _unpack_counts(data: bytes, groups: int) -> np.ndarray:
@@ -118,17 +124,23 @@ class Decoder:
         self._no_offsets = np.zeros(len(keys) + 1, np.int64)
         self._parts: list[Columns] = []
 
-    def pieces(self, batch: Any, metadata: bytes) -> Iterator[Piece]:
+    def pieces(self, head: bytes, body: np.ndarray) -> Iterator[Piece]:
         """The pieces that a message completes.
 
+        Args:
+            body: uint8, read-only; the pieces lie in it.
+
         Raises:
-            JobError: the chunks of a piece do not follow each other.
+            JobError: the chunks of a piece do not follow each other, or are not of this schema.
         """
-        lo, hi, headers, counts, chunk, chunks = msgpack.unpackb(metadata)
+        lo, hi, headers, counts, chunk, chunks, length, sizes = msgpack.unpackb(head)
         if chunk != len(self._parts):
             raise JobError(f"chunk {chunk} of a piece came after {len(self._parts)}")
-        if batch.num_rows:
-            self._parts.append(from_arrow(self.schema, batch))
+        if length:
+            try:
+                self._parts.append(columns_in(self.schema, length, sizes, body))
+            except ValueError as error:
+                raise JobError(f"a piece of {self.schema.name} came damaged: {error}") from None
         if chunk < chunks - 1:
             return
         rows = concat(self._parts) if self._parts else self._nothing
@@ -141,8 +153,3 @@ class Decoder:
                 yield Piece(header, rows, _unpack_counts(counts, len(self.keys)))
             else:
                 yield Piece(header, self._nothing, self._no_offsets)
-
-
-def to_batch(rows: Columns | None, none: Any) -> Any:
-    """The record batch of a message; `none` is an empty one of the edge's schema."""
-    return none if rows is None else to_arrow(rows)

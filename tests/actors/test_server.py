@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.flight as flight
 import pytest
 
+from raystream.actors import frames, server
+from raystream.actors.frames import ACCEPTED, LATER, PIECES, REFUSED, TICKET, Frame, Reader
+from raystream.actors.server import TICKET_BYTES
 from raystream.actors.shell import Shell
 from raystream.actors.subscription import RECONNECT_SECONDS, Subscription
 from raystream.actors.wire import Decoder, Ticket
 from raystream.dataflow.pieces import Piece
 from raystream.errors import JobError
-from raystream.schema.columns import arrow_schema
 from raystream.schema.types import KeyRange
 from raystream.testing import Collect
 from tests.actors.shells import TOKEN, Shells, shells_of
@@ -43,9 +44,19 @@ def source(done: Shells) -> Shell:
     return done.of("rows")[0]
 
 
-def ask(shell: Shell, ticket: bytes) -> Any:
-    with flight.connect(shell.address) as client:
-        return client.do_get(flight.Ticket(ticket)).read_chunk()
+def ask(shell: Shell, ticket: bytes) -> Frame:
+    """The first that a log has to say to a ticket."""
+    with frames.connect(shell.address) as connection:
+        frames.send(connection, TICKET, ticket)
+        frame = Reader(connection).read()
+    assert frame is not None
+    return frame
+
+
+def refusal(shell: Shell, ticket: Ticket) -> str:
+    frame = ask(shell, ticket.pack())
+    assert frame.kind == REFUSED
+    return frame.head.decode()
 
 
 def edge_of(shell: Shell) -> Any:
@@ -58,33 +69,52 @@ def first_of(shell: Shell) -> int:
 
 @pytest.mark.parametrize("token", ["", "other", "tokén", TOKEN + " "])
 def test_another_token_is_refused(source: Shell, token: str) -> None:
-    with pytest.raises(flight.FlightUnauthenticatedError, match="not of this run of the job"):
-        ask(source, Ticket(token, READER, edge_of(source).id, ALL, first_of(source)).pack())
+    ticket = Ticket(token, READER, edge_of(source).id, ALL, first_of(source))
+    assert refusal(source, ticket) == "this token is not of this run of the job"
 
 
 def test_a_trimmed_epoch_is_refused_by_name(source: Shell) -> None:
     first = first_of(source)
     assert first > 1
-    with pytest.raises(
-        flight.FlightServerError, match=f"epoch 1 of edge 0 was trimmed: the log begins at {first}"
-    ):
-        ask(source, Ticket(TOKEN, READER, edge_of(source).id, ALL, 1).pack())
+    ticket = Ticket(TOKEN, READER, edge_of(source).id, ALL, 1)
+    assert refusal(source, ticket) == f"epoch 1 of edge 0 was trimmed: the log begins at {first}"
 
 
 def test_an_unknown_edge_is_refused(source: Shell) -> None:
-    with pytest.raises(flight.FlightServerError, match="edge 77 does not start here"):
-        ask(source, Ticket(TOKEN, READER, 77, ALL, 1).pack())
+    assert refusal(source, Ticket(TOKEN, READER, 77, ALL, 1)) == "edge 77 does not start here"
 
 
 @pytest.mark.parametrize("keys", [KeyRange(0, 257), KeyRange(-1, 3), KeyRange(7, 7)])
 def test_key_groups_that_are_not_there_are_refused(source: Shell, keys: KeyRange) -> None:
-    with pytest.raises(flight.FlightServerError, match="key groups"):
-        ask(source, Ticket(TOKEN, READER, edge_of(source).id, keys, first_of(source)).pack())
+    ticket = Ticket(TOKEN, READER, edge_of(source).id, keys, first_of(source))
+    assert "there are no key groups" in refusal(source, ticket)
 
 
-def test_what_is_no_ticket_is_refused(source: Shell) -> None:
-    with pytest.raises(flight.FlightServerError, match="not a raystream subscription"):
-        ask(source, b"hello")
+def test_who_is_not_assigned_is_to_ask_again(source: Shell) -> None:
+    ticket = Ticket(TOKEN, "running/7", edge_of(source).id, ALL, first_of(source))
+    frame = ask(source, ticket.pack())
+    assert (frame.kind, frame.head) == (LATER, b"running/7 is not assigned (yet)")
+
+
+@pytest.mark.parametrize("said", [b"hello", b"", bytes(TICKET_BYTES + 1)])
+def test_what_is_no_ticket_is_refused(source: Shell, said: bytes) -> None:
+    frame = ask(source, said)
+    assert (frame.kind, frame.head) == (REFUSED, b"not a raystream subscription")
+
+
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"", b"\xff" * 100])
+def test_who_speaks_otherwise_is_sent_away(source: Shell, said: bytes) -> None:
+    with frames.connect(source.address) as connection:
+        connection.sendall(said)
+        connection.shutdown(socket.SHUT_WR)
+        frame = Reader(connection).read()
+    assert frame is not None and frame.kind == REFUSED
+
+
+def test_who_says_nothing_is_sent_away(source: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "TICKET_SECONDS", 0.05)
+    with frames.connect(source.address) as connection:
+        assert Reader(connection).read() is None
 
 
 def follow(shell: Shell, **changes: Any) -> tuple[list[Piece], list[BaseException]]:
@@ -143,38 +173,56 @@ def test_a_subscription_gives_up_where_nobody_serves(
     source: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("raystream.actors.subscription.RECONNECT_SECONDS", 0.0)
-    _, (error,) = follow(source, address="grpc://127.0.0.1:1")
+    _, (error,) = follow(source, address="127.0.0.1:1")
     assert isinstance(error, JobError)
-    assert "no connection to grpc://127.0.0.1:1" in str(error)
+    assert "no connection to 127.0.0.1:1" in str(error)
 
 
-class Flaky(flight.FlightServerBase):  # type: ignore[misc]
+class Flaky:
     """Stands before a log and cuts the connection after each message."""
 
     def __init__(self, behind: Shell) -> None:
-        super().__init__("grpc://127.0.0.1:0")
         self.behind = behind
         self.asked: list[int] = []
+        self._listening, self.address = frames.listen("127.0.0.1")
+        self._thread = threading.Thread(target=self._run)
 
-    def do_get(self, context: Any, ticket: Any) -> Any:
-        self.asked.append(Ticket.unpack(ticket.ticket).first)
-        client = flight.connect(self.behind.address)
-        reader = client.do_get(ticket)
+    def __enter__(self) -> Flaky:
+        self._thread.start()
+        return self
 
-        def one() -> Iterator[Any]:
-            with client:
-                chunk = reader.read_chunk()
-                yield chunk.data, chunk.app_metadata.to_pybytes()
-                reader.cancel()
-            if len(self.asked) % 2:
-                raise flight.FlightUnavailableError("gone")
+    def __exit__(self, *error: object) -> None:
+        frames.end(self._listening)
+        self._thread.join(30)
 
-        return flight.GeneratorStream(reader.schema, one())
+    def _run(self) -> None:
+        with self._listening:
+            while True:
+                try:
+                    connection, _ = self._listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    ticket = Reader(connection).read()
+                    assert ticket is not None
+                    self.answer(connection, ticket.head)
+
+    def answer(self, connection: socket.socket, ticket: bytes) -> None:
+        self.asked.append(Ticket.unpack(ticket).first)
+        with frames.connect(self.behind.address) as behind:
+            frames.send(behind, TICKET, ticket)
+            reader = Reader(behind)
+            for _ in range(2):  # that it is accepted, and a message
+                frame = reader.read()
+                assert frame is not None
+                frames.send(connection, frame.kind, frame.head, [frame.body.data])
+        if len(self.asked) % 2:
+            frames.send(connection, LATER, b"gone")
 
 
 def test_a_broken_connection_goes_on_where_it_was(source: Shell) -> None:
     with Flaky(source) as flaky:
-        pieces, errors = follow(source, address=f"grpc://127.0.0.1:{flaky.port}")
+        pieces, errors = follow(source, address=flaky.address)
     assert not errors
     assert [p.header.epoch for p in pieces] == list(
         range(first_of(source), source.machine.position + 1)
@@ -189,21 +237,17 @@ class Silent(Flaky):
         super().__init__(behind)
         self.clock = clock
 
-    def do_get(self, context: Any, ticket: Any) -> Any:
+    def answer(self, connection: socket.socket, ticket: bytes) -> None:
         self.asked.append(0)
         if len(self.asked) == 1:
-            raise flight.FlightUnavailableError("not assigned (yet)")
-        if len(self.asked) > 2:
-            return super().do_get(context, ticket)
-        self.clock.looked.clear()
-
-        def none() -> Iterator[Any]:
+            frames.send(connection, LATER, b"not assigned (yet)")
+        elif len(self.asked) > 2:
+            super().answer(connection, ticket)
+        else:
+            self.clock.looked.clear()
+            frames.send(connection, ACCEPTED, b"")
             assert self.clock.looked.wait(30)  # the subscription has seen that it is connected
             self.clock.now += 10 * RECONNECT_SECONDS
-            raise flight.FlightUnavailableError("gone")
-            yield
-
-        return flight.GeneratorStream(arrow_schema(edge_of(self.behind).schema), none())
 
 
 class Clock:
@@ -227,7 +271,7 @@ def test_the_limit_of_reconnecting_does_not_run_while_it_is_connected(
     clock = Clock()
     monkeypatch.setattr("raystream.actors.subscription.time", clock)
     with Silent(source, clock) as silent:
-        pieces, errors = follow(source, address=f"grpc://127.0.0.1:{silent.port}")
+        pieces, errors = follow(source, address=silent.address)
     assert not errors
     assert pieces[-1].header.ended
 
@@ -235,27 +279,26 @@ def test_the_limit_of_reconnecting_does_not_run_while_it_is_connected(
 def test_serving_ends_with_the_shell() -> None:
     with shells_of(word_flow(Collect(), running)) as shells:
         shell = shells.of("rows")[0]
-        ticket = Ticket(TOKEN, READER, edge_of(shell).id, ALL, 1).pack()
-        client = flight.connect(shell.address)
-        reader = client.do_get(flight.Ticket(ticket))
-        ended = threading.Event()
-
-        def read() -> None:
-            with pytest.raises((StopIteration, flight.FlightError, pa.ArrowException)):
-                reader.read_chunk()
-            ended.set()
-
-        thread = threading.Thread(target=read)
-        thread.start()
-    assert ended.wait(30)
-    thread.join()
-    client.close()
+        connection = frames.connect(shell.address)
+        frames.send(connection, TICKET, Ticket(TOKEN, READER, edge_of(shell).id, ALL, 1).pack())
+        reader = Reader(connection)
+        frame = reader.read()
+        assert frame is not None and frame.kind == ACCEPTED
+    with connection:
+        connection.settimeout(30)
+        assert reader.read() is None
+        with pytest.raises(ConnectionRefusedError):
+            frames.connect(shell.address)
 
 
 def test_the_decoder_is_what_a_subscription_uses(source: Shell) -> None:
     decoder = Decoder(edge_of(source).schema, ALL)
-    with flight.connect(source.address) as client:
+    with frames.connect(source.address) as connection:
         ticket = Ticket(TOKEN, READER, edge_of(source).id, ALL, first_of(source))
-        chunk = client.do_get(flight.Ticket(ticket.pack())).read_chunk()
-        found = list(decoder.pieces(chunk.data, chunk.app_metadata.to_pybytes()))
-    assert found[0].header.epoch == first_of(source)
+        frames.send(connection, TICKET, ticket.pack())
+        reader = Reader(connection)
+        accepted, frame = reader.read(), reader.read()
+    assert accepted is not None and accepted.kind == ACCEPTED
+    assert frame is not None and frame.kind == PIECES
+    (found, *_) = decoder.pieces(frame.head, frame.body)
+    assert found.header.epoch == first_of(source)

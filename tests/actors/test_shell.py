@@ -1,4 +1,4 @@
-"""Jobs of shells in one process: threads and Flight, no Ray."""
+"""Jobs of shells in one process: threads and sockets, no Ray."""
 
 from __future__ import annotations
 
@@ -238,9 +238,9 @@ class Slow(Collect):
         super().write(epoch, keys, batch)
 
 
-FLIGHT_BYTES = 32 << 20
-"""More than Flight keeps under way in a stream: 7 MB were measured, a window of 16 MB and what the
-sockets buffer besides is what there can be on a busy machine."""
+SOCKET_BYTES = 32 << 20
+"""More than the system keeps under way in a connection: on Linux 4 MB of who sends and 6 MB of who
+reads, unless somebody has set more."""
 
 
 def standing(shell: Shell) -> int:
@@ -264,9 +264,9 @@ def test_a_slow_sink_holds_its_producers_back() -> None:
         source, reader = shells.of("rows")[0], shells.of("slow")[0]
         before = standing(source)
         assert reader.machine.position == 0
-        # What is under way: what was delivered and not applied, what Flight buffers, the burst
+        # What is under way: what was delivered and not applied, what sockets buffer, the burst
         # that is being served, and what the source may be ahead of that.
-        assert before <= AHEAD + FLIGHT_BYTES // len(line) + BURST + AHEAD
+        assert before <= AHEAD + SOCKET_BYTES // len(line) + BURST + AHEAD
         sink.gate.set()
         shells.watch()
     assert len(sink.records()) == 500
@@ -292,7 +292,7 @@ def test_a_consumer_that_is_gone_holds_its_producers_back() -> None:
         shells.until(lambda: reader.machine.position > 20)
         reader.stop()
         at = standing(source)
-        most = reader.machine.position + AHEAD + FLIGHT_BYTES // len(line) + BURST + AHEAD
+        most = reader.machine.position + AHEAD + SOCKET_BYTES // len(line) + BURST + AHEAD
         assert at <= most < 500 and held(source) == at - shells.committed
         shells.kill(reader)
         shells.watch()
@@ -417,7 +417,7 @@ def test_a_stream_that_its_producer_ends_is_no_lost_connection(
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, sleep=time.sleep)
     monkeypatch.setattr(subscription, "time", clock)
     asked: list[str] = []
-    connect = subscription.flight.connect
+    connect = subscription.frames.connect
     flow = rs.Flow("moved")
     parts = (tuple(Order(t, 1, 1) for t in range(4000)),)
     flow.source(Rows(Order, parts), epochs=rs.by_time(seconds=1, speed=50.0)).to(Collect())
@@ -429,7 +429,7 @@ def test_a_stream_that_its_producer_ends_is_no_lost_connection(
         at = sink.machine.position
         shells.until(lambda: sink.machine.position > at + 5)
         monkeypatch.setattr(
-            subscription.flight, "connect", lambda to: asked.append(to) or connect(to)
+            subscription.frames, "connect", lambda to: asked.append(to) or connect(to)
         )
         source.stop()
         shells.until(lambda: len(asked) > 2)

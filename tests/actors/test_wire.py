@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgpack
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raystream.actors import wire
-from raystream.actors.wire import MESSAGE_EPOCHS, Decoder, Ticket, messages, to_batch
+from raystream.actors.wire import MESSAGE_EPOCHS, Decoder, Message, Ticket, messages
 from raystream.dataflow.pieces import Header, Piece
 from raystream.errors import JobError
-from raystream.schema.columns import arrow_schema, from_records
+from raystream.schema.columns import from_records
 from raystream.schema.records import record_schema
 from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
 from raystream.state.log import Entry
@@ -72,14 +72,15 @@ def entries(draw: Any) -> list[Entry[Header]]:
     return out
 
 
+def body_of(message: Message) -> np.ndarray:
+    """What a reader gets of it."""
+    return np.frombuffer(b"".join(message.body), np.uint8)
+
+
 def over_the_wire(sent: list[Entry[Header]], keys: KeyRange) -> Iterator[Piece]:
     decoder = Decoder(SCHEMA, keys)
-    ranked = bool(sent) and sent[0].rows.rank is not None
-    schema = arrow_schema(SCHEMA, ranked=ranked)
-    none = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
     for message in messages(sent, keys):
-        written = to_batch(message.rows, none).serialize()
-        yield from decoder.pieces(pa.ipc.read_record_batch(written, schema), message.metadata)
+        yield from decoder.pieces(message.head, body_of(message))
 
 
 @examples(60)
@@ -116,12 +117,12 @@ def test_empty_epochs_travel_together_and_with_the_rows_that_follow() -> None:
     quiet = [entry(e, []) for e in range(1, MESSAGE_EPOCHS + 11)]
     sent = [*quiet, entry(MESSAGE_EPOCHS + 11, [ROW])]
     found = list(messages(sent, KeyRange(0, GROUPS)))
-    assert [None if m.rows is None else len(m.rows) for m in found] == [None, 1]
+    assert [bool(m.body) for m in found] == [False, True]
     assert len(list(over_the_wire(sent, KeyRange(0, GROUPS)))) == len(sent)
 
 
 def test_rows_of_other_ranges_do_not_travel() -> None:
-    assert [m.rows for m in messages([entry(1, [ROW])], KeyRange(8, GROUPS))] == [None]
+    assert [m.body for m in messages([entry(1, [ROW])], KeyRange(8, GROUPS))] == [[]]
 
 
 def test_a_large_piece_travels_in_chunks_and_counts_when_the_last_is_in(
@@ -131,7 +132,7 @@ def test_a_large_piece_travels_in_chunks_and_counts_when_the_last_is_in(
     decoder = Decoder(SCHEMA, KeyRange(0, GROUPS))
     sent = list(messages([entry(1, [ROW] * 9)], KeyRange(0, GROUPS)))
     assert len(sent) > 2
-    pieces = [list(decoder.pieces(to_batch(m.rows, None), m.metadata)) for m in sent]
+    pieces = [list(decoder.pieces(m.head, body_of(m))) for m in sent]
     assert [len(p) for p in pieces] == [0] * (len(sent) - 1) + [1]
     assert len(pieces[-1][0].rows) == 9
 
@@ -141,7 +142,37 @@ def test_a_lost_chunk_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = Decoder(SCHEMA, KeyRange(0, GROUPS))
     _, second, *_ = messages([entry(1, [ROW] * 9)], KeyRange(0, GROUPS))
     with pytest.raises(JobError, match="chunk 1 of a piece came after 0"):
-        list(decoder.pieces(to_batch(second.rows, None), second.metadata))
+        list(decoder.pieces(second.head, body_of(second)))
+
+
+@pytest.mark.parametrize("what", ["shorter", "longer", "a text", "a block"])
+def test_a_damaged_piece_is_refused(what: str) -> None:
+    (message,) = messages([entry(1, [ROW] * 9)], KeyRange(0, GROUPS))
+    *begin, rows, sizes = msgpack.unpackb(message.head)
+    body = body_of(message).copy()
+    if what == "shorter":
+        body = body[:-8]
+    elif what == "longer":
+        rows += 1
+    elif what == "a text":
+        at = sum(size + -size % 8 for size in sizes[:2])
+        body[at : at + 4] = 255  # where the first one begins
+    else:
+        sizes = [*sizes, 0]
+    with pytest.raises(JobError, match="a piece of Row came damaged"):
+        list(
+            Decoder(SCHEMA, KeyRange(0, GROUPS)).pieces(msgpack.packb([*begin, rows, sizes]), body)
+        )
+
+
+def test_columns_lie_in_the_memory_that_came() -> None:
+    (message,) = messages([entry(1, [ROW] * 9)], KeyRange(0, GROUPS))
+    body = body_of(message)
+    (piece,) = Decoder(SCHEMA, KeyRange(0, GROUPS)).pieces(message.head, body)
+    numbers, text, *_ = piece.rows.arrays
+    assert np.shares_memory(numbers, body) and not numbers.flags.writeable
+    first, last = body.__array_interface__["data"][0], len(body)
+    assert first <= text.buffers()[2].address < first + last
 
 
 @given(st.text(), st.text(), st.integers(0, 2**31), st.integers(1, 2**40))

@@ -1,0 +1,108 @@
+"""Columns as bare blocks of memory, as they cross sockets: no byte is touched but to be copied.
+
+A number column is one block. Text and bytes are three: which rows are not None (a bit each; empty
+where all are), where each begins (int32, from 0 on), and their bytes. The hidden rank column comes
+last. Nothing here says how long the blocks are; whoever sends them does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from raystream.schema.columns import Columns, physical
+from raystream.schema.records import RecordSchema
+
+ALIGNED = 8
+"""Blocks begin at multiples of so many bytes: loops want numbers where the processor does."""
+
+_ARROW = {"text": pa.string(), "bytes": pa.binary()}
+_NOTHING = np.zeros(0, np.uint8)
+_PADDING = memoryview(bytes(ALIGNED))
+
+
+def blocks_of(columns: Columns) -> list[np.ndarray]:
+    """uint8: the blocks of columns of at least one row, over the same memory where that is
+    possible."""
+    blocks: list[np.ndarray] = []
+    for array in columns.arrays:
+        if isinstance(array, np.ndarray):
+            blocks.append(np.ascontiguousarray(array).view(np.uint8))
+        else:
+            blocks += _texts(array)
+    if columns.rank is not None:
+        blocks.append(np.ascontiguousarray(columns.rank).view(np.uint8))
+    return blocks
+
+
+def _texts(array: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
+    first, last = ends[0], ends[-1]
+    there = _NOTHING
+    if array.null_count:
+        there = np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
+    content = np.frombuffer(data, np.uint8, last - first, first) if last > first else _NOTHING
+    return there, (ends - first if first else ends).view(np.uint8), content
+
+
+def padded(blocks: Sequence[np.ndarray]) -> list[memoryview]:
+    """The bytes of these blocks, each filled up to where the next may begin."""
+    parts: list[memoryview] = []
+    for block in blocks:
+        parts.append(block.data)
+        if len(block) % ALIGNED:
+            parts.append(_PADDING[: -len(block) % ALIGNED])
+    return parts
+
+
+def columns_in(
+    schema: RecordSchema, rows: int, sizes: Sequence[int], memory: np.ndarray
+) -> Columns:
+    """Columns over the memory that blocks of these sizes were put into, padded.
+
+    Args:
+        memory: uint8, read-only.
+
+    Raises:
+        ValueError: it does not hold such columns.
+    """
+    blocks = _cut(sizes, memory)
+    arrays: list[Any] = []
+    for _, kind, dtype in physical(schema):
+        if kind == "number":
+            arrays.append(_numbers(next(blocks), np.dtype(dtype), rows))
+        else:
+            arrays.append(_text(_ARROW[kind], rows, next(blocks), next(blocks), next(blocks)))
+    rank = next(blocks, None)
+    if next(blocks, None) is not None:
+        raise ValueError("more blocks than columns")
+    return Columns(schema, arrays, rows, None if rank is None else _numbers(rank, _RANK, rows))
+
+
+_RANK = np.dtype(np.int64)
+
+
+def _cut(sizes: Sequence[int], memory: np.ndarray) -> Iterator[np.ndarray]:
+    ends = list(accumulate(size + -size % ALIGNED for size in sizes))
+    if (ends[-1] if ends else 0) != len(memory):
+        raise ValueError(f"blocks of {ends[-1] if ends else 0} bytes in {len(memory)}")
+    return (memory[at : at + n] for at, n in zip([0, *ends], sizes, strict=False))
+
+
+def _numbers(block: np.ndarray, dtype: np.dtype[Any], rows: int) -> np.ndarray:
+    if len(block) != rows * dtype.itemsize:
+        raise ValueError(f"{len(block)} bytes are not {rows} numbers of {dtype}")
+    return block.view(dtype)
+
+
+def _text(kind: Any, rows: int, there: np.ndarray, ends: np.ndarray, content: np.ndarray) -> Any:
+    numbers = _numbers(ends, np.dtype(np.int32), rows + 1)
+    if numbers[0] or numbers[-1] != len(content) or (len(there) and len(there) * 8 < rows):
+        raise ValueError(f"{len(content)} bytes are not {rows} texts")
+    valid = pa.py_buffer(there) if len(there) else None
+    return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(ends), pa.py_buffer(content)])
