@@ -49,12 +49,35 @@ def send(
     Raises:
         OSError: the connection is broken.
     """
-    size = sum([len(block) for block in body])
-    begun = _BEGINNING.pack(kind, len(head), size) + head
-    if size <= SMALL:
-        connection.sendall(b"".join([begun, *body]))
+    if (small := packed(kind, head, body)) is not None:
+        connection.sendall(small)
     else:
+        begun = _BEGINNING.pack(kind, len(head), _size(body)) + head
         _send_all(connection, [memoryview(begun), *body])
+
+
+def packed(kind: int, head: bytes, body: Sequence[memoryview] = ()) -> bytes | None:
+    """A small frame as it is sent; None if it is not small."""
+    size = _size(body)
+    if size > SMALL:
+        return None
+    return b"".join([_BEGINNING.pack(kind, len(head), size), head, *body])
+
+
+def send_now(connection: socket.socket, frame: bytes) -> bytes:
+    """Send as much of a packed frame as is taken at once; what is left of it.
+
+    Raises:
+        OSError: the connection is broken.
+    """
+    try:
+        return frame[connection.send(frame, socket.MSG_DONTWAIT) :]
+    except BlockingIOError:
+        return frame
+
+
+def _size(body: Sequence[memoryview]) -> int:
+    return sum([len(block) for block in body])
 
 
 def _send_all(connection: socket.socket, parts: list[memoryview]) -> None:
@@ -71,10 +94,16 @@ def _send_all(connection: socket.socket, parts: list[memoryview]) -> None:
 
 
 class Reader:
-    """Reads frames from a connection."""
+    """Reads frames from a connection, which is open until both are closed."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._stream = cast(BufferedReader, connection.makefile("rb", SMALL))
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stream.close()
 
     def read(self, most: int | None = None) -> Frame | None:
         """The next frame; None when the connection ends.

@@ -36,6 +36,8 @@ class SourceReader:
     Args:
         meter: counts what is waited as idle.
         taken: the last epoch that was published before; `positions` where the splits were then.
+
+    `waited` is whether the last epoch was there before it was due: the source keeps its pace.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class SourceReader:
         self.plan = plan
         self.meter = meter or Meter()
         self.paced_from: float | None = None
+        self.waited = False
         self.readers: list[_ReadAhead] = []
         self.machine: Recorded | Arrival
         if plan.clock is not None:
@@ -78,9 +81,11 @@ class SourceReader:
             with self.meter.meanwhile("idle"):  # others read: all it does itself is to cut
                 return self._arrived(self.machine, epoch, stopping)
         taken = self.machine.take(epoch)
+        self.waited = False
         clock = self.plan.clock
         if self.paced_from is not None and clock is not None and clock.speed is not None:
             due = self.paced_from + epoch * clock.seconds / clock.speed
+            self.waited = due > time.time()
             with self.meter.meanwhile("idle"):
                 if not sleep_until(due, stopping, time.time):
                     return None
@@ -100,6 +105,7 @@ class SourceReader:
         now = time.monotonic  # nobody may set this clock back
         due = max(self.last_cut + self.seconds, now())
         waits = self.newest < epoch and not all(r.full or r.done for r in self.readers)
+        self.waited = waits
         if waits and not sleep_until(due, stopping, now):
             return None
         self.last_cut = min(due, now())  # epochs that did not wait owe no time to later ones

@@ -6,7 +6,7 @@ import hmac
 import socket
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from raystream.actors.frames import (
@@ -17,10 +17,12 @@ from raystream.actors.frames import (
     Reader,
     end,
     listen,
+    packed,
     send,
+    send_now,
     tune,
 )
-from raystream.actors.wire import Message, Ticket, messages
+from raystream.actors.wire import Ticket, messages
 from raystream.dataflow.instance import Outlets
 from raystream.dataflow.plan import Edge
 from raystream.dataflow.routing import Served
@@ -69,8 +71,25 @@ class Cursors(Served):
             self.changed.notify_all()
 
 
+class Stream:
+    """A subscription that is served.
+
+    next: the epoch that is sent next. sending: the lock of whoever sends. rest: of a frame, what is
+    sent before anything else.
+    """
+
+    def __init__(self, connection: socket.socket, asked: Ticket) -> None:
+        self.connection = connection
+        self.subscriber = (asked.edge, asked.instance)
+        self.keys = asked.keys
+        self.next = asked.first
+        self.sending = threading.Lock()
+        self.rest = b""
+
+
 class LogServer:
-    """Serves the logs of one instance: one thread for each subscription."""
+    """Serves the logs of one instance: one thread for each subscription, and the thread that makes
+    epochs where it may save them the way through another."""
 
     def __init__(self, host: str, token: str, outlets: Outlets, cursors: Cursors) -> None:
         self._token = token
@@ -78,6 +97,7 @@ class LogServer:
         self._cursors = cursors
         self._edges: dict[int, Edge] = {e.id: e for e in outlets.vertex.outputs}
         self._open: set[socket.socket] = set()
+        self._streams: tuple[Stream, ...] = ()
         self._ended = False
         self._listening, self.address = listen(host)
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
@@ -87,6 +107,35 @@ class LogServer:
         self._ended = True
         for connection in [self._listening, *self._open]:
             end(connection)
+
+    def push(self) -> bool:
+        """Send the newest epoch to all who have what was before it, where that can be done without
+        a wait; whether nobody is left for whom there is something."""
+        left = [stream for stream in self._streams if not self._push(stream)]
+        return not left
+
+    def _push(self, stream: Stream) -> bool:
+        if not stream.sending.acquire(blocking=False):
+            return False
+        try:
+            log = self._outlets.logs[stream.subscriber[0]]
+            if stream.rest or stream.next != log.next - 1:
+                return not stream.rest and stream.next == log.next
+            entry = log.entry(stream.next)
+            found = list(messages([entry], stream.keys))
+            frame = packed(PIECES, *found[0]) if len(found) == 1 else None
+            if frame is None or entry.header.ended or not self._goes_on(stream):
+                return False
+            rest = send_now(stream.connection, frame)
+            if len(rest) == len(frame):
+                return False
+            stream.rest = rest
+            self._sent(stream, entry.epoch)
+            return not rest
+        except OSError:  # its thread will find that, too
+            return False
+        finally:
+            stream.sending.release()
 
     def _accept(self) -> None:
         with self._listening:
@@ -115,11 +164,11 @@ class LogServer:
         try:
             tune(connection)
             connection.settimeout(TICKET_SECONDS)
-            edge, asked = self._admit(Reader(connection))
+            with Reader(connection) as reader:
+                stream = Stream(connection, self._admit(reader))
             connection.settimeout(None)
             send(connection, ACCEPTED, b"")
-            for message in self._messages(edge, asked):
-                send(connection, PIECES, message.head, message.body)
+            self._follow(stream)
         except OSError:
             raise
         except Later as error:
@@ -129,7 +178,7 @@ class LogServer:
         except Exception as error:
             send(connection, REFUSED, f"{type(error).__name__}: {error}".encode())
 
-    def _admit(self, reader: Reader) -> tuple[Edge, Ticket]:
+    def _admit(self, reader: Reader) -> Ticket:
         """What is asked for: key groups [lo, hi) of an edge from an epoch on.
 
         In checking mode a consumer asks for what it has applied as well, and is given what of that
@@ -164,42 +213,64 @@ class LogServer:
             asked = asked._replace(first=max(asked.first, first))
             self._cursors.next[edge.id, asked.instance] = asked.first
             self._cursors.changed.notify_all()
-        return edge, asked
+        return asked
 
-    def _messages(self, edge: Edge, asked: Ticket) -> Iterator[Message]:
-        """What a subscription is sent."""
-        subscriber = (edge.id, asked.instance)
-        epoch = asked.first
-        while True:
-            entries = self._await(subscriber, epoch)
-            if not entries:
-                return
-            yield from messages(entries, asked.keys)
-            epoch = entries[-1].epoch + 1
+    def _follow(self, stream: Stream) -> None:
+        """Send what there is and what comes, until the range or the serving ends."""
+        with self._cursors.changed:
+            self._streams += (stream,)
+        try:
+            while self._await(stream):
+                with stream.sending:
+                    if stream.rest:
+                        stream.connection.sendall(stream.rest)
+                        stream.rest = b""
+                    entries = self._entries(stream)
+                    for message in messages(entries, stream.keys):
+                        send(stream.connection, PIECES, *message)
+                    if entries:
+                        self._sent(stream, entries[-1].epoch)
+                if entries and entries[-1].header.ended:
+                    return
+        finally:
             with self._cursors.changed:
-                if subscriber in self._cursors.next:
-                    self._cursors.next[subscriber] = epoch
-                    self._cursors.changed.notify_all()
-            if entries[-1].header.ended:
-                return
+                self._streams = tuple(s for s in self._streams if s is not stream)
 
-    def _await(self, subscriber: tuple[int, str], epoch: int) -> list[Entry[Any]]:
-        """The next entries of a log, as soon as there are any; none when serving ends. After the
-        last one, that the range has ended.
+    def _sent(self, stream: Stream, epoch: int) -> None:
+        """Note that a subscriber was served up to an epoch."""
+        stream.next = epoch + 1
+        with self._cursors.changed:
+            if stream.subscriber in self._cursors.next:
+                self._cursors.next[stream.subscriber] = epoch + 1
+                self._cursors.changed.notify_all()
+
+    def _goes_on(self, stream: Stream) -> bool:
+        return stream.subscriber in self._cursors.next and not self._cursors.stopped
+
+    def _await(self, stream: Stream) -> bool:
+        """Wait until there is something to send; False when serving ends."""
+        edge = stream.subscriber[0]
+        log, cursors = self._outlets.logs[edge], self._cursors
+        with cursors.changed:
+            while self._goes_on(stream):
+                if stream.rest or log.next > max(stream.next, log.first):
+                    return True
+                if self._outlets.silent(edge, stream.next) is not None:
+                    return True
+                cursors.changed.wait(WAIT_SECONDS)
+        return False
+
+    def _entries(self, stream: Stream) -> list[Entry[Any]]:
+        """The next entries of a log; after the last one, that the range has ended.
 
         What was trimmed meanwhile is left out: it is at or below the floor, so the subscriber has
         applied it. After a recovery it may have had it from the instance that was here before.
         """
-        log, cursors = self._outlets.logs[subscriber[0]], self._cursors
-        with cursors.changed:
-            while log.next <= max(epoch, log.first):
-                if subscriber not in cursors.next or cursors.stopped:
-                    return []
-                silent = self._outlets.silent(subscriber[0], epoch)
-                if silent is not None:
-                    return [silent]
-                cursors.changed.wait(WAIT_SECONDS)
-            if subscriber not in cursors.next or cursors.stopped:
-                return []
-            first = max(epoch, log.first)
-            return [log.entry(e) for e in range(first, min(log.next, first + BURST))]
+        edge = stream.subscriber[0]
+        log = self._outlets.logs[edge]
+        with self._cursors.changed:
+            first = max(stream.next, log.first)
+            if log.next > first:
+                return [log.entry(e) for e in range(first, min(log.next, first + BURST))]
+            silent = self._outlets.silent(edge, stream.next)
+            return [] if silent is None else [silent]

@@ -361,7 +361,7 @@ class Shell:
             taken = source.take(self.machine.position + 1, lambda: self.stopping)
             if taken is None or not self._has_room() or not self._may_publish():
                 break
-            self._published(self.machine.publish(taken))
+            self._published(self.machine.publish(taken), at_leisure=source.waited)
             tidy()
         self._ended_at = time.time()
         self._linger()
@@ -376,17 +376,22 @@ class Shell:
             while machine.ready() and self._may_publish():
                 with self._turns:
                     header = machine.step()
-                self._published(header)
+                self._published(header, self._inbox.empty() and not machine.ready())
                 tidy()
                 if not self._inbox.empty():
                     self._receive(machine)
         self._ended_at = time.time()
         self._linger()
 
-    def _published(self, header: Header) -> None:
-        """An epoch was applied and logged: wake who waits for it; take a checkpoint at a cut."""
-        with self.cursors.changed:
-            self.cursors.changed.notify_all()
+    def _published(self, header: Header, at_leisure: bool) -> None:
+        """An epoch was applied and logged: have it sent; take a checkpoint at a cut.
+
+        Args:
+            at_leisure: there is nothing else to do at once.
+        """
+        if not (at_leisure and self.server.push()):
+            with self.cursors.changed:
+                self.cursors.changed.notify_all()
         with self._room:
             self._room.notify_all()
         if (header.cut or header.ended) and self._shipper is not None:

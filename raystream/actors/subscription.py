@@ -108,8 +108,7 @@ class Subscription:
         self._connected = None
         self.next = max(self.next, self._since() + 1, self._first)
         ticket = Ticket(self.token, self.instance, self.edge.id, self.keys, self.next)
-        with frames.connect(self.address) as self._connection:
-            reader = Reader(self._connection)
+        with frames.connect(self.address) as self._connection, Reader(self._connection) as reader:
             frames.send(self._connection, TICKET, ticket.pack())
             while not self.stopped:
                 frame = reader.read()

@@ -46,11 +46,10 @@ def test_frames_arrive_in_order_and_whole(sent: list[tuple[int, bytes, list[int]
             for (kind, head, _), body in zip(sent, bodies, strict=True):
                 send(one, kind, head, [memoryview(block) for block in body])
 
-    with other:
+    with other, Reader(other) as reader:
         other.settimeout(30)
         writing = threading.Thread(target=write)
         writing.start()
-        reader = Reader(other)
         for (kind, head, _), body in zip(sent, bodies, strict=True):
             frame = reader.read()
             assert frame is not None
@@ -92,24 +91,26 @@ def test_half_a_frame_is_the_end(pair: Pair, cut: int) -> None:
     assert len(whole) == 21
     one.sendall(whole[:cut])
     end(one)
-    assert Reader(other).read() is None
+    with Reader(other) as reader:
+        assert reader.read() is None
 
 
 def test_a_frame_that_is_too_large_is_not_read(pair: Pair) -> None:
     one, other = pair
     send(one, PIECES, bytes(101))
-    with pytest.raises(ValueError, match="a frame of 101 bytes"):
-        Reader(other).read(100)
+    with Reader(other) as reader, pytest.raises(ValueError, match="a frame of 101 bytes"):
+        reader.read(100)
 
 
 def test_who_waits_for_a_frame_hears_of_the_end(pair: Pair) -> None:
     _, other = pair
-    read: list[object] = []
-    waiting = threading.Thread(target=lambda: read.append(Reader(other).read()))
-    waiting.start()
-    end(other)
-    waiting.join(30)
-    assert read == [None]
+    found: list[object] = []
+    with Reader(other) as reader:
+        waiting = threading.Thread(target=lambda: found.append(reader.read()))
+        waiting.start()
+        end(other)
+        waiting.join(30)
+    assert found == [None]
 
 
 def test_who_waits_to_send_hears_of_the_end(pair: Pair) -> None:
@@ -134,7 +135,7 @@ def test_an_address_is_what_one_connects_to() -> None:
     listening, address = listen("127.0.0.1")
     with listening, connect(address) as connection:
         accepted, _ = listening.accept()
-        with accepted:
+        with accepted, Reader(accepted) as reader:
             send(connection, PIECES, b"hello")
-            frame = Reader(accepted).read()
+            frame = reader.read()
     assert frame is not None and frame.head == b"hello"

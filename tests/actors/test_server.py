@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import raystream as rs
 from raystream.actors import frames, server
 from raystream.actors.frames import ACCEPTED, LATER, PIECES, REFUSED, TICKET, Frame, Reader
-from raystream.actors.server import TICKET_BYTES
+from raystream.actors.server import TICKET_BYTES, LogServer, Stream
 from raystream.actors.shell import Shell
 from raystream.actors.subscription import RECONNECT_SECONDS, Subscription
 from raystream.actors.wire import Decoder, Ticket
@@ -20,7 +22,7 @@ from raystream.errors import JobError
 from raystream.schema.types import KeyRange
 from raystream.testing import Collect
 from tests.actors.shells import TOKEN, Shells, shells_of
-from tests.flows import running, word_flow
+from tests.flows import Order, Rows, running, word_flow
 
 ALL = KeyRange(0, 256)
 READER = "running/0"
@@ -48,7 +50,12 @@ def ask(shell: Shell, ticket: bytes) -> Frame:
     """The first that a log has to say to a ticket."""
     with frames.connect(shell.address) as connection:
         frames.send(connection, TICKET, ticket)
-        frame = Reader(connection).read()
+        return read(connection)
+
+
+def read(connection: socket.socket) -> Frame:
+    with Reader(connection) as reader:
+        frame = reader.read()
     assert frame is not None
     return frame
 
@@ -107,14 +114,13 @@ def test_who_speaks_otherwise_is_sent_away(source: Shell, said: bytes) -> None:
     with frames.connect(source.address) as connection:
         connection.sendall(said)
         connection.shutdown(socket.SHUT_WR)
-        frame = Reader(connection).read()
-    assert frame is not None and frame.kind == REFUSED
+        assert read(connection).kind == REFUSED
 
 
 def test_who_says_nothing_is_sent_away(source: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "TICKET_SECONDS", 0.05)
-    with frames.connect(source.address) as connection:
-        assert Reader(connection).read() is None
+    with frames.connect(source.address) as connection, Reader(connection) as reader:
+        assert reader.read() is None
 
 
 def follow(shell: Shell, **changes: Any) -> tuple[list[Piece], list[BaseException]]:
@@ -142,8 +148,9 @@ def test_a_cursor_replays_from_any_epoch_that_is_kept(source: Shell) -> None:
 def test_a_cursor_leaves_out_what_was_trimmed_before_it_came_there(source: Shell) -> None:
     """After a recovery a consumer may have applied an epoch that it was sent by the instance that
     died; what replaces it may trim that epoch before it has served it."""
-    subscriber = (edge_of(source).id, READER)
-    entries = source.server._await(subscriber, first_of(source) - 5)
+    ticket = Ticket(TOKEN, READER, edge_of(source).id, ALL, first_of(source) - 5)
+    with socket.socket() as nowhere:
+        entries = source.server._entries(Stream(nowhere, ticket))
     assert entries[0].epoch == first_of(source)
 
 
@@ -203,15 +210,12 @@ class Flaky:
                 except OSError:
                     return
                 with connection:
-                    ticket = Reader(connection).read()
-                    assert ticket is not None
-                    self.answer(connection, ticket.head)
+                    self.answer(connection, read(connection).head)
 
     def answer(self, connection: socket.socket, ticket: bytes) -> None:
         self.asked.append(Ticket.unpack(ticket).first)
-        with frames.connect(self.behind.address) as behind:
+        with frames.connect(self.behind.address) as behind, Reader(behind) as reader:
             frames.send(behind, TICKET, ticket)
-            reader = Reader(behind)
             for _ in range(2):  # that it is accepted, and a message
                 frame = reader.read()
                 assert frame is not None
@@ -276,6 +280,45 @@ def test_the_limit_of_reconnecting_does_not_run_while_it_is_connected(
     assert pieces[-1].header.ended
 
 
+@pytest.mark.parametrize("takes", [0, 1, 20, 1 << 30])
+def test_what_is_not_taken_at_once_is_sent_by_the_thread_of_the_stream(
+    takes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pushed: list[bool] = []
+
+    def send_now(connection: socket.socket, frame: bytes) -> bytes:
+        connection.sendall(frame[:takes])
+        pushed.append(takes >= len(frame))
+        return frame[takes:]
+
+    monkeypatch.setattr(server, "send_now", send_now)
+    flow, sink = rs.Flow("pushed"), Collect()
+    orders = tuple(Order(t, t % 7, 1) for t in range(200))
+    flow.source(Rows(Order, (orders,)), epochs=rs.by_time(seconds=1, speed=200.0)).to(sink)
+    with shells_of(flow) as shells:
+        shells.start(time.time())
+        shells.watch()
+    assert sorted(sink.records()) == list(orders)
+    assert pushed and all(pushed) == (takes > 20)
+
+
+@pytest.mark.parametrize("speed", [None, 1000.0])
+def test_who_has_more_to_do_at_once_leaves_sending_to_threads(
+    speed: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They send what has come together meanwhile: runs of empty epochs as one message."""
+    asked: list[LogServer] = []
+    monkeypatch.setattr(LogServer, "push", lambda self: asked.append(self) or False)
+    flow, sink = rs.Flow("quiet"), Collect()
+    orders = (Order(0, 1, 1), Order(100, 1, 1))
+    flow.source(Rows(Order, (orders,)), epochs=rs.by_time(seconds=1, speed=speed)).to(sink)
+    with shells_of(flow) as shells:
+        shells.start(None if speed is None else time.time() + 0.1)
+        shells.watch()
+        assert (shells.of("rows")[0].server in asked) == (speed is not None)
+    assert sorted(sink.records()) == list(orders)
+
+
 def test_serving_ends_with_the_shell() -> None:
     with shells_of(word_flow(Collect(), running)) as shells:
         shell = shells.of("rows")[0]
@@ -284,7 +327,7 @@ def test_serving_ends_with_the_shell() -> None:
         reader = Reader(connection)
         frame = reader.read()
         assert frame is not None and frame.kind == ACCEPTED
-    with connection:
+    with connection, reader:
         connection.settimeout(30)
         assert reader.read() is None
         with pytest.raises(ConnectionRefusedError):
@@ -293,10 +336,9 @@ def test_serving_ends_with_the_shell() -> None:
 
 def test_the_decoder_is_what_a_subscription_uses(source: Shell) -> None:
     decoder = Decoder(edge_of(source).schema, ALL)
-    with frames.connect(source.address) as connection:
+    with frames.connect(source.address) as connection, Reader(connection) as reader:
         ticket = Ticket(TOKEN, READER, edge_of(source).id, ALL, first_of(source))
         frames.send(connection, TICKET, ticket.pack())
-        reader = Reader(connection)
         accepted, frame = reader.read(), reader.read()
     assert accepted is not None and accepted.kind == ACCEPTED
     assert frame is not None and frame.kind == PIECES
