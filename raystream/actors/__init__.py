@@ -1,4 +1,4 @@
-"""The only place that touches Ray, Flight, threads and clocks: shells round the pure machines."""
+"""The only place that touches Ray, sockets, threads and clocks: shells round the pure machines."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Columns as bare blocks of memory, as they cross sockets: no byte is touched but to be copied.
+"""Columns as bare blocks of memory: so they cross sockets and are spilled, without a conversion.
 
 A number column is one block. Text and bytes are three: which rows are not None (a bit each; empty
 where all are), where each begins (int32, from 0 on), and their bytes. The hidden rank column comes

@@ -24,14 +24,15 @@ from raystream.schema.objects import decode_all, encode_all
 from raystream.schema.records import RecordSchema
 from raystream.schema.values import shown
 
-RANK = "_rank"
-"""Hidden column of an edge that is merged with others of its producer (see `dataflow.order`)."""
-
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # of NumPy's flags
 
 
 class Columns:
-    """Rows of one record type. `extra` may hold the hidden int64 rank column."""
+    """Rows of one record type.
+
+    rank: the hidden int64 column of an edge that is merged with others of its producer (see
+    `dataflow.order`).
+    """
 
     __slots__ = ("arrays", "length", "rank", "schema")
 
@@ -437,49 +438,3 @@ def too_large(value: float, dtype: np.dtype[Any]) -> bool:
 
 def _first(error: BaseException) -> str:
     return str(error).partition("\n")[0]
-
-
-# ---------------------------------------------------------------- the wire
-
-
-@cache
-def arrow_schema(schema: RecordSchema, *, ranked: bool = False) -> Any:
-    """The Arrow schema in which these columns travel and spill. Bool travels as uint8: Arrow's is
-    packed into bits, which would cost a copy each way."""
-    names = [
-        pa.field(name, _ARROW.get(kind) or _arrow_number(dtype), nullable=kind != "number")
-        for name, kind, dtype in physical(schema)
-    ]
-    return pa.schema([*names, *([pa.field(RANK, pa.int64(), nullable=False)] if ranked else [])])
-
-
-def _arrow_number(dtype: str) -> Any:
-    return pa.uint8() if dtype == "?" else pa.from_numpy_dtype(np.dtype(dtype))
-
-
-def to_arrow(columns: Columns) -> Any:
-    """A record batch over the same memory."""
-    ranked = columns.rank is not None
-    arrays = [_to_arrow(a) for a in columns.arrays]
-    if ranked:
-        arrays.append(pa.array(columns.rank))
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns.schema, ranked=ranked))
-
-
-def _to_arrow(array: Any) -> Any:
-    if not isinstance(array, np.ndarray):
-        return array
-    return pa.array(array.view(np.uint8) if array.dtype == np.bool_ else array)
-
-
-def from_arrow(schema: RecordSchema, batch: Any) -> Columns:
-    """Columns over the memory of a record batch made by `to_arrow`."""
-    arrays: list[Any] = []
-    for i, (_, kind, dtype) in enumerate(physical(schema)):
-        array = batch.column(i)
-        if kind == "number":
-            array = array.to_numpy()
-            array = array.view(np.bool_) if dtype == "?" else array
-        arrays.append(array)
-    rank = batch.column(len(arrays)).to_numpy() if batch.num_columns > len(arrays) else None
-    return Columns(schema, arrays, batch.num_rows, rank)

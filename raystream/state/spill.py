@@ -1,4 +1,4 @@
-"""Epoch logs on local disk: one Arrow IPC file per epoch, read through a memory map.
+"""Epoch logs on local disk: a file per epoch, the blocks of its columns, read through a memory map.
 
 The files belong to one instance and one edge and mean nothing to anybody else: a successor makes
 its log again (buffer state is not shipped). So nothing is synced, and a folder is emptied when it
@@ -10,12 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-import pyarrow as pa
+import numpy as np
 
 from raystream.errors import JobError
-from raystream.schema.columns import Columns, arrow_schema, from_arrow, to_arrow
+from raystream.schema.buffers import blocks_of, columns_in, padded
+from raystream.schema.columns import Columns, empty
 from raystream.schema.records import RecordSchema
+
+
+class _Layout(NamedTuple):
+    """What a file holds: so many rows, in blocks of these sizes, and bytes in all."""
+
+    rows: int
+    ranked: bool
+    sizes: tuple[int, ...]
+    bytes: int
 
 
 class DiskSpill:
@@ -33,44 +44,49 @@ class DiskSpill:
         self.schema = schema
         self.bytes = 0
         """What the files occupy."""
-        self._sizes: dict[int, int] = {}
+        self._layouts: dict[int, _Layout] = {}
         with _disk("prepare", folder):
             folder.mkdir(parents=True, exist_ok=True)
-            for left in folder.glob("*.arrow"):
+            for left in folder.glob("*.rows"):
                 left.unlink()
 
     def write(self, epoch: int, rows: Columns) -> None:
         """Write the rows of an epoch."""
         path = self._path(epoch)
-        schema = arrow_schema(self.schema, ranked=rows.rank is not None)
-        with _disk("write", path):
-            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-                writer.write_batch(to_arrow(rows))
-            self._sizes[epoch] = path.stat().st_size
-        self.bytes += self._sizes[epoch]
+        blocks = blocks_of(rows) if len(rows) else []
+        with _disk("write", path), path.open("wb", buffering=0) as file:
+            for part in padded(blocks):
+                while len(part):
+                    part = part[file.write(part) :]
+        size = sum(map(len, padded(blocks)))
+        ranked = rows.rank is not None
+        self._layouts[epoch] = _Layout(len(rows), ranked, tuple(map(len, blocks)), size)
+        self.bytes += size
 
     def read(self, epoch: int) -> Columns:
         """The rows of an epoch over a memory map: pages are read when they are touched."""
-        path = self._path(epoch)
-        with _disk("read", path), pa.memory_map(str(path)) as file:
-            batch = pa.ipc.open_file(file).get_batch(0)
-        return from_arrow(self.schema, batch)
+        path, layout = self._path(epoch), self._layouts[epoch]
+        if not layout.rows:  # of nothing there is no map
+            return empty(self.schema).ranked(np.zeros(0, np.int64) if layout.ranked else None)
+        with _disk("read", path):
+            memory = np.asarray(np.memmap(path, np.uint8, "r"))
+            return columns_in(self.schema, layout.rows, layout.sizes, memory)
 
     def drop(self, epoch: int) -> None:
         """Remove an epoch; rows of it that are still in use stay readable."""
         with _disk("remove", path := self._path(epoch)):
             path.unlink()
-        self.bytes -= self._sizes.pop(epoch)
+        self.bytes -= self._layouts.pop(epoch).bytes
 
     def _path(self, epoch: int) -> Path:
-        return self.folder / f"{epoch:012d}.arrow"
+        return self.folder / f"{epoch:012d}.rows"
 
 
 @contextmanager
 def _disk(doing: str, path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError) as error:
         raise JobError(
             f"cannot {doing} the spilled log {path}: {error}",
             hint="Logs that memory has no room for go there: is the disk full, or gone?",

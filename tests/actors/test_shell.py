@@ -313,7 +313,7 @@ def test_a_source_stops_reading_when_nothing_is_committed(tmp_path: Path, most: 
         shells.until(lambda: source.machine.position >= 30)
         at = standing(source)
         (log,) = source.machine.outlets.logs.values()
-        assert held(source) == at and any(tmp_path.rglob("*.arrow"))
+        assert held(source) == at and any(tmp_path.rglob("*.rows"))
         assert at == 30 if most == 1 else most < log.held < 2 * most
         shells.watch()
     assert len(sink.records()) == 400

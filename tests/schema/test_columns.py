@@ -16,16 +16,14 @@ from hypothesis import strategies as st
 
 import raystream as rs
 from raystream.errors import GraphError, StateError
+from raystream.schema.buffers import blocks_of, columns_in, padded
 from raystream.schema.columns import (
     Columns,
-    arrow_schema,
     concat,
     empty,
-    from_arrow,
     from_columns,
     from_records,
     physical,
-    to_arrow,
 )
 from raystream.schema.objects import decode, encode
 from raystream.schema.records import record_schema
@@ -142,16 +140,15 @@ def test_slices_takes_and_concatenations_are_those_of_lists(
 
 @examples(60)
 @given(tables, st.booleans(), st.data())
-def test_the_wire_changes_nothing(
+def test_blocks_change_nothing(
     records: list[Everything], ranked: bool, data: st.DataObject
 ) -> None:
     lo = data.draw(st.integers(0, len(records)))
     columns = from_records(SCHEMA, records).slice(lo, len(records))
     columns = columns.ranked(np.arange(len(columns)) << 40 if ranked else None)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, arrow_schema(SCHEMA, ranked=ranked)) as writer:
-        writer.write_batch(to_arrow(columns))
-    read = from_arrow(SCHEMA, pa.ipc.open_stream(sink.getvalue()).read_next_batch())
+    blocks = blocks_of(columns) if len(columns) else []
+    memory = np.frombuffer(b"".join(padded(blocks)), np.uint8)
+    read = columns_in(SCHEMA, len(columns), [*map(len, blocks)], memory) if blocks else columns
     check(read, records[lo:])
     assert (None if read.rank is None else read.rank.tolist()) == (
         None if columns.rank is None else columns.rank.tolist()
@@ -169,11 +166,14 @@ def test_nan_and_signed_zero_stay() -> None:
     assert math.isnan(found.b)
 
 
-def test_numbers_share_memory_with_the_wire() -> None:
-    columns = from_columns(record_schema(Flat), {"n": np.arange(5), "sure": np.ones(5, bool)})
-    read = from_arrow(columns.schema, to_arrow(columns))
-    assert np.shares_memory(read.column("n"), columns.column("n"))
-    assert np.shares_memory(read.column("sure"), columns.column("sure"))
+def test_blocks_are_the_memory_of_the_columns() -> None:
+    columns = from_columns(
+        record_schema(Noted), {"n": np.arange(5), "text": pa.array(["", "a", "bc", "d", ""])}
+    ).slice(1, 4)
+    numbers, there, ends, content = blocks_of(columns)
+    assert np.shares_memory(numbers, columns.column("n"))
+    assert len(there) == 0 and ends.view(np.int32).tolist() == [0, 1, 3, 4]
+    assert content.ctypes.data == columns.column("text").buffers()[2].address
 
 
 def test_bytes_are_counted_of_the_slice_only() -> None:
@@ -188,6 +188,11 @@ def test_bytes_are_counted_of_the_slice_only() -> None:
 class Flat(NamedTuple):
     n: int
     sure: bool
+
+
+class Noted(NamedTuple):
+    n: int
+    text: str
 
 
 class Short(NamedTuple):

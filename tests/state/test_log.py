@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -188,21 +189,23 @@ def test_a_disk_error_names_the_path(tmp_path: Path, doing: str) -> None:
             DiskSpill(folder, SCHEMA)
         return
     spill = DiskSpill(folder, SCHEMA)
-    if doing == "write":
-        folder.rmdir()
+    rows = entry(3, [Row(1, "a", 2, True)]).rows
+    if doing != "write":
+        spill.write(3, rows)
+    shutil.rmtree(folder)
     act = {
-        "write": lambda: spill.write(3, entry(3, []).rows),
+        "write": lambda: spill.write(3, rows),
         "read": lambda: spill.read(3),
         "remove": lambda: spill.drop(3),
     }[doing]
-    with pytest.raises(JobError, match=f"cannot {doing} .* {folder}/000000000003.arrow"):
+    with pytest.raises(JobError, match=f"cannot {doing} .* {folder}/000000000003.rows"):
         act()
 
 
 def test_a_damaged_file_is_a_job_error(tmp_path: Path) -> None:
     spill = DiskSpill(tmp_path, SCHEMA)
     spill.write(1, entry(1, [Row(1, "a", 2, True)]).rows)
-    (tmp_path / "000000000001.arrow").write_bytes(b"not arrow")
+    (tmp_path / "000000000001.rows").write_bytes(b"not rows")
     with pytest.raises(JobError, match="cannot read the spilled log"):
         spill.read(1)
 
