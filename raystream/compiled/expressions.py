@@ -281,7 +281,8 @@ class Expressions(ast.NodeTransformer):
         for inner in ast.walk(middle):
             if isinstance(inner, ast.Call):
                 function = self.static(inner.func)
-                if hasattr(getattr(function, "py_func", function), "__code__"):
+                method = function is MISSING or function is next
+                if method or hasattr(getattr(function, "py_func", function), "__code__"):
                     shown = ast.unparse(inner)
                     raise self.refuse(f"it compares {shown} twice: give it a name first", inner)
 

@@ -194,8 +194,9 @@ class Rewriter(Expressions):
         return self._assign(node.targets, self.visit(node.value))
 
     def _assign(self, targets: list[ast.expr], value: ast.expr) -> list[ast.stmt]:
-        if len(targets) == 1:
+        if len(targets) == 1 and not isinstance(targets[0], ast.Subscript):
             return self._store(targets[0], value)
+        # The value first, and then where an item goes: to compute the one may change the other.
         name, first = self._keep(value)
         return [first, *(s for t in targets for s in self._store(t, ast.Name(name, ast.Load())))]
 

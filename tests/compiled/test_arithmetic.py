@@ -353,13 +353,21 @@ def on_places(r: Ints) -> Iterator[Whole]:
         places[i], i = 10, j
     elif r.op == 1:
         i, places[i] = j, 10
+    elif r.op == 2:
+        at = [0]
+        places[at[0]] = counted(at)
     else:
         (places[i], (j, places[j])), i = (places[j], (i, 20)), 0
     yield Whole(places[0] * 10000 + places[1] * 100 + places[2] + i * 10**6 + j * 10**7)
 
 
+def counted(at: list[int]) -> int:
+    at[0] += 1
+    return at[0]
+
+
 @settings(max_examples=60, deadline=None)
-@forall(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2))
+@forall(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2))
 def test_what_is_unpacked_is_assigned_from_left_to_right(op: int, a: int, b: int) -> None:
     agree(on_places, Ints(op, a, b))
 

@@ -82,7 +82,13 @@ def refused_functions() -> list[Any]:
         a, b = (r.time, r.value) if r.key else (r.value, r.value)  # in a tuple
         yield Out(r.key, yes=a == b)
 
+    @rs.operator(compiled=True)
+    def popped(r: In) -> Iterator[Out]:
+        left = [1, r.value]
+        yield Out(r.key, yes=0 < left.pop() < 5)  # popped
+
     return [
+        (popped, "it compares left.pop() twice"),
         (distance, "'hypot' is rounded otherwise when compiled"),
         (numpy_log, "'log' of NumPy may have another result"),
         (array_mean, "values.mean may have another result"),
@@ -98,6 +104,7 @@ def refused_functions() -> list[Any]:
 
 
 MARKS = {
+    "popped": "# popped",
     "distance": "# distance",
     "numpy_log": "# numpy log",
     "array_mean": "# array mean",
