@@ -13,6 +13,8 @@ from copy import deepcopy
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from raystream.compiled.patterns import Resolver, truth
 from raystream.compiled.source import Source
 from raystream.errors import GraphError
@@ -208,6 +210,8 @@ class Expressions(ast.NodeTransformer):
             return ast.copy_location(call(FORGET, *map(self.visit, node.args)), node)
         if function in (set, frozenset):
             raise self.refuse("it has a set, whose order is not Python's", node)
+        if (item := self._table_item(node, function)) is not None:
+            return item
         bound = self._own_method(node.func)
         if function is MISSING and isinstance(node.func, ast.Attribute):
             self._no_reduction(node.func)
@@ -216,6 +220,16 @@ class Expressions(ast.NodeTransformer):
         self.generic_visit(node)
         if bound:
             node.args.insert(0, self._self())
+        return node
+
+    def _table_item(self, node: ast.Call, function: Any) -> ast.expr | None:
+        """`int(table[i])` or `float(table[i])`, of a global array; None for other calls."""
+        item = node.args[0] if len(node.args) == 1 and function in (int, float) else None
+        table = self.static(item.value) if isinstance(item, ast.Subscript) else None
+        if not isinstance(item, ast.Subscript) or not isinstance(table, np.ndarray):
+            return None
+        item.value, item.slice = self.unit.table(table, item, self.source), self.visit(item.slice)
+        node.func = self.visit(node.func)
         return node
 
     def _no_reduction(self, method: ast.Attribute) -> None:

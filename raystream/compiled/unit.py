@@ -60,14 +60,13 @@ class Unit:
         out: dict[str, Any] = {}
         for f in dataclasses.fields(target):
             value = getattr(target, f.name)
-            if _as_python(value) or isinstance(value, enum.Enum):
-                value = _plain_number(value)
-            if not (isinstance(value, int | float) and _fits(value)):
+            if not (_is_number(value) and _fits(value)):
                 raise self.spec.fail(
-                    f"the parameter {f.name}={value!r} is not a number, so it cannot be compiled",
+                    f"the parameter {f.name}={value!r} is not a number of Python's, so it cannot be"
+                    " compiled",
                     hint=LEAVE_AWAY,
                 )
-            out[f.name] = value
+            out[f.name] = _plain_number(value)
         return out
 
     # ------------------------------------------------------------ functions
@@ -115,7 +114,7 @@ class Unit:
         """The expression that stands for a value which a user's name or attribute resolved to."""
         if value is None or isinstance(value, bool | str):
             return ast.Constant(value)
-        if isinstance(value, int | float) or _as_python(value):
+        if _is_number(value):
             plain = _plain_number(value)
             if not _fits(plain):
                 raise self.refuse(f"{value!r} does not fit int64", at, source)
@@ -127,15 +126,14 @@ class Unit:
         return ast.Name(self._named(value, at, source), ast.Load())
 
     def _named(self, value: Any, at: ast.AST, source: Source) -> str:
-        if isinstance(value, np.ndarray):
-            if value.dtype not in (np.int64, np.float64):
-                raise self.refuse(
-                    f"it reads an array of {value.dtype}, of which NumPy reckons otherwise",
-                    at,
-                    source,
-                    hint="Make it a tuple, or an array of int64 or float64.",
-                )
-            return self._keep(value.copy())
+        if isinstance(value, np.ndarray | np.generic):
+            raise self.refuse(
+                f"it uses a {type(value).__name__} of NumPy, whose numbers reckon otherwise",
+                at,
+                source,
+                hint="Make it a number of Python's, or a tuple of them. Of an array read"
+                " int(table[i]) or float(table[i]).",
+            )
         if isinstance(value, tuple) and _plain(value):
             return self._keep(value)
         if is_record(value):
@@ -162,6 +160,14 @@ class Unit:
             at,
             source,
         )
+
+    def table(self, array: np.ndarray, at: ast.AST, source: Source) -> ast.expr:
+        """The expression for a global array, of which an item is made a number at once."""
+        if array.dtype not in (np.int64, np.float64):
+            raise self.refuse(
+                f"it reads an array of {array.dtype}", at, source, hint="Make it int64 or float64."
+            )
+        return ast.Name(self._keep(array.copy()), ast.Load())
 
     def _known(self, function: Any, at: ast.AST, source: Source) -> Any:
         """What compiled code calls for a function of Python's or NumPy's."""
@@ -203,16 +209,17 @@ def _home(value: Any) -> str:
     return "random" if module.startswith("numpy.random") else module.partition(".")[0]
 
 
-def _as_python(value: Any) -> bool:
-    """Whether a number of NumPy's reckons as one of Python's, but for what leaves 64 bits."""
-    return isinstance(value, np.int64 | np.float64 | np.bool_)
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number, but none of NumPy's, of which + and ~ of conditions, // by zero
+    and round are others than Python's."""
+    return isinstance(value, int | float) and not isinstance(value, np.generic)
 
 
-def _plain_number(value: Any) -> Any:
-    """A number of Python's for one of NumPy's or of an enumeration."""
-    if isinstance(value, enum.Enum) and isinstance(value, int | float):
+def _plain_number(value: int | float) -> int | float:
+    """A number for one that may be of an enumeration."""
+    if isinstance(value, enum.Enum):
         return int(value) if isinstance(value, int) else float(value)
-    return value.item() if isinstance(value, np.generic) else value
+    return value
 
 
 def _fits(value: int | float) -> bool:
@@ -223,6 +230,6 @@ def _plain(value: tuple[Any, ...]) -> bool:
     return all(
         _plain(v)
         if isinstance(v, tuple)
-        else isinstance(v, int | float) and not isinstance(v, enum.Enum) and _fits(v)
+        else _is_number(v) and not isinstance(v, enum.Enum) and _fits(v)
         for v in value
     )

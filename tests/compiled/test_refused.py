@@ -24,7 +24,8 @@ class Flag(NamedTuple):
 
 
 BYTES = np.array([200, 100], np.uint8)
-LITTLE = np.float32(0.1)
+TABLE = np.array([2.675, 1.005])
+LITTLE, EXACT = np.float32(0.1), np.float64(0.1)
 
 
 def first_twice(values: list[int]) -> int:
@@ -43,9 +44,14 @@ def refused_functions() -> list[Any]:
         yield Real(r.time, r.key, np.log(r.value))  # numpy log
 
     @rs.operator(compiled=True)
-    def array_mean(r: Real) -> Iterator[Real]:
-        values = np.array([r.value, 1.0])
-        yield Real(r.time, r.key, values.mean())  # array mean
+    def local_array(r: Real) -> Iterator[Real]:
+        values = np.array([r.value, 1.0])  # local array
+        yield Real(r.time, r.key, values.mean())
+
+    @rs.operator(compiled=True)
+    def not_a_number(r: Real) -> Iterator[Out]:
+        if ~np.isnan(r.value):  # not a number
+            yield Out(r.key)
 
     @rs.operator(compiled=True)
     def tuples(r: Real) -> Iterator[Out]:
@@ -57,11 +63,19 @@ def refused_functions() -> list[Any]:
 
     @rs.operator(compiled=True)
     def narrow_table(r: In) -> Iterator[Out]:
-        yield Out(int(BYTES[0] + 100))  # narrow table
+        yield Out(int(BYTES[0]))  # narrow table
+
+    @rs.operator(compiled=True)
+    def counted(r: Real) -> Iterator[Out]:
+        yield Out(int((TABLE[0] > r.value) + (TABLE[1] > r.value)))  # counted
 
     @rs.operator(compiled=True)
     def narrow_number(r: Real) -> Iterator[Real]:
         yield Real(r.time, r.key, LITTLE * r.value)  # type: ignore[arg-type]  # narrow number
+
+    @rs.operator(compiled=True)
+    def above(r: Real) -> Iterator[Out]:
+        yield Out(r.key, yes=r.value > EXACT)  # above
 
     @rs.operator(compiled=True)
     def identity(r: Flag) -> Iterator[Out]:
@@ -91,11 +105,14 @@ def refused_functions() -> list[Any]:
         (popped, "it compares left.pop() twice"),
         (distance, "'hypot' is rounded otherwise when compiled"),
         (numpy_log, "'log' of NumPy may have another result"),
-        (array_mean, "values.mean may have another result"),
+        (local_array, "'array' of NumPy may have another result"),
+        (not_a_number, "'isnan' of NumPy may have another result"),
+        (counted, "a ndarray of NumPy, whose numbers reckon otherwise"),
+        (above, "a float64 of NumPy, whose numbers reckon otherwise"),
         (tuples, "tuples of ints with floats"),
         (digits, "a float has another text"),
         (narrow_table, "an array of uint8"),
-        (narrow_number, "'float32'"),
+        (narrow_number, "a float32 of NumPy"),
         (identity, "compare them with =="),
         (singleton, "a pattern True"),
         (aliased, "a whole array: use its items"),
@@ -107,7 +124,10 @@ MARKS = {
     "popped": "# popped",
     "distance": "# distance",
     "numpy_log": "# numpy log",
-    "array_mean": "# array mean",
+    "local_array": "# local array",
+    "not_a_number": "# not a number",
+    "counted": "# counted",
+    "above": "# above",
     "tuples": "# tuples",
     "digits": "# digits",
     "narrow_table": "# narrow table",
@@ -128,6 +148,18 @@ def test_what_has_another_result_names_the_line(case: tuple[Any, str]) -> None:
     assert said in error.message and "\n" not in error.message
     assert error.where is not None and error.where.file == __file__
     assert linecache.getline(__file__, error.where.line).rstrip().endswith(MARKS[op.__name__])
+
+
+@rs.operator(compiled=True)
+def looked_up(r: In) -> Iterator[Real]:
+    yield Real(r.time, r.key, round(float(TABLE[r.value]), 2))
+
+
+def test_an_item_of_a_table_that_is_made_a_number_is_as_in_python() -> None:
+    compiled = compile_operator(spec_of(looked_up), groups=1)
+    records = [In(0, 1, 0), In(0, 1, -1)]
+    output = compiled.process(given(compiled.spec, records, 1), None, 1, 0)
+    assert [*output.emitted[0].rows.records()] == [e for r in records for e in looked_up(r)]
 
 
 class Short(NamedTuple):
