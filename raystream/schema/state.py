@@ -194,23 +194,25 @@ class StateSchema:
 
     @cached_property
     def settle(self) -> Callable[[State], None] | None:
-        """Gives the floats of a row, after a call, the type that they have after a restore; None
-        where there are none. An int in their place would be printed and divided otherwise, and not
-        be rounded."""
+        """Gives the numbers of a row, after a call, the type that they have after a restore; None
+        where there are none. An int in the place of a float would be printed and divided otherwise,
+        and not be rounded; a bool in the place of an int is printed otherwise."""
         lines = ["def settle(row):"]
         for f in self.fields:
-            if np.dtype(f.dtype or "?").kind == "f":
-                one = f"row.{f.name}"
-                given = f"type({one}) in ints"
-                settled = f"float({one})"
-                if f.kind == "array":
-                    given = f"not ints.isdisjoint(map(type, {one}))"
-                    settled = f"[float(v) if type(v) in ints else v for v in {one}]"
-                    one += "[:]"
-                lines += [f"    if {given}:", f"        {one} = {settled}"]
+            kind = {"f": "float", "i": "int"}.get(np.dtype(f.dtype or "?").kind)
+            if kind is None or f.convert is not None:
+                continue
+            one, settled = f"row.{f.name}", f"number({kind}, row.{f.name})"
+            given = f"type({one}) is not {kind}" + f" and {one} is not None" * f.optional
+            if f.kind == "array":
+                given = f"not {kind}s.issuperset(map(type, {one}))"
+                settled = f"[number({kind}, v) for v in {one}]"
+                one += "[:]"
+            lines += [f"    if {given}:", f"        {one} = {settled}"]
         if len(lines) == 1:
             return None
-        env: dict[str, Any] = {"ints": frozenset({int, bool})}
+        env: dict[str, Any] = {"number": _number, "ints": frozenset({int})}
+        env["floats"] = frozenset({float})
         exec("\n".join(lines), env)
         made: Callable[[State], None] = env["settle"]
         return made
@@ -237,7 +239,8 @@ def _as_declared(f: Field, default: Any) -> Any:
 
 
 def _number(kind: type, value: Any) -> Any:
-    """An int or a bool as a number of this kind; anything else as it is."""
+    """An int, a bool or a member of an enumeration as a number of this kind; anything else as it
+    is."""
     return kind(value) if isinstance(value, int) else value
 
 

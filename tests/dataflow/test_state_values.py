@@ -77,6 +77,8 @@ class Shares(rs.State):
     short: rs.Float32 | None = None
     parts: Annotated[list[float], rs.Array("f8", 2)] = rs.zeros(2)
     n: int = False
+    narrow: rs.Int8 | None = None
+    marks: Annotated[list[int], rs.Array("i1", 2)] = rs.zeros(2)
     due: rs.Timer = rs.NEVER
 
 
@@ -85,7 +87,11 @@ class Text(NamedTuple):
 
 
 def told_of(shares: Shares) -> Text:
-    return Text(f"{shares.whole} {shares.short} {shares.parts} {shares.n}")
+    return Text(f"{shares.whole} {shares.short} {shares.parts} {told_ints(shares)}")
+
+
+def told_ints(shares: Shares) -> str:
+    return f"{shares.n!r} {shares.narrow!r} {shares.marks}"
 
 
 @rs.operator(key="key")
@@ -99,6 +105,7 @@ class Share:
     def timer(self, key: str, time: int, shares: Shares) -> Iterator[Text]:
         yield told_of(shares)
         shares.short = time
+        shares.n, shares.narrow, shares.marks[1] = time > 0, Mood.LOUD, time > 0
 
 
 class Sums(rs.State):
@@ -128,15 +135,15 @@ class Together(Tumble):
 
 
 @pytest.mark.parametrize("op", [Share(), Tumble(), Slide(), Together()])
-def test_floats_are_floats_before_a_restore_too(op: Any) -> None:
+def test_numbers_are_of_their_type_before_a_restore_too(op: Any) -> None:
     check_operator(op, TICKS)
 
 
-def test_ints_in_the_place_of_floats_become_floats() -> None:
-    harness = OperatorHarness(Share())
-    assert harness.send(Tick(0, "a")) == [Text("0.0 None [0.0, 0.0] 0")]
-    assert harness.advance_watermark(1) == [Text("9007199254740992.0 None [0.0, 0.0] 0")]
-    assert harness.send(Tick(1, "a")) == [Text("9007199254740992.0 1.0 [0.0, 0.0] 0")]
+def test_a_number_in_the_place_of_another_becomes_one_of_its_type() -> None:
+    harness, nothing = OperatorHarness(Share()), "0 None [0, 0]"
+    assert harness.send(Tick(0, "a")) == [Text(f"0.0 None [0.0, 0.0] {nothing}")]
+    assert harness.advance_watermark(1) == [Text(f"9007199254740992.0 None [0.0, 0.0] {nothing}")]
+    assert harness.send(Tick(1, "a")) == [Text("9007199254740992.0 1.0 [0.0, 0.0] 1 3 [0, 1]")]
 
 
 @pytest.mark.parametrize("due", [None, "x", 3.7])
