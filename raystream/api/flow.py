@@ -17,7 +17,9 @@ from raystream.api.folders import refuse_shared
 from raystream.api.operators import OperatorSpec, spec_of
 from raystream.api.protocols import (
     Keyed,
+    KeyedBatch,
     Mapped,
+    MappedBatch,
     Referenced,
     Sink,
     Source,
@@ -174,6 +176,10 @@ class Stream(Generic[T_co]):
     def through(self, op: Referenced[T_co, D, U], /, *, name: str | None = None) -> Stream[U]: ...
     @overload
     def through(self, op: Keyed[T_co, S, U], /, *, name: str | None = None) -> Stream[U]: ...
+    @overload
+    def through(self, op: KeyedBatch[T_co, S, U], /, *, name: str | None = None) -> Stream[U]: ...
+    @overload
+    def through(self, op: MappedBatch[T_co, U], /, *, name: str | None = None) -> Stream[U]: ...
     @overload
     def through(self, op: Mapped[T_co, U], /, *, name: str | None = None) -> Stream[U]: ...
     def through(self, op: Any, /, *, late: bool = False, name: str | None = None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from raystream.api.batch import Batch
+from raystream.api.batch import Batch, Rows
 from raystream.schema.state import State
 from raystream.schema.types import KeyRange, Split, Window
 
@@ -15,6 +15,7 @@ U_co = TypeVar("U_co", bound=tuple[Any, ...], covariant=True)
 U = TypeVar("U", bound=tuple[Any, ...])
 K_contra = TypeVar("K_contra", contravariant=True)
 S_contra = TypeVar("S_contra", bound=State, contravariant=True)
+S = TypeVar("S", bound=State)
 D = TypeVar("D")
 
 
@@ -45,6 +46,18 @@ class Timed(Protocol[T_contra, K_contra, S_contra, U_co]):
 
     def process(self, record: T_contra, state: S_contra, /) -> Iterable[U_co] | None: ...
     def timer(self, key: K_contra, time: int, state: S_contra, /) -> Iterable[U_co] | None: ...
+
+
+class MappedBatch(Protocol[T_contra, U_co]):
+    """A batch operator with parameters."""
+
+    def process(self, batch: Batch[T_contra], /) -> Batch[U_co]: ...
+
+
+class KeyedBatch(Protocol[T_contra, S, U_co]):
+    """A batch operator with state and parameters."""
+
+    def process(self, batch: Batch[T_contra], rows: Rows[S], /) -> Batch[U_co]: ...
 
 
 class Referenced(Protocol[T_contra, D, U_co]):

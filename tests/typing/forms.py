@@ -226,6 +226,26 @@ def running_batch(words: rs.Batch[Word], rows: rs.Rows[Tally]) -> rs.Batch[Runni
     return rs.Batch(Running, {"word": words["word"], "n": n})
 
 
+@rs.operator()
+@dataclass(frozen=True)
+class LongWords:
+    at_least: int = 3
+
+    def process(self, words: rs.Batch[Word]) -> rs.Batch[Word]:
+        return words.take([len(w.word) >= self.at_least for w in words.records()])
+
+
+@rs.operator(key="word")
+@dataclass(frozen=True)
+class RunningFrom:
+    first: int = 1
+
+    def process(self, words: rs.Batch[Word], rows: rs.Rows[Tally]) -> rs.Batch[Running]:
+        n = rows["n"][rows.index] + rows.nth + self.first
+        rows["n"] += rows.counts
+        return rs.Batch(Running, {"word": words["word"], "n": n})
+
+
 @rs.operator(key="vid")
 @dataclass(frozen=True)
 class Reference:
@@ -295,6 +315,8 @@ def build() -> rs.Flow:
     assert_type(words.through(distinct), rs.Stream[Word])
     assert_type(words.through(long_words), rs.Stream[Word])
     assert_type(words.through(running_batch), rs.Stream[Running])
+    assert_type(words.through(LongWords(at_least=4)), rs.Stream[Word])
+    assert_type(words.through(RunningFrom(first=1)), rs.Stream[Running])
 
     counts, late = words.through(CountWords(at_least=2), late=True)
     assert_type(counts, rs.Stream[Counted])

@@ -95,4 +95,4 @@ def test_the_forms_run() -> None:
     wired = {n.spec.name for n in forms.build().nodes if isinstance(n, OperatorNode)}
     declared = {name for name, thing in vars(forms).items() if hasattr(thing, "__raystream__")}
     assert wired == declared
-    assert len(declared) == 13
+    assert len(declared) == 15
