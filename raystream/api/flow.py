@@ -49,7 +49,10 @@ _UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """How a source cuts its records into epochs; made by `by_time` and `by_arrival`."""
+    """How a source cuts its records into epochs; made by `by_time` and `by_arrival`.
+
+    column: what epochs follow from; None by arrival. time: what the watermark follows by arrival.
+    """
 
     column: str | None
     seconds: float | None
@@ -57,6 +60,7 @@ class Epochs:
     speed: float | None = None
     disorder: float = 0.0
     origin: int | None = None
+    time: str = "time"
 
 
 def by_time(
@@ -88,16 +92,17 @@ def by_time(
     return Epochs(column, seconds, ticks, speed, disorder, origin)
 
 
-def by_arrival(*, seconds: float = 0.05, disorder: float = 0.0) -> Epochs:
+def by_arrival(column: str = "time", *, seconds: float = 0.05, disorder: float = 0.0) -> Epochs:
     """Cut by the clock: whatever was read in `seconds` is an epoch.
 
-    The watermark follows the greatest `time` that was read, `disorder` seconds behind.
+    The watermark follows the greatest value of `column`, an integer field, that was read,
+    `disorder` seconds behind. Without such a field there is none before the end of the input.
     """
     if not seconds > 0 or disorder < 0:
         raise GraphError(
             "by_arrival: seconds must be above 0, disorder not below 0", where=caller(2)[0]
         )
-    return Epochs(None, seconds, disorder=disorder)
+    return Epochs(None, seconds, disorder=disorder, time=column)
 
 
 class Branch(NamedTuple):
@@ -328,14 +333,7 @@ class Flow:
         with located(where):
             schema = _record_of(source, where, scope)
         epochs = epochs or by_arrival()
-        if epochs.column is not None:
-            column = schema.field(epochs.column)
-            if column is None or not column.number or not column.integer:
-                raise GraphError(
-                    f"by_time({epochs.column!r}): {schema.name} has no such integer field",
-                    where=where,
-                    hint=f"It has {', '.join(map(str, schema.fields))}.",
-                )
+        _check_time(schema, epochs, where)
         unique = self._unique(
             name or type(source).__name__.lower(), named=name is not None, where=where
         )
@@ -393,6 +391,18 @@ _SOURCE = {"splits": (), "read": ("split", "position")}
 _SINK = {"write": ("epoch", "keys", "batch"), "commit": ("epoch",)}
 _SINK_MAY = {"open": ("context",), "prepare": ("epoch",), "close": ()}
 """Methods of sources and sinks and what they are called with; those that a sink may have."""
+
+
+def _check_time(schema: RecordSchema, epochs: Epochs, where: Where) -> None:
+    """By arrival records may do without `time`, but not without a field that was named."""
+    by, name = ("arrival", epochs.time) if epochs.column is None else ("time", epochs.column)
+    if schema.has_integer(name) or (by, name) == ("arrival", "time"):
+        return
+    raise GraphError(
+        f"by_{by}({name!r}): {schema.name} has no such integer field",
+        where=where,
+        hint=f"It has {', '.join(map(str, schema.fields))}.",
+    )
 
 
 def _check_methods(

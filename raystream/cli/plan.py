@@ -14,6 +14,7 @@ from raystream.api.flow import Epochs, Flow
 from raystream.api.operators import OperatorSpec
 from raystream.api.windows import Session, Sliding, WindowKind
 from raystream.dataflow.plan import Fused, Vertex, vertices_of
+from raystream.schema.records import RecordSchema
 
 UNLIMITED = 10_000
 """Columns where there is no terminal: nothing is cut off."""
@@ -59,7 +60,7 @@ def _vertex(vertex: Vertex) -> dict[str, Any]:
         assert vertex.epochs is not None
         out |= {
             "reads": type(vertex.source).__name__,
-            "epochs": _epochs(vertex.epochs),
+            "epochs": _epochs(vertex.epochs, vertex.ports[0].schema),
             "outputs": [vertex.ports[0].schema.name],
         }
     else:
@@ -91,9 +92,13 @@ def _operator(spec: OperatorSpec) -> dict[str, Any]:
     }
 
 
-def _epochs(epochs: Epochs) -> str:
+def _epochs(epochs: Epochs, schema: RecordSchema) -> str:
     if epochs.column is None:
         parts = [f"by arrival, every {epochs.seconds:g} s"]
+        if not schema.has_integer(epochs.time):
+            parts.append(f"no watermark: {schema.name} has no integer {epochs.time!r}")
+        elif epochs.time != "time":
+            parts.append(f"watermark by {epochs.time}")
     else:
         parts = [f"by {epochs.column}"]
         if epochs.seconds is not None:

@@ -392,8 +392,7 @@ class Arrival:
         assert vertex.epochs is not None
         self.keys = keys
         self.schema = vertex.ports[0].schema
-        column = self.schema.field("time")
-        timed = "time" if column is not None and column.number and column.integer else None
+        timed = vertex.epochs.time if self.schema.has_integer(vertex.epochs.time) else None
         disorder = int(-(-vertex.epochs.disorder * plan.ticks // 1))
         self.groups = [g for g, _ in my_splits(plan, vertex, keys)]
         self.splits = []

@@ -34,6 +34,10 @@ class RecordSchema:
     def field(self, name: str) -> Field | None:
         return next((f for f in self.fields if f.name == name), None)
 
+    def has_integer(self, name: str) -> bool:
+        """Whether a field is there, an integer and never None: event time is one."""
+        return any(f.name == name and f.number and f.integer for f in self.fields)
+
     @cached_property
     def fingerprint(self) -> str:
         """Names and stored types: equal for two classes whose columns are alike."""

@@ -195,6 +195,13 @@ def epochs_of_no_field() -> None:
     rs.Flow("test").source(rs.io.iterable([], Word), epochs=rs.by_time("when"))  # here
 
 
+@refused(
+    r"by_arrival\('when'\): Word has no such integer field(.|\n)*It has time: int64, word: str"
+)
+def arrivals_of_no_field() -> None:
+    rs.Flow("test").source(rs.io.iterable([], Word), epochs=rs.by_arrival("when"))  # here
+
+
 @refused(r"by_time\(seconds=0\): must be above 0")
 def empty_epochs() -> None:
     rs.by_time(seconds=0)  # here

@@ -8,13 +8,14 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from typer.testing import CliRunner
 
 import raystream as rs
 from raystream.actors import deploy
+from raystream.api.flow import Epochs
 from raystream.cli import app
 from raystream.cli.load import load_flow, parse_bounds, parse_instances
 from raystream.cli.plan import describe
@@ -123,6 +124,23 @@ def test_plan_reads_nothing() -> None:
     flow = rs.Flow("quiet")
     flow.source(Untouched(flows.Line, ())).through(flows.split).to(Collect())
     assert describe(flow)["vertices"][0]["epochs"] == "by arrival, every 0.05 s"
+
+
+class Stamped(NamedTuple):
+    ts: int
+
+
+@pytest.mark.parametrize(
+    ("epochs", "shown"),
+    [
+        (None, "no watermark: Stamped has no integer 'time'"),
+        (rs.by_arrival("ts"), "watermark by ts"),
+    ],
+)
+def test_plan_tells_whether_there_is_a_watermark(epochs: Epochs | None, shown: str) -> None:
+    flow = rs.Flow("stamped")
+    flow.source(rs.io.iterable([], Stamped), epochs=epochs).to(rs.io.console())
+    assert describe(flow)["vertices"][0]["epochs"] == f"by arrival, every 0.05 s, {shown}"
 
 
 def test_plan_tells_windows_timers_and_late_streams() -> None:

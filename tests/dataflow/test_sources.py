@@ -242,6 +242,22 @@ def test_a_successor_cuts_where_others_did(
         assert ends[-1] == Boundary(len(parts[at]), NEVER, True)
 
 
+class Stamped(NamedTuple):
+    ts: int
+    id: int
+
+
+def test_by_arrival_the_watermark_follows_the_field_that_was_named() -> None:
+    """It has to: windows over a source that never ends would never close."""
+    flow = rs.Flow("stamped", key_groups=8)
+    rows = Rows(Stamped, (tuple(Stamped(t, t) for t in (10, 30, 20, 40)),), 1)
+    flow.source(rows, epochs=rs.by_arrival("ts", disorder=5)).to(Collect())
+    job = LocalJob(make_plan(flow), boundaries={})
+    job.run()
+    seen = [b.watermark for _, b in sorted(job.boundaries.items(), key=lambda item: item[0][1])]
+    assert list(dict.fromkeys(seen)) == [5, 25, 35, NEVER]
+
+
 @examples(20)
 @given(splits, st.integers(0, 2**16))
 def test_a_job_is_run_again_over_its_boundaries(parts: list[list[int]], seed: int) -> None:
