@@ -465,9 +465,10 @@ def _each(spec: OperatorSpec, name: str, role: str, *, integers: bool) -> set[st
     for schema in spec.inputs:
         f = schema.field(name)
         if f is None:
+            other = ' Say which of them: @rs.operator(..., time="...").' if role == "time" else ""
             raise spec.fail(
                 f"{role} {name!r} is not a field of {schema.name}",
-                hint=f"{schema.name} has {', '.join(schema.names)}.",
+                hint=f"{schema.name} has {', '.join(schema.names)}.{other}",
             )
         whole = f.number and f.dtype not in ("f4", "f8")
         if f.optional or not (whole or (not integers and f.kind in ("text", "bytes"))):

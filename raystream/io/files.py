@@ -44,15 +44,15 @@ def splits_of(
             if p.name.endswith(suffixes) and p.is_file() and not _hidden(p, pattern)
         ]
         sought = f"file *{' or *'.join(suffixes)} in the folder {pattern}"
+        advice = f"Files of other names are read by a pattern: {os.path.join(pattern, '*')}."
     else:
         # A file may have a name that reads like a pattern.
         found = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
         found = [name for name in found if not os.path.isdir(name)]
         sought = f"file {pattern}"
+        advice = f"Check the path; the process runs in {os.getcwd()}."
     if not found:
-        raise InputError(
-            f"There is no {sought}.", hint=f"Check the path; the process runs in {os.getcwd()}."
-        )
+        raise InputError(f"There is no {sought}.", hint=advice)
     for name in found:
         with reading(name):
             if os.path.getsize(name) == 0 and not may_be_empty:

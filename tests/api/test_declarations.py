@@ -379,7 +379,7 @@ def session_without_merge() -> None:
     stream(Word).through(Count())
 
 
-@refused("time 'time' is not a field of Counted")
+@refused(r"time 'time' is not a field of Counted(.|\n)*Say which of them: @rs.operator")
 def window_without_time() -> None:
     @rs.operator(key="word", window=rs.tumbling(seconds=1))  # here
     class Count:

@@ -170,6 +170,7 @@ def test_no_file(make: Any, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("nothing.csv", "no*.csv", "folder", "folder/*"):
         fails(make(tmp_path / name), "There is no", name)
+    fails(make(tmp_path / "folder"), f"by a pattern: {tmp_path / 'folder' / '*'}")
 
 
 @pytest.mark.parametrize("make", KINDS)
