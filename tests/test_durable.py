@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,6 +24,12 @@ LINES = 60
 
 class Broken(Exception):
     """The power is gone."""
+
+
+class Seen(NamedTuple):
+    time: int
+    seen: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,24 @@ def test_other_splits_are_refused(tmp_path: Path) -> None:
     more = flow(tmp_path / "out", Fragile(names=("a", "b")), epochs)
     with pytest.raises(StateError, match="has other splits of lines"):
         more.run(durable=tmp_path / "store", resume=True)
+
+
+@pytest.mark.parametrize("now", [rs.by_time("seen", seconds=1), rs.by_time(seconds=1, ticks=2)])
+def test_epochs_that_end_elsewhere_are_refused(tmp_path: Path, now: Any) -> None:
+    """What falls into an epoch by the other column that was taken by the first would be left out,
+    or be there twice."""
+
+    def of(epochs: Any) -> rs.Flow:
+        made = rs.Flow("seen")
+        rows = [Seen(time, time // 2, "a") for time in range(40)]
+        made.source(rs.io.iterable(rows, Seen), epochs=epochs, name="rows").to(rs.io.callable(len))
+        return made
+
+    of(rs.by_time(seconds=1)).run(durable=tmp_path, cut_every=3)
+    with pytest.raises(StateError, match="has other epochs of rows") as refused:
+        of(now).run(durable=tmp_path, resume=True)
+    assert "saved: by_time('time', ticks=1)" in refused.value.hint
+    of(rs.by_time(seconds=1, disorder=2, origin=5)).run(durable=tmp_path, resume=True)
 
 
 def test_what_an_old_run_saves_while_another_begins_is_not_discarded(

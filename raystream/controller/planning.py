@@ -124,6 +124,11 @@ def _clock_of(saved: Saved, sources: list[SourceNode]) -> Clock | None:
         )
     if before is None:
         return None
+    for n in timed:
+        now = (n.epochs.column, n.epochs.ticks)
+        if (was := saved.columns.get(n.name, now)) != now:
+            words = [f"by_time({column!r}, ticks={ticks})" for column, ticks in (was, now)]
+            raise differs(saved, f"other epochs of {n.name}", *words)
     return Clock(before[0], before[1], _one("speed", [n.epochs.speed for n in timed], timed))
 
 

@@ -169,6 +169,11 @@ def saved_cut(
         {plan.vertices[v].name: tuple(sorted(found)) for v, found in chains.items()},
         {plan.vertices[v].name: tuple(names) for v, names in plan.splits.items()},
         None if clock is None else (clock.origin, clock.seconds, clock.speed),
+        columns={
+            v.name: (v.epochs.column, v.epochs.ticks)
+            for v in plan.vertices
+            if v.epochs is not None and v.epochs.column is not None
+        },
     )
 
 

@@ -26,7 +26,9 @@ from urllib.parse import quote
 from raystream.errors import InternalError, StateError
 from raystream.schema.types import KeyRange
 
-VERSION = 1
+VERSION = 2
+READ = (1, 2)
+"""The versions that can be read. The first does not say which columns cut epochs."""
 _HEAD = b"raystream saved cut %d %08x\n"
 _HEAD_LIKE = re.compile(rb"raystream saved cut (\d{1,9}) ([0-9a-f]{8})\n")
 
@@ -72,6 +74,7 @@ class Saved:
     Args:
         number: of the run that saved it; `run` is the name by which its sinks know it.
         clock: origin, seconds and speed; None for arrival cuts.
+        columns: by source the column by whose values it is cut, and the ticks of that.
         splits: per source the names of its splits, in order.
         register: what the boundary register holds from this cut on.
         chains: per vertex the chains of its ranges, which tile all key groups.
@@ -87,6 +90,7 @@ class Saved:
     splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     clock: tuple[float, float, float | None] | None = None
     register: tuple[RegisterRow, ...] = ()
+    columns: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"cut {self.cut} of run {self.number} of {self.job}"
@@ -181,9 +185,9 @@ def decode(job: str, name: str, data: bytes | memoryview) -> Saved:
     head = _HEAD_LIKE.match(data)
     if head is None:
         raise StateError(f"{name} is no manifest of a saved cut: it does not begin as one")
-    if int(head[1]) != VERSION:
+    if int(head[1]) not in READ:
         raise StateError(
-            f"{name} is of format version {int(head[1])}; this raystream reads version {VERSION}",
+            f"{name} is of format version {int(head[1])}; this raystream reads up to {VERSION}",
             hint="Resume with the version of raystream that wrote it.",
         )
     if zlib.crc32(data[head.end() :]) != int(head[2], 16):
@@ -212,6 +216,7 @@ def _parsed(values: Any) -> Saved:
             "splits": {source: tuple(names) for source, names in values["splits"].items()},
             "clock": None if clock is None else tuple(clock),
             "register": tuple(map(tuple, values["register"])),
+            "columns": {source: tuple(c) for source, c in values.get("columns", {}).items()},
         }
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -69,6 +71,7 @@ def cuts(draw: Any, job: str | None = None) -> Saved:
         draw(st.dictionaries(texts, st.lists(texts, max_size=3).map(tuple), max_size=2)),
         draw(st.none() | st.tuples(real, real, st.none() | real)),
         tuple(draw(st.lists(st.tuples(texts, whole, whole, whole, st.booleans()), max_size=3))),
+        draw(st.dictionaries(texts, st.tuples(texts, whole), max_size=2)),
     )
 
 
@@ -123,7 +126,7 @@ def test_why_a_manifest_is_refused() -> None:
         b"": "does not begin as one",
         b"PAR1" + data: "does not begin as one",
         data[:-1]: "is damaged or cut off",
-        data.replace(b"cut 1 ", b"cut 2 ", 1): r"of format version 2(.|\n)*with the version",
+        data.replace(b"cut 2 ", b"cut 3 ", 1): r"of format version 3(.|\n)*with the version",
         _sealed(b"{}"): "KeyError: 'layout'",
         _sealed(b"[]"): "TypeError",
     }.items():
@@ -131,10 +134,16 @@ def test_why_a_manifest_is_refused() -> None:
             decode("job", name, broken)
 
 
-def _sealed(body: bytes) -> bytes:
-    import zlib
+def _sealed(body: bytes, version: int = 2) -> bytes:
+    return b"raystream saved cut %d %08x\n" % (version, zlib.crc32(body)) + body
 
-    return b"raystream saved cut 1 %08x\n" % zlib.crc32(body) + body
+
+def test_a_manifest_of_the_first_version_is_read() -> None:
+    """It does not say by which columns epochs were cut."""
+    saved = small()
+    values = json.loads(encode(saved).partition(b"\n")[2])
+    del values["columns"]
+    assert decode("job", name_of(saved), _sealed(json.dumps(values).encode(), 1)) == saved
 
 
 def test_a_manifest_of_something_else_is_refused() -> None:
