@@ -121,13 +121,13 @@ class BucketStore:
         """See `Store`."""
         keys = [{"Key": self._prefix + name} for name in names]
         for at in range(0, len(keys), PAGE):
-            with self._writing(keys[at]["Key"]):
+            with _translated(OutputError, f"{self._place(keys[at])} cannot be deleted"):
                 answer = self._client.delete_objects(
                     Bucket=self.bucket, Delete={"Objects": keys[at : at + PAGE]}
                 )
             for refused in answer.get("Errors", []):
                 raise OutputError(
-                    f"s3://{self.bucket}/{refused['Key']} cannot be deleted: {refused['Message']}.",
+                    f"{self._place(refused)} cannot be deleted: {refused['Message']}.",
                     hint=_WHAT_TO_DO.get(refused["Code"], ""),
                 )
 
@@ -135,7 +135,7 @@ class BucketStore:
         """See `Store`. Parts of an upload that was never completed are no objects, and are paid
         for."""
         for begun in self._pages("list_multipart_uploads", folder, "Uploads"):
-            with self._writing(begun["Key"]):
+            with _translated(OutputError, f"{self._place(begun)} cannot be deleted"):
                 self._client.abort_multipart_upload(
                     Bucket=self.bucket, Key=begun["Key"], UploadId=begun["UploadId"]
                 )
@@ -148,6 +148,9 @@ class BucketStore:
                 PaginationConfig={"PageSize": PAGE},
             )
             return [found for page in pages for found in page.get(what, [])]
+
+    def _place(self, found: dict[str, Any]) -> str:
+        return f"s3://{self.bucket}/{found['Key']}"
 
     def _reading(self, name: str) -> Any:
         return _translated(JobError, f"{self.url}/{name} cannot be read")

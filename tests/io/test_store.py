@@ -200,6 +200,14 @@ def test_what_is_forbidden_is_said(s3: Any) -> None:
         stub.add_response("delete_objects", refused)
         with pytest.raises(OutputError, match=r"p/a cannot be deleted: Access Denied"):
             store.delete(["a"])
+        stub.add_client_error("delete_objects", "SlowDown", http_status_code=503)
+        with pytest.raises(OutputError, match=r"^s3://bucket/p/a cannot be deleted: .*SlowDown"):
+            store.delete(["a"])
+        begun = {"Uploads": [{"Key": "p/a/b", "UploadId": "1"}]}
+        stub.add_response("list_multipart_uploads", begun)
+        stub.add_client_error("abort_multipart_upload", "AccessDenied", http_status_code=403)
+        with pytest.raises(OutputError, match=r"^s3://bucket/p/a/b cannot be deleted: "):
+            store.sweep("a")
 
 
 def test_answers_that_are_cut_off_are_an_error_of_the_store(
