@@ -204,13 +204,17 @@ def _temporary(path: Path) -> str:
 
 
 def read_manifests(folder: Path) -> list[Manifest]:
-    """The manifests that count of a folder, by range.
+    """The manifests that count of a folder, by range. Where one is gone before it is read there is
+    another in its place, whose name was not found yet: then all are read again.
 
     Raises:
         InputError: one is damaged or of another format.
     """
-    found = (_parse(folder, path) for path in sorted(folder.glob("_manifest-*.json")))
-    return newest([m for m in found if m is not None])
+    while True:
+        found = [_parse(folder, path) for path in sorted(folder.glob("_manifest-*.json"))]
+        there = [m for m in found if m is not None]
+        if len(there) == len(found):
+            return newest(there)
 
 
 def newest(manifests: Iterable[Manifest]) -> list[Manifest]:
@@ -263,7 +267,7 @@ def _parse(folder: Path, path: Path) -> Manifest | None:
         )
     except FileNotFoundError as error:
         if not path.exists():
-            return None  # discarded meanwhile, for a later run
+            return None  # discarded meanwhile, for a later one
         raise InputError(
             f"{path} names {error.filename}, which is not there.",
             hint="What it listed is not known any more: begin anew.",

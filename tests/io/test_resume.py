@@ -323,6 +323,25 @@ def test_a_process_that_sleeps_amid_a_write_does_no_harm_to_its_successor(
     ]
 
 
+def test_a_manifest_that_is_replaced_while_it_is_read_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its successor is there under another name, which the reader has not found."""
+    sink = rs.io.parquet(tmp_path)
+    one = opened(sink, ALL, "one", generation=3)
+    one.write(1, ALL, batch(Row, [Row(0, 1, "one")]))
+    one.commit(2)
+    parse = manifest._parse
+
+    def late(*args: Any) -> Any:
+        monkeypatch.setattr(manifest, "_parse", parse)
+        opened(sink, ALL, "one", 2, generation=7)
+        return parse(*args)
+
+    monkeypatch.setattr(manifest, "_parse", late)
+    assert visible(tmp_path) == [Row(0, 1, "one")]
+
+
 def test_an_old_run_that_wakes_up_leaves_one_from_the_beginning_alone(tmp_path: Path) -> None:
     """Its manifest would be there beside the other, which replaces none: readers refused both."""
     sink = rs.io.parquet(tmp_path)
