@@ -14,7 +14,9 @@ After the loss of everything:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
@@ -46,6 +48,9 @@ CLAIMS_MAX = 100
 """So many runs may begin at the same moment."""
 KEPT = 2
 """So many whole cuts stay in a store."""
+CHECKED_AT_ONCE, SMALL_BYTES = 8, 16 << 20
+"""So many chains of images that are no larger are read side by side to be checked: a bucket takes
+longer to answer than to send them. Larger ones travel in parts, several at once."""
 
 
 class Encoded(NamedTuple):
@@ -164,10 +169,13 @@ class Saves:
         return newest_first(self.job, self._there())
 
     def _check(self, saved: Saved) -> None:
-        for vertex, chains in saved.chains.items():
-            for chain in chains:
-                for _ in self._at_cut(saved, vertex, chain):
-                    pass
+        def check(at: tuple[str, SavedChain]) -> None:
+            deque(self._at_cut(saved, *at), maxlen=0)
+
+        chains = [(vertex, chain) for vertex, found in saved.chains.items() for chain in found]
+        with ThreadPoolExecutor(CHECKED_AT_ONCE) as pool:
+            deque(pool.map(check, [at for at in chains if _small(at[1])]), maxlen=0)
+        deque(map(check, [at for at in chains if not _small(at[1])]), maxlen=0)
 
     def images(self, saved: Saved, vertex: str, keys: KeyRange) -> list[list[Image]]:
         """What a saved cut knows of a range: chains for parts that follow each other and make it
@@ -237,3 +245,7 @@ class Saves:
                 )
             else:
                 yield saved
+
+
+def _small(chain: SavedChain) -> bool:
+    return all(image.size <= SMALL_BYTES for image in chain.images)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -366,6 +367,31 @@ def test_damaged_images_are_refused_by_name(store: Store) -> None:
     store.delete([at.name])
     with pytest.raises(StateError, match=rf"{at.name} is not there"):
         everything(saves, saved)
+
+
+def test_small_images_are_checked_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket takes longer to answer than to send them. Large ones would take memory."""
+    store = Memory()
+    saves, saved = saved_words(store)
+    chains = [chain for found in saved.chains.values() for chain in found]
+    together, get, threads = threading.Barrier(len(chains)), store.get, set()
+    first = {chain.images[0].name for chain in chains}
+
+    def meet(name: str) -> bytes:
+        if name in first:
+            together.wait(10)
+        threads.add(threading.current_thread())
+        return get(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "get", meet)
+        assert saves.newest().saved == saved
+    first.clear()
+    threads.clear()
+    monkeypatch.setattr("raystream.io.saves.SMALL_BYTES", 0)
+    monkeypatch.setattr(store, "get", meet)
+    assert saves.newest().saved == saved
+    assert threads == {threading.current_thread()}
 
 
 def test_damaged_manifests_are_refused_by_name(store: Store) -> None:
