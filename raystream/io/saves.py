@@ -120,7 +120,7 @@ class Saves:
         for image in absent(saved.images, there):
             raise OutputError(
                 f"{self.store.url}/{image.name} was stored and is not there.",
-                hint="The cut before is whole.",
+                hint="Do all nodes share that place? A cut that was saved before is whole.",
             )
         self.store.put(manifest_name(self.job, saved.number, saved.cut), encode(saved))
         self._refuse_replaced(saved, self._there())  # a put may take as long as it does
