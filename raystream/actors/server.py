@@ -64,6 +64,11 @@ class Cursors(Served):
             super().expect(subscribers, candidates)
             self.changed.notify_all()
 
+    def notify(self) -> None:
+        """Something was logged or served: whoever waits is to look."""
+        with self.changed:
+            self.changed.notify_all()
+
     def stop(self) -> None:
         """End all subscriptions."""
         with self.changed:
@@ -107,6 +112,12 @@ class LogServer:
         self._ended = True
         for connection in [self._listening, *self._open]:
             end(connection)
+
+    def end_others(self) -> None:
+        """End the streams of those who are not expected any more, also where one takes nothing."""
+        for stream in self._streams:
+            if not self._goes_on(stream):
+                end(stream.connection)
 
     def push(self) -> bool:
         """Send the newest epoch to all who have what was before it, where that can be done without
@@ -230,6 +241,7 @@ class LogServer:
                         send(stream.connection, PIECES, *message)
                     if entries:
                         self._sent(stream, entries[-1].epoch)
+                        self._cursors.notify()
                 if entries and entries[-1].header.ended:
                     return
         finally:
@@ -242,7 +254,6 @@ class LogServer:
         with self._cursors.changed:
             if stream.subscriber in self._cursors.next:
                 self._cursors.next[stream.subscriber] = epoch + 1
-                self._cursors.changed.notify_all()
 
     def _goes_on(self, stream: Stream) -> bool:
         return stream.subscriber in self._cursors.next and not self._cursors.stopped

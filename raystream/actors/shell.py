@@ -213,6 +213,7 @@ class Shell:
                 readers(self.vertex, assignment, self.role.floor),
                 catching_up(self.vertex, assignment),
             )
+            self.server.end_others()
             wanted = reads(self.vertex, assignment)
             for gone in set(self._subscriptions) - set(wanted):
                 self._subscriptions.pop(gone).stop()
@@ -390,8 +391,7 @@ class Shell:
             at_leisure: there is nothing else to do at once.
         """
         if not (at_leisure and self.server.push()):
-            with self.cursors.changed:
-                self.cursors.changed.notify_all()
+            self.cursors.notify()
         with self._room:
             self._room.notify_all()
         if (header.cut or header.ended) and self._shipper is not None:

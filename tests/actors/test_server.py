@@ -22,7 +22,7 @@ from raystream.errors import JobError
 from raystream.schema.types import KeyRange
 from raystream.testing import Collect
 from tests.actors.shells import TOKEN, Shells, shells_of
-from tests.flows import Order, Rows, running, word_flow
+from tests.flows import Line, Order, Rows, running, word_flow
 
 ALL = KeyRange(0, 256)
 READER = "running/0"
@@ -317,6 +317,28 @@ def test_who_has_more_to_do_at_once_leaves_sending_to_threads(
         shells.watch()
         assert (shells.of("rows")[0].server in asked) == (speed is not None)
     assert sorted(sink.records()) == list(orders)
+
+
+def test_the_stream_of_who_is_not_expected_any_more_ends_also_if_he_takes_nothing() -> None:
+    flow = rs.Flow("large")
+    parts = (tuple(Line(t, "word " * 20_000) for t in range(500)),)
+    flow.source(Rows(Line, parts, batch=1), epochs=rs.by_time(seconds=1)).to(Collect())
+    with shells_of(flow) as shells:
+        (shell,) = shells.of("rows")
+        cursors, asked = shell.cursors, Ticket(TOKEN, "zombie", edge_of(shell).id, ALL, 1)
+        with frames.connect(shell.address) as connection, Reader(connection) as reader:
+            cursors.expect({**cursors.next, (asked.edge, asked.instance): 1})
+            frames.send(connection, TICKET, asked.pack())
+            accepted = reader.read()
+            assert accepted is not None and accepted.kind == ACCEPTED
+            shells.start()
+            shells.until(lambda: any(s.sending.locked() for s in shell.server._streams))
+            shell.done.wait(0.1)  # he is served until nothing more fits into his connection
+            served = [s for s in shell.server._streams if s.subscriber[1] == "zombie"]
+            cursors.expect({who: e for who, e in cursors.next.items() if who[1] != "zombie"})
+            shell.server.end_others()
+            shells.until(lambda: served[0] not in shell.server._streams)
+        shells.watch()
 
 
 def test_serving_ends_with_the_shell() -> None:
