@@ -210,11 +210,13 @@ def read_manifests(folder: Path) -> list[Manifest]:
     Raises:
         InputError: one is damaged or of another format.
     """
+    before: list[Path] = []
     while True:
-        found = [_parse(folder, path) for path in sorted(folder.glob("_manifest-*.json"))]
-        there = [m for m in found if m is not None]
-        if len(there) == len(found):
-            return newest(there)
+        paths = sorted(folder.glob("_manifest-*.json"))
+        found = [m for path in paths if (m := _parse(folder, path)) is not None]
+        if len(found) == len(paths) or paths == before:
+            return newest(found)
+        before = paths
 
 
 def newest(manifests: Iterable[Manifest]) -> list[Manifest]:

@@ -340,6 +340,8 @@ def test_a_manifest_that_is_replaced_while_it_is_read_is_not_missed(
 
     monkeypatch.setattr(manifest, "_parse", late)
     assert visible(tmp_path) == [Row(0, 1, "one")]
+    (tmp_path / "_manifest-none-00000-00256.json").symlink_to("nowhere")
+    assert visible(tmp_path) == [Row(0, 1, "one")], "a name without a file is not waited for"
 
 
 def test_an_old_run_that_wakes_up_leaves_one_from_the_beginning_alone(tmp_path: Path) -> None:
