@@ -90,15 +90,17 @@ __all__ = list(_HOME_OF)
 __all__ += ["io", "testing"]
 
 
-def __getattr__(name: str) -> Any:
-    """Load public names when they are first used, so that `import raystream` stays quick."""
-    if name in ("io", "testing"):
-        return importlib.import_module(f"raystream.{name}")
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'raystream' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"raystream.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # or every name that is not there would be fine to a type checker
+
+    def __getattr__(name: str) -> Any:
+        """Load public names when they are first used, so that `import raystream` stays quick."""
+        if name in ("io", "testing"):
+            return importlib.import_module(f"raystream.{name}")
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'raystream' has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"raystream.{_HOME_OF[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

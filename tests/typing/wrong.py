@@ -162,6 +162,7 @@ def wire(
     mixed: rs.Stream[Toll | Query],
     counts: rs.Stream[Counted],
 ) -> None:
+    rs.by_tiem(seconds=1)  # no
     words.through(split)  # no
     lines.through(running)  # no
     lines.through(running_batch)  # no
