@@ -26,8 +26,6 @@ CHECKS = {
 NONE_FOUND = 5
 """Pytest's exit code when no test was chosen."""
 YIELDING = ["nice", "-n", "19"]
-SPREAD = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadfile"]
-"""Tests of one file share what they set up."""
 LINES_SHOWN = 60
 SHOWN_SECONDS = 0.2
 
@@ -49,7 +47,7 @@ def tests(arguments: list[str]) -> bool:
     The others are the ones that yield: what waits for Ray's processes has limits.
     """
     with tempfile.TemporaryDirectory() as folder:
-        quick = [*YIELDING, *command_of(["pytest", "-m", "not ray", *SPREAD, *arguments])]
+        quick = [*YIELDING, *command_of(["pytest", "-m", "not ray", *arguments])]
         others = Running(quick, Path(folder, "others"))
         try:
             ray = Running(command_of(["pytest", "-m", "ray", *arguments]), Path(folder, "ray"))
