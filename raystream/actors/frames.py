@@ -30,6 +30,10 @@ _KEPT_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 """Seconds, and tries: a machine that vanished never ends a connection."""
 
 
+class Refused(Exception):
+    """A subscription will never be served; why."""
+
+
 class Frame(NamedTuple):
     """What was sent. body: uint8, of nobody else, read-only."""
 
@@ -49,19 +53,22 @@ def send(
     Raises:
         OSError: the connection is broken.
     """
-    if (small := packed(kind, head, body)) is not None:
-        connection.sendall(small)
+    begun, size = _begun(kind, head, body)
+    if size <= SMALL:
+        connection.sendall(b"".join([begun, *body]))
     else:
-        begun = _BEGINNING.pack(kind, len(head), _size(body)) + head
         _send_all(connection, [memoryview(begun), *body])
 
 
-def packed(kind: int, head: bytes, body: Sequence[memoryview] = ()) -> bytes | None:
-    """A small frame as it is sent; None if it is not small."""
-    size = _size(body)
-    if size > SMALL:
-        return None
-    return b"".join([_BEGINNING.pack(kind, len(head), size), head, *body])
+def packed(kind: int, head: bytes, body: Sequence[memoryview] = ()) -> bytes:
+    """A frame as it is sent, in one piece."""
+    return b"".join([_begun(kind, head, body)[0], *body])
+
+
+def _begun(kind: int, head: bytes, body: Sequence[memoryview]) -> tuple[bytes, int]:
+    """What comes before a body, and the size of that."""
+    size = sum([len(block) for block in body])
+    return _BEGINNING.pack(kind, len(head), size) + head, size
 
 
 def send_now(connection: socket.socket, frame: bytes) -> bytes:
@@ -74,10 +81,6 @@ def send_now(connection: socket.socket, frame: bytes) -> bytes:
         return frame[connection.send(frame, socket.MSG_DONTWAIT) :]
     except BlockingIOError:
         return frame
-
-
-def _size(body: Sequence[memoryview]) -> int:
-    return sum([len(block) for block in body])
 
 
 def _send_all(connection: socket.socket, parts: list[memoryview]) -> None:

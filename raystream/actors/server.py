@@ -14,7 +14,9 @@ from raystream.actors.frames import (
     LATER,
     PIECES,
     REFUSED,
+    SMALL,
     Reader,
+    Refused,
     end,
     listen,
     packed,
@@ -40,10 +42,6 @@ ACCEPT_AGAIN_SECONDS = 0.1
 
 class Later(Exception):
     """Not now: the subscriber is to ask again."""
-
-
-class Refused(Exception):
-    """Never."""
 
 
 class Cursors(Served):
@@ -126,6 +124,7 @@ class LogServer:
         return not left
 
     def _push(self, stream: Stream) -> bool:
+        """Send one of them what is newest; whether nothing is left to send."""
         if not stream.sending.acquire(blocking=False):
             return False
         try:
@@ -133,10 +132,10 @@ class LogServer:
             if stream.rest or stream.next != log.next - 1:
                 return not stream.rest and stream.next == log.next
             entry = log.entry(stream.next)
-            found = list(messages([entry], stream.keys))
-            frame = packed(PIECES, *found[0]) if len(found) == 1 else None
-            if frame is None or entry.header.ended or not self._goes_on(stream):
+            if entry.rows.nbytes() > SMALL or entry.header.ended or not self._goes_on(stream):
                 return False
+            (message,) = messages([entry], stream.keys)
+            frame = packed(PIECES, *message)
             rest = send_now(stream.connection, frame)
             if len(rest) == len(frame):
                 return False

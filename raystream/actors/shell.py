@@ -377,7 +377,8 @@ class Shell:
             while machine.ready() and self._may_publish():
                 with self._turns:
                     header = machine.step()
-                self._published(header, self._inbox.empty() and not machine.ready())
+                idle = self._inbox.empty() and not machine.ready()
+                self._published(header, at_leisure=idle)
                 tidy()
                 if not self._inbox.empty():
                     self._receive(machine)

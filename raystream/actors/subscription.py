@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from raystream.actors import frames
-from raystream.actors.frames import LATER, PIECES, REFUSED, TICKET, Reader
+from raystream.actors.frames import LATER, PIECES, REFUSED, TICKET, Reader, Refused
 from raystream.actors.wire import Decoder, Ticket
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge
@@ -129,7 +129,3 @@ class Subscription:
                     if piece.header.ended:
                         return True
         return True
-
-
-class Refused(Exception):
-    """The other side will not serve this subscription, and says why."""

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from raystream.schema.columns import Columns, physical
+from raystream.schema.columns import ARROW, Columns, physical
 from raystream.schema.records import RecordSchema
 
 ALIGNED = 8
 """Blocks begin at multiples of so many bytes: loops want numbers where the processor does."""
 
-_ARROW = {"text": pa.string(), "bytes": pa.binary()}
 _NOTHING = np.zeros(0, np.uint8)
 _PADDING = memoryview(bytes(ALIGNED))
 
@@ -75,13 +74,13 @@ def columns_in(
     arrays: list[Any] = []
     for _, kind, dtype in physical(schema):
         if kind == "number":
-            arrays.append(_numbers(next(blocks), np.dtype(dtype), rows))
+            arrays.append(_numbers(next(blocks, _NOTHING), np.dtype(dtype), rows))
         else:
-            arrays.append(_text(_ARROW[kind], rows, next(blocks), next(blocks), next(blocks)))
-    rank = next(blocks, None)
-    if next(blocks, None) is not None:
+            arrays.append(_text(ARROW[kind], rows, *(next(blocks, _NOTHING) for _ in range(3))))
+    rank = [_numbers(block, _RANK, rows) for block in blocks]
+    if len(rank) > 1:
         raise ValueError("more blocks than columns")
-    return Columns(schema, arrays, rows, None if rank is None else _numbers(rank, _RANK, rows))
+    return Columns(schema, arrays, rows, rank[0] if rank else None)
 
 
 _RANK = np.dtype(np.int64)

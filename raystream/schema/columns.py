@@ -155,7 +155,7 @@ def empty(schema: RecordSchema) -> Columns:
 @cache
 def _empty(schema: RecordSchema) -> Columns:
     arrays = [
-        np.zeros(0, d) if kind == "number" else pa.array([], _ARROW[kind])
+        np.zeros(0, d) if kind == "number" else pa.array([], ARROW[kind])
         for _, kind, d in physical(schema)
     ]
     for column in arrays:
@@ -164,7 +164,8 @@ def _empty(schema: RecordSchema) -> Columns:
     return Columns(schema, arrays, 0)
 
 
-_ARROW = {"text": pa.string(), "bytes": pa.binary()}
+ARROW = {"text": pa.string(), "bytes": pa.binary()}
+"""How text and bytes are held."""
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
@@ -284,7 +285,7 @@ def _store(owner: str, f: Field, values: Any) -> list[Any]:
 
 
 def _store_strings(owner: str, f: Field, values: Any) -> Any:
-    kind = _ARROW[f.kind]
+    kind = ARROW[f.kind]
     try:
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()

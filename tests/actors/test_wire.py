@@ -145,7 +145,7 @@ def test_a_lost_chunk_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         list(decoder.pieces(second.head, body_of(second)))
 
 
-@pytest.mark.parametrize("what", ["shorter", "longer", "a text", "a block"])
+@pytest.mark.parametrize("what", ["shorter", "longer", "a text", "a block", "no text"])
 def test_a_damaged_piece_is_refused(what: str) -> None:
     (message,) = messages([entry(1, [ROW] * 9)], KeyRange(0, GROUPS))
     *begin, rows, sizes = msgpack.unpackb(message.head)
@@ -157,8 +157,10 @@ def test_a_damaged_piece_is_refused(what: str) -> None:
     elif what == "a text":
         at = sum(size + -size % 8 for size in sizes[:2])
         body[at : at + 4] = 255  # where the first one begins
-    else:
+    elif what == "a block":
         sizes = [*sizes, 0]
+    else:
+        sizes, body = sizes[:1], body[: sizes[0]]
     with pytest.raises(JobError, match="a piece of Row came damaged"):
         list(
             Decoder(SCHEMA, KeyRange(0, GROUPS)).pieces(msgpack.packb([*begin, rows, sizes]), body)

@@ -113,6 +113,18 @@ def test_processes_share_what_one_of_them_compiled(tmp_path: Path) -> None:
     assert loaded.strip() == "2", errors
 
 
+def printed(code: str) -> str:
+    """What a process prints that runs this code."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        text=True,
+        capture_output=True,
+    )
+    return done.stdout or done.stderr
+
+
 TOGETHER = """
 import faulthandler
 import threading
@@ -132,14 +144,7 @@ other.join()
 
 
 def test_two_threads_that_load_compiled_code_do_not_wait_for_each_other() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TOGETHER],
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        text=True,
-        capture_output=True,
-    )
-    assert done.stdout == "built\n", done.stderr
+    assert printed(TOGETHER) == "built\n"
 
 
 AT_ONCE = """
@@ -165,14 +170,7 @@ print(errors)
 
 def test_two_threads_may_be_the_first_to_need_numba() -> None:
     """A process that loads ahead is given a place in its first second."""
-    done = subprocess.run(
-        [sys.executable, "-c", AT_ONCE],
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        text=True,
-        capture_output=True,
-    )
-    assert done.stdout == "[]\n", done.stderr
+    assert printed(AT_ONCE) == "[]\n"
 
 
 def test_a_changed_constant_or_helper_is_compiled_anew() -> None:
