@@ -53,7 +53,11 @@ class Keeping:
         self.options = options
         self.journal = journal
         committed = journal.committed
-        self.members = [Member(seat, seat.last, began=committed) for seat in journal.seats]
+        # A controller before this one may have chosen other keepers, which do not hold the floor.
+        self.members = [
+            Member(s, s.last, began=committed, bare=committed if s.kept > 1 else -1)
+            for s in journal.seats
+        ]
         self.ended = False
         self.now = 0.0
         self._drawn = 0
@@ -62,7 +66,9 @@ class Keeping:
         self._posted: dict[str, float] = {}  # when a keeper was asked for
         self._unkept: dict[str, Failing] = {}
         self._wanted: tuple[int, int] | None = None  # an extra cut: after which floor, how far on
-        if journal.stop_after >= 0:
+        if journal.stop_after >= 0 or (
+            options.recovery == "state" and any(m.bare >= 0 for m in self.members)
+        ):
             self._wanted = (journal.stop_after, CUT_AHEAD)
         assignment = journal.assignment
         self._named = dict.fromkeys(assignment.cuts, assignment.version)

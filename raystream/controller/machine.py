@@ -280,7 +280,7 @@ class Machine(Moving):
         for m in self.members:
             if m.progress is not None and m.progress.ended:
                 m.seat = replace(m.seat, last=m.progress)
-            if m.bare < epoch and (m.dead or m.knows_keepers):
+            if m.bare < epoch and m.knows_keepers:
                 m.bare = -1
         self._write(committed=epoch, seats=tuple(m.seat for m in self.members))
         self._tell_commits()

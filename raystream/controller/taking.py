@@ -29,6 +29,7 @@ from raystream.controller.report import Recovery
 from raystream.dataflow.plan import Plan
 from raystream.errors import JobError
 from raystream.state.assignment import Assignment, Serving
+from raystream.state.keys import common
 
 START_DELAY = 0.2
 """Seconds between the last instance's readiness and the first row of a paced run."""
@@ -302,7 +303,16 @@ class Taking(Keeping):
         ]
         for m in new:
             m.seat = replace(m.seat, keepers=self._keepers_of(m.seat), kept=self.journal.kept)
+            m.bare = e.floor if self._any_bare(m.seat.place) else -1
         return new
+
+    def _any_bare(self, place: Place) -> bool:
+        """Whether a copy is missing of what whoever takes this place begins with."""
+        return any(
+            m.bare >= 0 and m.seat.place.vertex == place.vertex
+            and common(m.seat.place.keys, place.keys)
+            for m in self.members
+        )  # fmt: skip
 
     def _take_over(self, e: Engagement, new: list[Member], **changes: object) -> None:
         """These begin in the place of those who are gone, in a new assignment."""

@@ -75,7 +75,12 @@ class Controller(Box):
         """Something happened."""
         if isinstance(event, do.Gone):
             self.world.tell(self.name, "hears that", event.process, event.why)
-        self._add(self.machine.handle(event, self.world.now))
+        machine, before = self.machine, self.machine.journal.number
+        self._add(machine.handle(event, self.world.now))
+        if machine.journal.number == before or machine.ended or self.job.controller is not self:
+            return
+        if not machine.bare:
+            self.job.check_whole(machine.journal)
 
     def _poll(self) -> None:
         """Ask everybody."""

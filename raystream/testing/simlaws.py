@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from raystream.controller.journal import Entry, Seat
@@ -117,6 +118,28 @@ class Laws:
             full = min(self.options.copies, max(1, len(seat.keepers))) if seat.kept == 1 else 1
             if len({k.node for k in kept}) < full:
                 raise Wrong(f"{floor} was committed, and {seat.name} is stored {len(kept)} times")
+
+    def check_whole(self, entry: Entry) -> None:
+        """Where no copy is said to be missing there is none: of those who are known to live, as
+        many as there should be hold what a range was at the floor."""
+        if entry.committed <= self.plan.begins or not self.ships:
+            return
+        posts = {p.process for p in entry.posts}
+        for seat in entry.seats:
+            machine = self.takers[seat.process].machine
+            cut = min(entry.committed, machine.position) if machine.ended else entry.committed
+            held = [
+                {g for keys in self._of(k, seat.place, cut) for g in range(*keys)}
+                for k in self.held(seat.place, cut)
+                if k.process in posts
+            ]
+            kept = Counter(group for groups in held for group in groups)
+            full = min(self.options.copies, len(seat.keepers))
+            if lacking := [group for group in range(*seat.place.keys) if kept[group] < full]:
+                raise Wrong(
+                    f"nothing is said to be missing, and key groups {lacking} of {seat.name} are"
+                    f" not stored {full} times at {cut}"
+                )
 
     def check_shown(self, shown: int) -> None:
         """With a durable tier no sink shows what is lost with the cluster; but for the end of all
