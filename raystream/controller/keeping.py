@@ -66,16 +66,16 @@ class Keeping:
         self._posted: dict[str, float] = {}  # when a keeper was asked for
         self._unkept: dict[str, Failing] = {}
         self._wanted: tuple[int, int] | None = None  # an extra cut: after which floor, how far on
-        if journal.stop_after >= 0 or (
-            options.recovery == "state" and any(m.bare >= 0 for m in self.members)
-        ):
-            self._wanted = (journal.stop_after, CUT_AHEAD)
         assignment = journal.assignment
         self._named = dict.fromkeys(assignment.cuts, assignment.version)
         """Of cuts beside every n-th the version of an assignment that names them."""
         self._register: Registering | None = None
         self._stage: tuple[int, bool, bool] | None = None
         self._out: list[Command] = []
+        if journal.stop_after >= 0:
+            self._wanted = (journal.stop_after, CUT_AHEAD)
+        elif options.recovery == "state" and self.bare:
+            self._wanted = (committed, CUT_AHEAD)
 
     @property
     def bare(self) -> int:

@@ -195,6 +195,55 @@ def test_a_lost_copy_is_replaced_by_a_cut_out_of_turn() -> None:
     assert job.machine.bare == 0
 
 
+def short_of_a_copy() -> Driven:
+    """A job that has lost a keeper, and has not cut since."""
+    job = Driven()
+    job.start()
+    job.at(25)
+    job.tick()
+    job.hear(do.Gone(job.machine.members[1].seat.keepers[0], "killed"))
+    assert job.machine.journal.committed and job.machine.bare
+    return job
+
+
+def test_that_a_copy_is_missing_outlives_the_controller() -> None:
+    """Else its successor cuts only in turn, and says meanwhile that nothing is missing."""
+    job = short_of_a_copy()
+    before = job.machine.bare
+    entry = job.machine.journal
+    entry = replace(entry, assignment=replace(entry.assignment, cuts=()))  # it was too late for it
+    alive = [*(s.process for s in entry.seats), *(p.process for p in entry.posts)]
+    job.machine = Machine(job.plan, job.options, entry, 2)
+    job.hear_of(job.machine.start(NODES, alive, job.now))
+    assert job.machine.bare == before
+    job.at(26, stored=20)
+    job.tick()
+    (cut,) = job.machine.journal.assignment.cuts
+    job.at(cut)
+    job.tick()
+    assert job.machine.journal.committed == cut and job.machine.bare == 0
+
+
+def test_a_controller_that_finds_the_first_keepers_misses_no_copy() -> None:
+    job = Driven(cut_every=1000)
+    job.start()
+    assert Machine(job.plan, job.options, job.machine.journal, 2).bare == 0
+
+
+def test_that_a_copy_is_missing_outlives_the_instance() -> None:
+    job = short_of_a_copy()
+    before = job.machine.bare
+    for m in job.machine.members:
+        if m.bare >= 0:
+            job.hear(do.Gone(m.seat.process, "killed"))
+    for hire in job.all(do.Hire)[len(job.machine.members) :]:
+        job.hear(do.Hired(hire.process, "a", 9))
+    for become in job.all(do.Become)[len(job.machine.members) :]:
+        job.hear(do.Became(become.process, "grpc://new"))
+    assert not any(m.dead for m in job.machine.members)
+    assert job.machine.bare == before
+
+
 def test_what_was_stored_before_it_knew_its_keepers_others_may_hold() -> None:
     """A cut that passed on the way is committed, and still the new keepers do not hold it."""
     job = Driven()
