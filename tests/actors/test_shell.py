@@ -239,8 +239,8 @@ class Slow(Collect):
 
 
 SOCKET_BYTES = 32 << 20
-"""More than the system keeps under way in a connection: on Linux 4 MB of who sends and 6 MB of who
-reads, unless somebody has set more."""
+"""More than the system keeps under way in a connection: on Linux some megabytes of who sends and of
+who reads, unless somebody has allowed far more."""
 
 
 def standing(shell: Shell) -> int:
