@@ -124,7 +124,9 @@ class InstanceActor:
         self._token = token
         self._folder: Path | None = None
         self._keepers: tuple[Any, ...] = ()
-        self._kept = self._kept_at = 0
+        self._kept = self._kept_at = self._end_kept = 0
+        """The choice of its keepers, where it was when it heard of that, and the choice of those
+        that hold its end."""
         self._whole: frozenset[Any] = frozenset()
         """The keepers that hold what this instance began with."""
         self._sent: list[list[Any]] = []
@@ -241,7 +243,7 @@ class InstanceActor:
         array, role = np.frombuffer(data, np.uint8), self._mine().role
         image = (role.name, role.vertex, header.keys, header.base, header.cut)
         ended = header.standing.ended
-        ahead = 0 if part.hi == header.keys.hi else PARTS_AHEAD
+        ahead, kept = 0 if part.hi == header.keys.hi else PARTS_AHEAD, self._kept
         calls: list[Any] = []
         try:
             calls = [keeper.store.remote(*image, ended, part, array) for keeper in self._keepers]
@@ -257,6 +259,7 @@ class InstanceActor:
             self._sent.clear()
         elif not ahead:
             self._unstored = ""
+            self._end_kept = kept if ended else 0
         return bool(calls)
 
     # ------------------------------------------------------------ groups of their own
@@ -329,8 +332,10 @@ class InstanceActor:
     @ray.method(concurrency_group="control")
     def progress(self) -> Any:
         """What it has done so far."""
-        kept, at = self._kept, self._kept_at
         mine, view = self._mine().progress(), self._claimer.view
+        kept, at = self._kept, self._kept_at
+        if mine.ended and self._end_kept == kept:
+            at = min(at, mine.position - 1)
         return replace(mine, kept=kept, kept_at=at, view=view, unstored=self._unstored)
 
     @ray.method(concurrency_group="control")

@@ -21,11 +21,17 @@ from raystream.state.assignment import Assignment
 E = TypeVar("E")
 
 
+NOBODY = ""
+"""Stands for a keeper that there is not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seat:
     """An instance at work. process: the name of its process, never used again; address: where its
     logs are served; keepers: the processes that hold its checkpoints, the choice number `kept`;
-    last: what it said at its end, if that is committed, or at the end of the job."""
+    held: those that hold what its range was at the floor, and at cuts that passed before it knew
+    its keepers, `NOBODY` for a copy that is missing; last: what it said at its end, if that is
+    committed, or at the end of the job."""
 
     place: Place
     process: str
@@ -34,6 +40,7 @@ class Seat:
     address: str
     keepers: tuple[str, ...] = ()
     kept: int = 0
+    held: frozenset[str] = frozenset()
     last: Progress | None = None
 
     @property

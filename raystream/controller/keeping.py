@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
-from raystream.controller.journal import Entry, Post, Seat
+from raystream.controller.journal import NOBODY, Entry, Post, Seat
 from raystream.controller.members import Member, Options
 from raystream.controller.placing import keepers_of
 from raystream.controller.registering import Registering, change, due, first, resumed
@@ -52,12 +52,7 @@ class Keeping:
         self.plan = plan
         self.options = options
         self.journal = journal
-        committed = journal.committed
-        # A controller before this one may have chosen other keepers, which do not hold the floor.
-        self.members = [
-            Member(s, s.last, began=committed, bare=committed if s.kept > 1 else -1)
-            for s in journal.seats
-        ]
+        self.members = [Member(seat, seat.last) for seat in journal.seats]
         self.ended = False
         self.now = 0.0
         self._drawn = 0
@@ -74,15 +69,20 @@ class Keeping:
         self._out: list[Command] = []
         if journal.stop_after >= 0:
             self._wanted = (journal.stop_after, CUT_AHEAD)
-        elif options.recovery == "state" and self.bare:
-            self._wanted = (committed, CUT_AHEAD)
+        elif self.bare:
+            self._wanted = (journal.committed, CUT_AHEAD)
 
     @property
     def bare(self) -> int:
         """How many ranges have fewer copies of their checkpoint than they should; the boundary
         register counts as one."""
         moving = self._register is not None and not self._register.settled
-        return sum(m.bare >= 0 for m in self.members) + moving
+        return sum(map(self._is_bare, self.members)) + moving
+
+    def _is_bare(self, m: Member) -> bool:
+        """Whether a copy is missing of what its range was at the floor."""
+        stored = self.options.recovery == "state"
+        return stored and not m.seat.held <= {p.process for p in self.journal.posts}
 
     @property
     def unstored(self) -> str:
@@ -155,6 +155,8 @@ class Keeping:
             self._write()
         self._out.append(do.Kill(process, "its place is another's"))
         self._keep()
+        if self.bare:
+            self._want_cut()
 
     def _failed_at(self, post: Post, why: str) -> None:
         """Count the keepers of a node that could not begin."""
@@ -174,8 +176,8 @@ class Keeping:
             return
         kept = self.journal.kept + 1
         for m in short:
-            m.seat = replace(m.seat, keepers=self._keepers_of(m.seat), kept=kept)
-            m.bare = max(m.bare, m.progress.position if m.progress else 0)
+            held = m.seat.held.union(m.seat.keepers, [NOBODY] * (len(m.seat.keepers) < full))
+            m.seat = replace(m.seat, keepers=self._keepers_of(m.seat), kept=kept, held=held)
         self._write(seats=tuple(m.seat for m in self.members), kept=kept)
         told = [m.seat for m in short if not m.dead]
         self._out += [do.KeptBy(s.process, s.keepers, s.kept) for s in told]
@@ -183,13 +185,10 @@ class Keeping:
 
     def _vacate(self) -> None:
         """End keepers on nodes that are to be left, once others hold all that they hold."""
-        stay, committed = self.journal.lasting, self.journal.committed
-        if len(stay) == len(self.journal.posts):
-            return
-        if any(m.bare >= 0 or m.began >= committed for m in self.members):
-            return
+        stay = self.journal.lasting
         gone = [p.process for p in self.journal.posts if p not in stay]
-        if {*gone} & {k for m in self.members for k in m.seat.keepers}:
+        needed = {k for m in self.members for k in (*m.seat.keepers, *m.seat.held)}
+        if not gone or needed.intersection(gone) or any(map(self._is_bare, self.members)):
             return
         self._write(posts=stay)
         self._out += [do.Kill(p, "its node is to be left") for p in gone]

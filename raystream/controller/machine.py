@@ -280,8 +280,7 @@ class Machine(Moving):
         for m in self.members:
             if m.progress is not None and m.progress.ended:
                 m.seat = replace(m.seat, last=m.progress)
-            if m.bare < epoch and m.knows_keepers:
-                m.bare = -1
+            m.look(epoch)
         self._write(committed=epoch, seats=tuple(m.seat for m in self.members))
         self._tell_commits()
         owners = [m.seat for m in self.owners]
@@ -352,9 +351,8 @@ class Machine(Moving):
         if member.progress is None or progress.position > member.progress.position:
             member.moved = now
         member.progress = progress
-        if member.bare >= 0 and member.knows_keepers:
-            member.bare = max(member.bare, progress.kept_at)
         entry = self.journal
+        member.look(entry.committed)
         version, kept = entry.assignment.version, member.seat.kept
         untold = behind(progress, version, entry.committed, self.shown, kept)
         if untold.assignment:

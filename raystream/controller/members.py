@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from raystream.controller.journal import Seat
@@ -39,27 +39,26 @@ class Options(NamedTuple):
 
 @dataclass(eq=False)
 class Member:
-    """An instance as the controller knows it. dead: why its process is gone, if it is. bare: the
-    epoch up to which others than its keepers may hold its checkpoints, or nobody; -1 when they are
-    stored. moved: when it was first heard to be where it is. began: the floor when it began, or
-    when this controller did: of what was known then, other keepers than its own may have the only
-    copies."""
+    """An instance as the controller knows it. dead: why its process is gone, if it is. moved: when
+    it was first heard to be where it is."""
 
     seat: Seat
     progress: Progress | None = None
     dead: str = ""
-    bare: int = -1
     moved: float = 0.0
-    began: int = 0
 
     @property
     def name(self) -> str:
         return self.seat.place.name
 
-    @property
-    def knows_keepers(self) -> bool:
-        """Whether it has said that it knows its keepers: what it stores later, they hold."""
-        return self.progress is not None and self.progress.kept >= self.seat.kept
+    def look(self, floor: int) -> None:
+        """See whether its keepers hold what it was at the floor: it stored that later than it heard
+        of them. Who has ended is at every later cut as it was at its end."""
+        p = self.progress
+        if p is not None and p.kept >= self.seat.kept:
+            cut = min(floor, p.position) if p.ended else floor
+            if p.kept_at < cut and self.seat.held != (keepers := frozenset(self.seat.keepers)):
+                self.seat = replace(self.seat, held=keepers)
 
 
 class Hand(NamedTuple):

@@ -166,7 +166,7 @@ class Moving(Taking):
         """Begin an attempt, unless somebody is dead or not stored who would take part."""
         vertex = vertex_of(self.plan, move.operator)
         mine = [m for m in self.members if m.seat.place.vertex == vertex.id]
-        if any(m.dead or m.bare >= 0 or m.progress is None for m in mine):
+        if any(m.dead or self._is_bare(m) or m.progress is None for m in mine):
             return
         if move.wanted.node in self.journal.drained:
             self._finish(move, f"node {move.wanted.node} is to be left")

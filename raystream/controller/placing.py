@@ -37,7 +37,7 @@ def holders(
     """The nodes that hold an instance's checkpoints; fewer than `copies` if there are not enough.
 
     Args:
-        own: the node of the instance, which holds none as long as there are others.
+        own: the node of the instance, which holds none as long as there are enough others.
         upstream: the nodes of the instances that it reads from.
         nodes: all nodes that have a keeper.
     """
@@ -47,4 +47,5 @@ def holders(
     if not others:
         return ()
     first = others.index(near[key_hash(instance) % len(near)])
-    return tuple(others[(first + i) % len(others)] for i in range(min(copies, len(others))))
+    last = [n for n in ring if n not in others]
+    return tuple([*others[first:], *others[:first], *last][:copies])

@@ -297,22 +297,17 @@ class Taking(Keeping):
         """The members that the processes of an engagement become, in the order of their ranges,
         whoever was ready first."""
         ready = sorted(e.ready.values(), key=lambda r: (r[1].vertex, r[1].keys))
-        new = [
-            Member(Seat(p, h.process, h.node, h.pid, a), moved=self.now, began=e.floor)
-            for h, p, a in ready
-        ]
+        new = [Member(Seat(p, h.process, h.node, h.pid, a), moved=self.now) for h, p, a in ready]
         for m in new:
-            m.seat = replace(m.seat, keepers=self._keepers_of(m.seat), kept=self.journal.kept)
-            m.bare = e.floor if self._any_bare(m.seat.place) else -1
+            keepers, held = self._keepers_of(m.seat), self._held(m.seat.place)
+            m.seat = replace(m.seat, keepers=keepers, kept=self.journal.kept, held=held)
         return new
 
-    def _any_bare(self, place: Place) -> bool:
-        """Whether a copy is missing of what whoever takes this place begins with."""
-        return any(
-            m.bare >= 0 and m.seat.place.vertex == place.vertex
-            and common(m.seat.place.keys, place.keys)
-            for m in self.members
-        )  # fmt: skip
+    def _held(self, place: Place) -> frozenset[str]:
+        """Who holds what whoever takes this place begins with, and cuts that follow on that."""
+        seats = [m.seat for m in self.members if m.seat.place.vertex == place.vertex]
+        before = [s for s in seats if common(s.place.keys, place.keys)]
+        return frozenset(k for s in before for k in (*s.keepers, *s.held))
 
     def _take_over(self, e: Engagement, new: list[Member], **changes: object) -> None:
         """These begin in the place of those who are gone, in a new assignment."""

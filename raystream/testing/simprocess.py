@@ -93,7 +93,7 @@ class Instances(Box):
         self.node = node
         self.address = job.register(self)
         self.keepers: tuple[Keeper, ...] = ()
-        self.kept = self.kept_at = 0
+        self.kept = self.kept_at = self.end_kept = 0
         self.whole: set[str] = set()
         """The keepers that hold what it began with."""
         self._sizes = [sum(i.nbytes for i in parts) for parts in zip(*images, strict=False)]
@@ -249,7 +249,8 @@ class Instances(Box):
             kept=self.kept,
             view=view,
         )
-        return replace(said, kept_at=self.kept_at)
+        at_end = self.machine.ended and self.end_kept == self.kept
+        return replace(said, kept_at=min(self.kept_at, said.position - at_end))
 
     def die(self) -> None:
         """Its process is gone; of what it sent last some still comes."""

@@ -95,7 +95,7 @@ class Shipping:
         self._part = KeyRange(0, 0)
         self._bytes = 0
         """Of the checkpoint that is shipped just now."""
-        self._ship = 0
+        self._ship = self._kept = 0
         self._unanswered: set[Keeper] = set()
 
     def put(self, captured: Captured) -> None:
@@ -116,6 +116,7 @@ class Shipping:
         self._bytes += len(data)
         self._ship += 1
         world, keepers = self.instance.world, self.instance.keepers
+        self._kept = self.instance.kept
         self._unanswered = set(keepers)
         for keeper in keepers:
             what = (header, self._part, data, self._ship)
@@ -145,6 +146,8 @@ class Shipping:
     def _shipped(self, held: bool) -> None:
         header = self._waiting.popleft().header
         self._unanswered, self._parts = set(), None
+        if header.standing.ended and held:
+            self.instance.end_kept = self._kept
         self.chain.answered(header.base, header.cut, self._bytes, held=held)
         world = self.instance.world
         if header.standing.ended and not held:

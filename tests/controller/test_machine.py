@@ -233,9 +233,8 @@ def test_a_controller_that_finds_the_first_keepers_misses_no_copy() -> None:
 def test_that_a_copy_is_missing_outlives_the_instance() -> None:
     job = short_of_a_copy()
     before = job.machine.bare
-    for m in job.machine.members:
-        if m.bare >= 0:
-            job.hear(do.Gone(m.seat.process, "killed"))
+    for process in [m.seat.process for m in job.machine.members]:
+        job.hear(do.Gone(process, "killed"))
     for hire in job.all(do.Hire)[len(job.machine.members) :]:
         job.hear(do.Hired(hire.process, "a", 9))
     for become in job.all(do.Become)[len(job.machine.members) :]:
