@@ -22,7 +22,7 @@ import warnings
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ def build(spec: OperatorSpec, ticks: int) -> Built:
     lock: Any = numba.core.compiler_lock.global_compiler_lock
     # Who imports the first of these modules waits for Numba's lock with another of its locks in
     # hand, that of its target: with the first one in ours we would wait for each other for ever.
-    _own_modules()
+    _own_files()
     # A process that loads operators ahead may be given a place meanwhile: it must not find the
     # module of one that is half made, whose functions are not compiled yet.
     with lock:
@@ -164,8 +164,13 @@ def _constant(value: Any) -> str:
     return repr(value)
 
 
+@cache
 def _own_files() -> str:
-    """A hash of what of raystream becomes part of the machine code, and of how that is made."""
+    """A hash of what of raystream becomes part of the machine code, and of how that is made.
+
+    It is read when they are imported: later the files may be those of another version, whose
+    machine code would be taken to be what this process makes.
+    """
     files = [Path(f or "").read_bytes() for f in (*(m.__file__ for m in _own_modules()), __file__)]
     return hashlib.sha256(b"\0".join(files)).hexdigest()
 

@@ -173,6 +173,16 @@ def test_two_threads_may_be_the_first_to_need_numba() -> None:
     assert printed(AT_ONCE) == "[]\n"
 
 
+def test_an_upgrade_while_a_process_runs_changes_nothing_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has the code that it imported: what it makes of that is not what the new files make."""
+    compile_operator(spec_of(count), groups=1)
+    before = build._own_files()
+    monkeypatch.setattr(Path, "read_bytes", lambda _: b"of another version")
+    assert build._own_files() == before
+
+
 def test_a_changed_constant_or_helper_is_compiled_anew() -> None:
     def counting(step: int) -> Any:
         def more(n: int) -> int:

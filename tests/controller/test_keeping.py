@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from raystream.controller import commands as do
 from raystream.controller.keeping import LASTING_SECONDS, REST_MAX_SECONDS
+from raystream.controller.members import Options
 from tests.controller.driven import NODES, Driven
 
 TICK = 0.25
@@ -68,3 +69,56 @@ def test_one_that_fails_once_is_replaced_at_once() -> None:
         assert [c.node for c in said if isinstance(c, do.Keep)] == [node]
         said = job.hear(do.Gone(on(job, node)[-1].process, "killed"))
         assert not [c for c in said if isinstance(c, do.Keep)]
+
+
+def committed(copies: int) -> Driven:
+    """A job that has committed a cut, on two nodes."""
+    job = Driven(Options(spares=0, copies=copies))
+    job.start()
+    job.at(25)
+    job.tick()
+    assert job.machine.journal.committed and not job.machine.bare
+    return job
+
+
+def test_two_nodes_hold_two_copies() -> None:
+    """Its own node holds the second: else a copy is missing for good, and keepers chosen anew at
+    every look."""
+    job = committed(2)
+    for m in job.machine.members:
+        assert len(m.seat.keepers) == 2
+    assert job.machine.journal.kept == 1
+
+
+def test_who_held_what_a_range_began_with_counts_until_the_next_commit() -> None:
+    job = committed(1)
+    process = job.process("count")
+    (seat,) = [s for s in job.machine.journal.seats if s.process == process]
+    held, (beside,) = seat.keepers, [n for n in NODES if n != seat.node]
+    job.hear(do.Gone(process, "killed"))
+    job.hear(do.Hired(job.all(do.Hire)[-1].process, beside, 9))
+    job.hear(do.Became(job.all(do.Become)[-1].process, "grpc://new"))
+    (seat,) = [m.seat for m in job.machine.members if m.seat.place.operator == "count"]
+    assert seat.keepers != held and not job.machine.bare
+    others = [m for m in job.machine.members if m.seat.keepers == held]
+    job.hear(do.Gone(held[0], "killed"))
+    assert job.machine.bare == len(others) + 1
+    (cut,) = job.machine.journal.assignment.cuts
+    job.at(cut)
+    job.tick()
+    assert job.machine.journal.committed == cut and not job.machine.bare
+
+
+def test_who_has_ended_is_stored_once_its_end_is_with_the_others() -> None:
+    job = committed(1)
+    (count,) = [m for m in job.machine.members if m.seat.place.operator == "count"]
+    for m in job.machine.members:
+        job.at(27 if m is count else 30, only=m.name, ended=m is count)
+    job.tick()
+    assert job.machine.journal.committed == 30
+    job.hear(do.Gone(count.seat.keepers[0], "killed"))
+    lacking = job.machine.bare
+    job.at(27, only=count.name, ended=True, kept_at=27)  # it has heard of the others
+    assert job.machine.bare == lacking
+    job.at(27, only=count.name, ended=True, kept_at=26)  # and they have its end
+    assert job.machine.bare == lacking - 1
