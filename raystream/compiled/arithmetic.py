@@ -37,9 +37,8 @@ from raystream.compiled.checked import (
     sub,
     user_jit,
 )
-from raystream.compiled.rounding import rounded
-
-_BEYOND = 2.0**63
+from raystream.compiled.rounding import BEYOND, rounded
+from raystream.compiled.sequences import certain, holds, inside, unlike
 
 
 def _operator(plain: Callable[[Any, Any], Any], whole: Callable[[Any, Any], Any]) -> Any:
@@ -153,21 +152,11 @@ def _mixed(plain: Callable[[Any, Any], Any]) -> Any:
     def compare(whole: Any, x: Any) -> Any:
         if -EXACT < x < EXACT:
             return plain(np.float64(whole), x)
-        if -_BEYOND <= x < _BEYOND:  # it is whole, and fits
+        if -BEYOND <= x < BEYOND:  # it is whole, and fits
             return plain(whole, np.int64(x))
         return plain(0.0, x)  # all ints are on the same side of it
 
     return compare
-
-
-def _unlike(a: Any, b: Any) -> bool:
-    """Whether two tuples have ints and floats at one place, which Numba compares as floats."""
-    if not all(isinstance(kind, types.BaseTuple) for kind in (a, b)):
-        return False
-    return any(
-        isinstance(x, types.Float) != isinstance(y, types.Float) or _unlike(x, y)
-        for x, y in zip(a, b, strict=False)
-    )
 
 
 def _comparison(plain: Callable[[Any, Any], Any], turned: Callable[[Any, Any], Any]) -> Any:
@@ -186,8 +175,10 @@ def _comparison(plain: Callable[[Any, Any], Any], turned: Callable[[Any, Any], A
             return lambda a, b: compare(b, a)
         if may_be_none(a, b):
             return None
-        if _unlike(a, b):
-            raise TypingError("it compares tuples of ints with floats: compare their items")
+        if unlike(a, b):
+            raise TypingError("it compares tuples of ints with floats or None: compare their items")
+        if inside(a) and inside(b):
+            return lambda a, b: certain(a, b) and plain(a, b)
         if isinstance(a, types.Integer) and isinstance(b, types.Float):
             return lambda a, b: int_first(np.int64(a), np.float64(b))
         if isinstance(a, types.Float) and isinstance(b, types.Integer):
@@ -196,6 +187,21 @@ def _comparison(plain: Callable[[Any, Any], Any], turned: Callable[[Any, Any], A
 
     compare.__name__ = plain.__name__
     return compare
+
+
+def _contained(a: Any, b: Any) -> Any:
+    """`a in b`."""
+    raise NotImplementedError
+
+
+@overload(_contained, **OVERLOADED)
+def _choose(a: Any, b: Any) -> Any:
+    return holds(b, a, OPERATORS["Eq"])
+
+
+@user_jit
+def _missing(a: Any, b: Any) -> Any:
+    return not _contained(a, b)
 
 
 OPERATORS: dict[str, Any] = {
@@ -215,6 +221,8 @@ OPERATORS: dict[str, Any] = {
     "LtE": _comparison(operator.le, operator.ge),
     "Gt": _comparison(operator.gt, operator.lt),
     "GtE": _comparison(operator.ge, operator.le),
+    "In": _contained,
+    "NotIn": _missing,
 }
 """By the name of the syntax node. The others (%, &, |, ^) never leave 64 bits."""
 
@@ -252,7 +260,7 @@ def _to_whole(function: Any) -> Any:
             return lambda x: function(x)
 
         def whole(x: Any) -> Any:
-            if not -9.2e18 < x < 9.2e18:
+            if not -BEYOND <= x < BEYOND:
                 raise OverflowError(LEFT)
             return np.int64(function(x))
 

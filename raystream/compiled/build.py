@@ -177,10 +177,19 @@ def _own_files() -> str:
 
 def _own_modules() -> tuple[types.ModuleType, ...]:
     """Whose functions become part of the machine code."""
-    from raystream.compiled import arithmetic, checked, functions, mixing, rounding, support
+    from raystream.compiled import (
+        arithmetic,
+        checked,
+        functions,
+        mixing,
+        rounding,
+        sequences,
+        support,
+    )
     from raystream.state import kernels, row_kernels
 
-    return arithmetic, checked, functions, mixing, rounding, support, kernels, row_kernels
+    ours = arithmetic, checked, functions, mixing, rounding, sequences, support
+    return *ours, kernels, row_kernels
 
 
 # ---------------------------------------------------------------- the module

@@ -51,8 +51,13 @@ OPERATORS = (
     ast.LtE,
     ast.Gt,
     ast.GtE,
+    ast.In,
+    ast.NotIn,
 )
 """Those that `arithmetic` stands in for."""
+
+_METHODS = {"append", "insert", "pop", "clear", "reverse"}
+"""Of lists, that are compiled."""
 
 MISSING: Any = object()
 _REFUSED: dict[type, str] = {
@@ -214,7 +219,9 @@ class Expressions(ast.NodeTransformer):
             return item
         bound = self._own_method(node.func)
         if function is MISSING and isinstance(node.func, ast.Attribute):
-            self._no_reduction(node.func)
+            self._of_lists(node.func)
+        if function is isinstance:
+            self._of_types(node)
         if is_record(function):
             self._by_position(node, function)
         self.generic_visit(node)
@@ -232,11 +239,20 @@ class Expressions(ast.NodeTransformer):
         node.func = self.visit(node.func)
         return node
 
-    def _no_reduction(self, method: ast.Attribute) -> None:
-        """NumPy adds up in another order than compiled code."""
-        if method.attr in ("sum", "mean", "std", "var", "prod", "dot", "cumsum", "cumprod"):
+    def _of_lists(self, method: ast.Attribute) -> None:
+        """Others differ: NumPy adds up in another order, a copy of an array is no list, equal items
+        are sorted otherwise, and an int is looked for among floats as a float."""
+        if method.attr not in _METHODS:
             shown = ast.unparse(method)
-            raise self.refuse(f"{shown} may have another result when compiled: use a loop", method)
+            raise self.refuse(
+                f"it calls {shown}, which may have another result: use a loop", method
+            )
+
+    def _of_types(self, node: ast.Call) -> None:
+        """An int that may be a float elsewhere is one, and a bool is no int, when compiled."""
+        for cls in self.resolver.classes(node.args[1]) if len(node.args) == 2 else [object]:
+            if not is_record(cls):
+                raise self.refuse(f"it asks for the type of {ast.unparse(node.args[0])}", node)
 
     def _by_position(self, node: ast.Call, cls: Any) -> None:
         """Give a record all its fields: Numba mishandles defaults beside keywords."""

@@ -31,16 +31,11 @@ from raystream.compiled.checked import (
     present,
     user_jit,
 )
+from raystream.compiled.sequences import inside, ordered, unrolled
 
 _ADD, _FLOOR_DIVIDE = OPERATORS["Add"], OPERATORS["FloorDiv"]
 _MOST = 5000
 """An exponent of two with which every float but 0 is no number any more, either way."""
-
-
-def _impl(head: str, result: str, **names: Any) -> Any:
-    """A function of one expression: the length of a tuple's type is known when it is compiled."""
-    exec(f"def impl({head}):\n    return {result}", names)
-    return names["impl"]
 
 
 # ---------------------------------------------------------------- of several numbers
@@ -53,14 +48,14 @@ def total(values: Any, start: Any = 0) -> Any:
 
 @overload(total, **OVERLOADED)
 def _total(values: Any, start: Any = 0) -> Any:
+    rounded = any(isinstance(kind, types.Float) for kind in inside(values))
+    if rounded and sys.version_info >= (3, 12):
+        raise TypingError("the sum of floats is rounded otherwise: add them one by one")
     if isinstance(values, types.BaseTuple):
         steps = "start"
         for i in range(len(values)):
             steps = f"add({steps}, values[{i}])"
-        return _impl("values, start=0", steps, add=_ADD)
-    kind = getattr(values, "dtype", None)
-    if isinstance(kind, types.Float) and sys.version_info >= (3, 12):
-        raise TypingError("the sum of floats is rounded otherwise: add them one by one")
+        return unrolled("values, start=0", steps, add=_ADD)
 
     def added(values: Any, start: Any = 0) -> Any:
         so_far = start
@@ -97,11 +92,15 @@ def _chosen(plain: Callable[..., Any]) -> Any:
 
     @overload(choose_one, **OVERLOADED)
     def choose(*values: Any) -> Any:
-        whole = [is_whole(getattr(v, "type", v)) for v in values]
+        of_one = len(values) == 1 and isinstance(values[0], types.BaseTuple)
+        items, name = (values[0], "values[0]") if of_one else (values, "values")
+        whole = [is_whole(getattr(v, "type", v)) for v in items]
         mixed = any(whole) and not all(whole)
-        given = [f"there(values[{i}])" for i in range(len(values))]
+        given = [f"there({name}[{i}])" for i in range(len(items))]
         given = [f"exact({g})" if mixed and w else g for g, w in zip(given, whole, strict=True)]
-        return _impl("*values", f"plain({', '.join(given)})", plain=plain, exact=exact, there=there)
+        return unrolled(
+            "*values", f"plain({', '.join(given)})", plain=plain, exact=exact, there=there
+        )
 
     choose_one.__name__ = plain.__name__
     return choose_one
@@ -162,6 +161,7 @@ STANDS_FOR: dict[Any, Any] = {
     max: _chosen(max),
     pow: OPERATORS["Pow"],
     divmod: both,
+    sorted: ordered,
     str: text,
     math.gcd: _gcd,
     math.ldexp: _ldexp,

@@ -88,10 +88,21 @@ class _Exact(FunctionPass):
 
 def _before(state: Any, statement: Any) -> list[Any]:
     """What goes before a statement, of which the ints that become floats are replaced."""
+    kinds: Any = state.typemap
+    value: Any = getattr(statement, "value", None)
+    if isinstance(statement, ir.SetItem | ir.StaticSetItem):
+        row = kinds[statement.target.name]
+        if not isinstance(row, types.List):
+            return []
+        statement.value, lines = _listed(state, value, row.dtype, statement.loc)
+        return lines
     if not isinstance(statement, ir.Assign):
         return []
-    kinds, value = state.typemap, statement.value
     wanted = kinds[statement.target.name]
+    if isinstance(wanted, types.List) and getattr(wanted.dtype, "bitwidth", 64) < 64:
+        raise TypingError("a list of narrow numbers wraps around: int(v)", loc=statement.loc)
+    if isinstance(value, ir.Expr) and value.op == "call":
+        return _given(state, value, statement.loc)
     if isinstance(value, ir.Expr) and value.op == "build_list":
         found = [_checked(state, item, wanted.dtype, statement.loc) for item in value.items]
         value.items = [item for item, _ in found]
@@ -106,6 +117,35 @@ def _before(state: Any, statement: Any) -> list[Any]:
     if lines:
         statement.value = ir.Expr.cast(result, statement.loc) if cast else result
     return lines
+
+
+def _given(state: Any, call: Any, loc: Any) -> list[Any]:
+    """What goes before the call of a list's method."""
+    method = state.typemap[call.func.name]
+    if not (isinstance(method, types.BoundFunction) and isinstance(method.this, types.List)):
+        return []
+    wanted = state.calltypes[call].args
+    found = [_listed(state, v, w, loc) for v, w in zip(call.args, wanted, strict=True)]
+    call.args = tuple(item for item, _ in found)
+    return [line for _, lines in found for line in lines]
+
+
+def _listed(state: Any, source: Any, wanted: Any, loc: Any) -> tuple[Any, list[Any]]:
+    """As `_checked`, of what is put into a list of `wanted`."""
+    given = state.typemap[source.name]
+    if _loses(given, wanted) or _mixes(given, wanted):
+        raise TypingError(f"a list of {wanted} is given {given}", loc=loc)
+    return _checked(state, source, wanted, loc)
+
+
+def _loses(given: Any, wanted: Any) -> bool:
+    """Whether a value of one Numba type is cut off in the other."""
+    if all(isinstance(kind, types.BaseTuple) for kind in (given, wanted)):
+        return any(_loses(g, w) for g, w in zip(given, wanted, strict=True))
+    given, wanted = _bare(given), _bare(wanted)
+    return (isinstance(given, types.Float) and isinstance(wanted, types.Integer)) or (
+        isinstance(given, types.Number) and isinstance(wanted, types.Boolean)
+    )
 
 
 def _checked(state: Any, source: Any, wanted: Any, loc: Any) -> tuple[Any, list[Any]]:

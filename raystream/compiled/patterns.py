@@ -62,13 +62,14 @@ class Resolver:
             return None
         if self.static(node.func) is not builtins.isinstance:
             return None
-        return any(issubclass(self.cls, c) for c in self._classes(node.args[1]))
+        return any(issubclass(self.cls, c) for c in self.classes(node.args[1]))
 
-    def _classes(self, node: ast.expr) -> list[type]:
+    def classes(self, node: ast.expr) -> list[type]:
+        """The classes that are named, in a tuple or a union."""
         if isinstance(node, ast.Tuple):
-            return [c for e in node.elts for c in self._classes(e)]
+            return [c for e in node.elts for c in self.classes(e)]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-            return self._classes(node.left) + self._classes(node.right)
+            return self.classes(node.left) + self.classes(node.right)
         return [self._class(node)]
 
     def _class(self, node: ast.expr) -> type:

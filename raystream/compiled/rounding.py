@@ -17,6 +17,8 @@ from numba.extending import intrinsic, overload
 
 from raystream.compiled.checked import EXACT, LEFT, OVERLOADED, add, is_whole, sub, user_jit
 
+BEYOND = 2.0**63
+"""The least float that is beyond all ints."""
 _POWERS = tuple(10.0**n for n in range(23))
 """The powers of ten that are floats."""
 _WHOLE_POWERS = tuple(10**n for n in range(19))
@@ -71,7 +73,7 @@ def _decimals(x: Any, n: Any) -> Any:
 @user_jit
 def _to_int(x: Any) -> Any:
     """`round(x)` of a float."""
-    if not -9.2e18 < x < 9.2e18:
+    if not -BEYOND <= x < BEYOND:
         raise OverflowError(LEFT)
     return np.int64(_decimals(x, 0))
 

@@ -32,6 +32,10 @@ def first_twice(values: list[int]) -> int:
     return (values * 2)[0]  # through a name
 
 
+def third(value: int) -> int:
+    return value // 3
+
+
 def refused_functions() -> list[Any]:
     """What has another result when it is compiled."""
 
@@ -101,7 +105,47 @@ def refused_functions() -> list[Any]:
         left = [1, r.value]
         yield Out(r.key, yes=0 < left.pop() < 5)  # popped
 
+    @rs.operator(compiled=True)
+    def by_third(r: In) -> Iterator[Out]:
+        yield Out(sorted([7, 6, r.value], key=third)[0])  # by third
+
+    @rs.operator(compiled=True)
+    def sorted_floats(r: Real) -> Iterator[Real]:
+        yield Real(r.time, r.key, sorted([0.0, -0.0, r.value])[0])  # sorted floats
+
+    @rs.operator(compiled=True)
+    def kind_of(r: Real) -> Iterator[Out]:
+        either = r.time if r.key else r.value
+        yield Out(r.key, yes=isinstance(either, float))  # kind of
+
+    @rs.operator(compiled=True)
+    def placed(r: Real) -> Iterator[Out]:
+        values = [r.time, 2]
+        values[0] = r.value  # type: ignore[call-overload]  # placed
+        yield Out(r.key, yes=values[0] == r.value)
+
+    @rs.operator(key="key", compiled=True)
+    def narrow_list(r: In, row: Row) -> Iterator[Out]:
+        cars = [c for c in row.cars]  # noqa: C416  # narrow list
+        cars[0] = r.value
+        yield Out(r.key, yes=cars[0] == r.value)
+
+    @rs.operator(key="key", compiled=True)
+    def copied(r: In, row: Row) -> Iterator[Out]:
+        yield Out((row.cars.copy() * 2)[0])  # copied
+
+    @rs.operator(compiled=True)
+    def records(r: Flag) -> Iterator[Out]:
+        yield Out(r.time, yes=r == r)  # records
+
     return [
+        (by_third, "sorted(list(int64)"),
+        (sorted_floats, "only ints are sorted as Python does it"),
+        (kind_of, "it asks for the type of either"),
+        (placed, "a list of int64 is given float64"),
+        (narrow_list, "a list of narrow numbers wraps around"),
+        (copied, "row.cars.copy, which may have another result"),
+        (records, "tuples of ints with floats or None"),
         (popped, "it compares left.pop() twice"),
         (distance, "'hypot' is rounded otherwise when compiled"),
         (numpy_log, "'log' of NumPy may have another result"),
@@ -121,6 +165,13 @@ def refused_functions() -> list[Any]:
 
 
 MARKS = {
+    "by_third": "# by third",
+    "sorted_floats": "# sorted floats",
+    "kind_of": "# kind of",
+    "placed": "# placed",
+    "narrow_list": "# narrow list",
+    "copied": "# copied",
+    "records": "# records",
     "popped": "# popped",
     "distance": "# distance",
     "numpy_log": "# numpy log",
