@@ -75,12 +75,7 @@ class Controller(Box):
         """Something happened."""
         if isinstance(event, do.Gone):
             self.world.tell(self.name, "hears that", event.process, event.why)
-        machine, before = self.machine, self.machine.journal.number
-        self._add(machine.handle(event, self.world.now))
-        if machine.journal.number == before or machine.ended or self.job.controller is not self:
-            return
-        if not machine.bare:
-            self.job.check_whole(machine.journal)
+        self._add(self.machine.handle(event, self.world.now))
 
     def _poll(self) -> None:
         """Ask everybody."""

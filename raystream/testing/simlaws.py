@@ -84,6 +84,7 @@ class Laws:
             self._check_tiles(entry)
         if entry.committed > self.plan.begins and self.ships:
             self._check_floor(entry)
+            self._check_copies(entry)
 
     def _released(self, before: tuple[Serving, ...], after: tuple[Serving, ...]) -> None:
         """Who has ended may be left out, with nobody in its place."""
@@ -117,13 +118,13 @@ class Laws:
             if not kept:
                 raise Wrong(f"{floor} was committed, and {seat.name} is not stored")
 
-    def check_whole(self, entry: Entry) -> None:
+    def _check_copies(self, entry: Entry) -> None:
         """Where no copy is said to be missing there is none: of those who are known to live, as
         many as there should be hold what a range was at the floor."""
-        if entry.committed <= self.plan.begins or not self.ships:
-            return
         posts = {p.process for p in entry.posts}
         for seat in entry.seats:
+            if not seat.held <= posts:
+                continue
             machine = self.takers[seat.process].machine
             cut = min(entry.committed, machine.position) if machine.ended else entry.committed
             held = [
@@ -135,7 +136,7 @@ class Laws:
             full = min(self.options.copies, len(seat.keepers))
             if lacking := [group for group in range(*seat.place.keys) if kept[group] < full]:
                 raise Wrong(
-                    f"nothing is said to be missing, and key groups {lacking} of {seat.name} are"
+                    f"no copy of {seat.name} is said to be missing, and key groups {lacking} are"
                     f" not stored {full} times at {cut}"
                 )
 
