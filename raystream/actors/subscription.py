@@ -21,6 +21,9 @@ to decide: it must outlast a controller that is restarted, and a process that st
 place at the third attempt. Time for which it was connected does not count, however silent the other
 side was."""
 RETRY_SECONDS = 0.01
+RETRY_MAX_SECONDS = 0.2
+"""How long it rests between two attempts: a tenth of the time that it has tried, within these. A
+connection costs both sides, and one that is sought for long is often one of many."""
 
 
 class Subscription:
@@ -76,7 +79,7 @@ class Subscription:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        give_up = time.monotonic() + RECONNECT_SECONDS
+        since = time.monotonic()  # it has tried, but for the time that it was connected
         while not self.stopped:
             before = self.next
             try:
@@ -94,13 +97,13 @@ class Subscription:
                 return
             now = time.monotonic()  # the connection broke, or the other side ended it
             if self.next > before:
-                give_up = now + RECONNECT_SECONDS
+                since = now
             elif self._connected is not None:
-                give_up += now - self._connected
-            if now > give_up:
+                since += now - self._connected
+            if now > since + RECONNECT_SECONDS:
                 self._fail(JobError(f"no connection to {self.address} for {RECONNECT_SECONDS:g} s"))
                 return
-            time.sleep(RETRY_SECONDS)
+            time.sleep(min(max((now - since) / 10, RETRY_SECONDS), RETRY_MAX_SECONDS))
 
     def _follow(self) -> bool:
         """Read until the range ends (True) or the connection does (False)."""

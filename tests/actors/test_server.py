@@ -260,12 +260,15 @@ class Clock:
     def __init__(self) -> None:
         self.now = 0.0
         self.looked = threading.Event()
+        self.rests: list[tuple[float, float]] = []
+        """When there was one, and how long it was."""
 
     def monotonic(self) -> float:
         self.looked.set()
         return self.now
 
     def sleep(self, seconds: float) -> None:
+        self.rests.append((self.now, seconds))
         self.now += seconds
 
 
@@ -278,6 +281,19 @@ def test_the_limit_of_reconnecting_does_not_run_while_it_is_connected(
         pieces, errors = follow(source, address=silent.address)
     assert not errors
     assert pieces[-1].header.ended
+
+
+def test_who_is_not_there_is_asked_ever_less_often(
+    source: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At first as often as a recovery needs it; each attempt costs both sides."""
+    clock = Clock()
+    monkeypatch.setattr("raystream.actors.subscription.time", clock)
+    _, (error,) = follow(source, address="127.0.0.1:1")
+    assert isinstance(error, JobError) and clock.now > RECONNECT_SECONDS
+    assert len([at for at, _ in clock.rests if at < 0.1]) >= 9
+    assert all(rest <= max(0.01, at / 10) for at, rest in clock.rests)
+    assert len(clock.rests) < 6 * RECONNECT_SECONDS
 
 
 @pytest.mark.parametrize("takes", [0, 1, 20, 1 << 30])
