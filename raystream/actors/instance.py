@@ -243,7 +243,8 @@ class InstanceActor:
         array, role = np.frombuffer(data, np.uint8), self._mine().role
         image = (role.name, role.vertex, header.keys, header.base, header.cut)
         ended = header.standing.ended
-        ahead, kept = 0 if part.hi == header.keys.hi else PARTS_AHEAD, self._kept
+        ahead = 0 if part.hi == header.keys.hi else PARTS_AHEAD
+        kept = self._kept  # before its keepers: they may be chosen anew meanwhile
         calls: list[Any] = []
         try:
             calls = [keeper.store.remote(*image, ended, part, array) for keeper in self._keepers]
@@ -335,7 +336,7 @@ class InstanceActor:
         mine, view = self._mine().progress(), self._claimer.view
         kept, at = self._kept, self._kept_at
         if mine.ended and self._end_kept == kept:
-            at = min(at, mine.position - 1)
+            at = min(at, mine.position - 1)  # they have its end, which it stored again
         return replace(mine, kept=kept, kept_at=at, view=view, unstored=self._unstored)
 
     @ray.method(concurrency_group="control")

@@ -22,8 +22,8 @@ place at the third attempt. Time for which it was connected does not count, howe
 side was."""
 RETRY_SECONDS = 0.01
 RETRY_MAX_SECONDS = 0.2
-"""How long it rests between two attempts: a tenth of the time that it has tried, within these. A
-connection costs both sides, and one that is sought for long is often one of many."""
+"""How long it rests between two attempts, each of which costs both sides: a tenth of the time that
+it has tried, within these."""
 
 
 class Subscription:

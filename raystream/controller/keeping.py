@@ -187,8 +187,9 @@ class Keeping:
         """End keepers on nodes that are to be left, once others hold all that they hold."""
         stay = self.journal.lasting
         gone = [p.process for p in self.journal.posts if p not in stay]
-        needed = {k for m in self.members for k in (*m.seat.keepers, *m.seat.held)}
-        if not gone or needed.intersection(gone) or any(map(self._is_bare, self.members)):
+        if not gone or any(map(self._is_bare, self.members)):
+            return
+        if {*gone} & {k for m in self.members for k in (*m.seat.keepers, *m.seat.held)}:
             return
         self._write(posts=stay)
         self._out += [do.Kill(p, "its node is to be left") for p in gone]

@@ -280,7 +280,7 @@ class Machine(Moving):
         for m in self.members:
             if m.progress is not None and m.progress.ended:
                 m.seat = replace(m.seat, last=m.progress)
-            m.look(epoch)
+            m.note_held(epoch)
         self._write(committed=epoch, seats=tuple(m.seat for m in self.members))
         self._tell_commits()
         owners = [m.seat for m in self.owners]
@@ -352,7 +352,7 @@ class Machine(Moving):
             member.moved = now
         member.progress = progress
         entry = self.journal
-        member.look(entry.committed)
+        member.note_held(entry.committed)
         version, kept = entry.assignment.version, member.seat.kept
         untold = behind(progress, version, entry.committed, self.shown, kept)
         if untold.assignment:

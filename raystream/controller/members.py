@@ -51,9 +51,9 @@ class Member:
     def name(self) -> str:
         return self.seat.place.name
 
-    def look(self, floor: int) -> None:
-        """See whether its keepers hold what it was at the floor: it stored that later than it heard
-        of them. Who has ended is at every later cut as it was at its end."""
+    def note_held(self, floor: int) -> None:
+        """Its keepers hold what it was at the floor if it stored that after it had heard of them.
+        Who has ended is at every later cut as it was at its end."""
         p = self.progress
         if p is not None and p.kept >= self.seat.kept:
             cut = min(floor, p.position) if p.ended else floor

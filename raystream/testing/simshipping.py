@@ -95,7 +95,9 @@ class Shipping:
         self._part = KeyRange(0, 0)
         self._bytes = 0
         """Of the checkpoint that is shipped just now."""
-        self._ship = self._kept = 0
+        self._ship = 0
+        self._kept = 0
+        """The choice of the keepers that the last part was sent to."""
         self._unanswered: set[Keeper] = set()
 
     def put(self, captured: Captured) -> None:
