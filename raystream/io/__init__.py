@@ -22,6 +22,7 @@ from raystream.io.delimited import CsvFiles
 from raystream.io.effects import Calls, Console
 from raystream.io.files import absolute
 from raystream.io.forms import CsvForm, CsvParts, ParquetForm, ParquetParts
+from raystream.io.jsonlines import SUFFIXES, JsonForm, JsonLine, JsonParts
 from raystream.io.lines import Line, TextFiles
 from raystream.io.manifest import Part, merge, read_manifests
 from raystream.io.memory import Records
@@ -33,6 +34,7 @@ __all__ = [
     "console",
     "csv",
     "iterable",
+    "json",
     "parquet",
     "parts",
     "read_parts",
@@ -76,6 +78,26 @@ def csv(path: AnyPath, record: type[Any] | None = None, /, *, header: bool = Tru
     if record is not None:
         return CsvFiles(absolute(path), record, header)
     return CsvParts(Path(absolute(path)), CsvForm(header))
+
+
+@overload
+def json(path: AnyPath, record: type[U], /) -> TextFiles[U]: ...
+@overload
+def json(path: AnyPath, /) -> JsonParts: ...
+def json(path: AnyPath, record: type[Any] | None = None, /) -> Any:
+    """JSON Lines, an object on each line: with a record type a source (also `.gz`), without one a
+    sink.
+
+    Args:
+        path: of a source a file, a glob pattern or a folder (of `.jsonl`, `.ndjson` and `.json`
+            files); of a sink the folder for its parts, which then belongs to it: what an earlier
+            run left there is removed.
+        record: what the objects are; names that it does not declare are not read, and a field that
+            an object does not have is its default, or None where that may be.
+    """
+    if record is not None:
+        return TextFiles(absolute(path), record, JsonLine(record), SUFFIXES)
+    return JsonParts(Path(absolute(path)), JsonForm())
 
 
 @overload
@@ -164,10 +186,13 @@ def read_parts(
     found = parts(folder, key_groups=key_groups, partial=partial)
     for part in found:
         if part.record == record.__name__:
-            name = str(part.path)
-            source = (
-                csv(name, record, header=header) if name.endswith(".csv") else parquet(name, record)
-            )
+            source = _source_of(str(part.path), record, header)
             for split in source.splits():
                 for _, batch in source.read(split, 0):
                     yield batch
+
+
+def _source_of(name: str, record: type[U], header: bool) -> Any:
+    if name.endswith(".jsonl"):
+        return json(name, record)
+    return csv(name, record, header=header) if name.endswith(".csv") else parquet(name, record)

@@ -15,6 +15,8 @@ from raystream.schema.types import Int64, Split
 
 U = TypeVar("U", bound=tuple[Any, ...])
 
+SUFFIXES = (".txt", ".txt.gz", ".log", ".log.gz")
+"""What the files of a folder are called that are read."""
 CHUNK_BYTES = 1 << 20
 """A batch is the lines that begin in so many bytes."""
 
@@ -34,6 +36,7 @@ class TextFiles(Generic[U]):
     pattern: str
     record: type[U]
     parse: Callable[[str], U | None] | None = None
+    suffixes: tuple[str, ...] = SUFFIXES
 
     @property
     def reads(self) -> str:
@@ -42,7 +45,7 @@ class TextFiles(Generic[U]):
 
     def splits(self) -> Sequence[Split]:
         """The files, sorted by name."""
-        return splits_of(self.pattern, (".txt", ".txt.gz", ".log", ".log.gz"), may_be_empty=True)
+        return splits_of(self.pattern, self.suffixes, may_be_empty=True)
 
     def read(self, split: Split, position: int, /) -> Iterator[tuple[int, Batch[U]]]:
         """Batches of whole lines; positions are those of the unpacked text."""
@@ -81,6 +84,9 @@ class TextFiles(Generic[U]):
                 if record is not None:
                     records.append(record)
                     numbers.append(n)
+            except InputError as error:
+                place = _place(name, position, n)
+                raise InputError(f"{place}: {error.message}", hint=error.hint) from None
             except Exception as error:
                 raise InputError(
                     f"{_place(name, position, n)}: {type(error).__name__}: {error}",

@@ -29,7 +29,7 @@ def arrow_type(f: Field) -> Any:
         return pa.bool_() if f.dtype == "?" else pa.from_numpy_dtype(np.dtype(f.dtype))
     if f.kind in ("text", "bytes"):
         return pa.string() if f.kind == "text" else pa.binary()
-    shape, inner = _inside(f)
+    shape, inner = inside(f)
     if shape == "list":
         return pa.list_(_arrow_field("item", inner["item"]))
     if shape == "map":
@@ -45,7 +45,7 @@ def to_plain(value: Any, f: Field) -> Any:
     """A value in the shape from which Arrow builds it."""
     if value is None or f.kind != "object":
         return value
-    shape, inner = _inside(f)
+    shape, inner = inside(f)
     if shape == "list":
         return [to_plain(v, inner["item"]) for v in value]
     if shape == "map":
@@ -57,8 +57,8 @@ def from_plain(value: Any, f: Field) -> Any:
     """The value of the field's own type."""
     if value is None or f.kind != "object":
         return value if value is None or f.convert is None else f.convert(value)
-    hint = _bare(f.convert)
-    shape, inner = _inside(f)
+    hint = bare(f.convert)
+    shape, inner = inside(f)
     if shape == "map":
         return {from_plain(k, inner["key"]): from_plain(v, inner["value"]) for k, v in value}
     if shape == "list":
@@ -68,10 +68,10 @@ def from_plain(value: Any, f: Field) -> Any:
     return hint(*parts) if is_record(hint) else tuple(parts)
 
 
-def _inside(f: Field) -> tuple[Shape, dict[str, Field]]:
+def inside(f: Field) -> tuple[Shape, dict[str, Field]]:
     """How a field is built of others: the `item` of a list, the `key` and `value` of a map, or the
     fields of a struct."""
-    return _parts(f.name, _bare(f.convert))
+    return _parts(f.name, bare(f.convert))
 
 
 @cache
@@ -94,7 +94,7 @@ def _parts(name: str, hint: Any) -> tuple[Shape, dict[str, Field]]:
     return shape, {n: field_of(name, n, a, state=False) for n, a in zip(names, args, strict=False)}
 
 
-def _bare(hint: Any) -> Any:
+def bare(hint: Any) -> Any:
     """An annotation without `Annotated` and `| None`."""
     while True:
         args = typing.get_args(hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import stat
 from pathlib import Path
@@ -103,6 +104,59 @@ def test_packed_files_that_are_not(tmp_path: Path) -> None:
 def test_csv_cannot_hold_lists(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("time,items\n1,2\n")
     fails(rs.io.csv(tmp_path, Listed), "items", "Parquet")
+
+
+class Nested(NamedTuple):
+    time: rs.Int64
+    lane: Lane
+    data: bytes
+    items: list[int]
+    marks: dict[int, bool]
+    pair: tuple[int, str]
+    inner: Small
+
+
+NESTED = {
+    "time": 1,
+    "lane": 4,
+    "data": "YQ==",
+    "items": [1],
+    "marks": {"7": True},
+    "pair": [1, "a"],
+    "inner": {"time": 1, "n": 2},
+}
+JSON: list[tuple[str, type, str, list[str]]] = [
+    ("no JSON", Small, '{"time": 1, "n"', ["no JSON", "JSON Lines have an object on each line"]),
+    ("far too deep", Small, "[" * 100_000, ["no JSON"]),
+    ("an array", Small, '[{"time": 1, "n": 1}]', ["no JSON object"]),
+    ("missing", Small, '{"time": 1}', ["'n' is missing", "Small.n a default"]),
+    ("null", Small, '{"time": 1, "n": null}', ["'n' is None", "n: int8"]),
+    ("text for a number", Small, '{"time": 1, "n": "2"}', ["'n' is '2'", "n: int8"]),
+    ("a fraction", Small, '{"time": 1, "n": 2.5}', ["'n' is 2.5", "n: int8"]),
+    ("no number", Small, '{"time": 1, "n": NaN}', ["'n' is nan", "n: int8"]),
+    ("truth for a number", Small, '{"time": 1, "n": true}', ["'n' is True", "n: int8"]),
+    ("too large", Small, '{"time": 1, "n": 300}', ["300", "int8"]),
+    ("far too large", Small, f'{{"time": 1, "n": {10**30}}}', [str(10**30), "int8"]),
+    ("number for text", Named, '{"time": 1, "name": 1}', ["'name' is 1", "name: str"]),
+    ("half of a pair", Named, '{"time": 1, "name": "\\ud800"}', ["name"]),
+    ("no base64", Nested, json.dumps({**NESTED, "data": "Y"}), ["'data' is 'Y'", "bytes"]),
+    ("no member", Nested, json.dumps({**NESTED, "lane": 7}), ["7", "lane"]),
+    ("in a list", Nested, json.dumps({**NESTED, "items": [1, "2"]}), ["'items[1]' is '2'"]),
+    ("of a dict", Nested, json.dumps({**NESTED, "marks": {"a": True}}), ["'marks' is 'a'"]),
+    ("in a dict", Nested, json.dumps({**NESTED, "marks": {"7": 1}}), ["\"marks['7']\" is 1"]),
+    ("a pair of three", Nested, json.dumps({**NESTED, "pair": [1, "a", 2]}), ["'pair' is"]),
+    ("in a record", Nested, json.dumps({**NESTED, "inner": {"n": 1}}), ["'inner.time' is missing"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("record", "line", "words"), [c[1:] for c in JSON], ids=[c[0] for c in JSON]
+)
+def test_json(record: type, line: str, words: list[str], tmp_path: Path) -> None:
+    good = '{"time": 1, "n": 1, "name": "a", ' + json.dumps(NESTED)[1:]
+    assert good.count("time") == 3, "the last of equal names counts, so it is good for all"
+    (tmp_path / "a.jsonl").write_text(f"{good}\n\n{line}\n{good}\n")
+    fails(rs.io.json(tmp_path, record), "a.jsonl, line 3: ", *words)
 
 
 def table(**columns: Any) -> Any:

@@ -36,7 +36,7 @@ def flow(source: Any, sink: Any) -> rs.Flow:
     return made
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
 @pytest.mark.parametrize("instances", [1, 3])
 def test_files_to_files(kind: str, instances: int, tmp_path: Path) -> None:
     events = [Event(t, t * 7 % 5) for t in range(100)]

@@ -26,7 +26,7 @@ from raystream.errors import (
     JobError,
     OutputError,
 )
-from tests.io.kinds import PLAIN, Counted, Plain, batch
+from tests.io.kinds import PLAIN, RICH, Counted, Plain, Rich, batch
 
 ALL = rs.KeyRange(0, 256)
 HALVES = [rs.KeyRange(0, 128), rs.KeyRange(128, 256)]
@@ -58,7 +58,7 @@ def visible(folder: Path) -> list[Any]:
     return read(folder, partial=True)
 
 
-@pytest.fixture(params=["parquet", "csv"])
+@pytest.fixture(params=["parquet", "csv", "json"])
 def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return getattr(rs.io, request.param)(tmp_path)
 
@@ -222,7 +222,7 @@ def test_restarts_change_nothing(data: st.DataObject, chunk: int) -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
         patch.setattr("raystream.io.rolling.CHUNK_ROWS", chunk)
         folder = Path(name)
-        sink = getattr(rs.io, data.draw(st.sampled_from(["parquet", "csv"])))(folder)
+        sink = getattr(rs.io, data.draw(st.sampled_from(["parquet", "csv", "json"])))(folder)
         one, position, committed = opened(sink), 0, 0
         for _ in range(data.draw(st.integers(1, 12))):
             match data.draw(st.sampled_from("wwwwcr")):
@@ -253,7 +253,7 @@ def test_a_commit_amid_a_chunk_keeps_every_value(epochs: list[list[Plain]], cut:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
         everything = list(chain(*epochs))
         patch.setattr("raystream.io.rolling.CHUNK_ROWS", len(everything))
-        for kind in ("parquet", "csv"):
+        for kind in ("parquet", "csv", "json"):
             folder = Path(name, kind)
             one = opened(getattr(rs.io, kind)(folder))
             for epoch, rows_of_epoch in enumerate(epochs, 1):
@@ -263,6 +263,21 @@ def test_a_commit_amid_a_chunk_keeps_every_value(epochs: list[list[Plain]], cut:
             one.close()
             assert len(rs.io.parts(folder)) == 2
             assert read(folder, Plain) == everything
+
+
+@settings(max_examples=25)
+@given(st.lists(RICH, min_size=2, max_size=6), st.integers(1, 5))
+def test_json_keeps_nested_values_amid_a_chunk(rows_of: list[Rich], cut: int) -> None:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
+        patch.setattr("raystream.io.rolling.CHUNK_ROWS", len(rows_of))
+        one = opened(rs.io.json(name))
+        for epoch, row in enumerate(rows_of, 1):
+            one.write(epoch, ALL, batch(Rich, [row]))
+        one.commit(min(cut, len(rows_of) - 1))
+        one.commit(len(rows_of))
+        one.close()
+        assert len(rs.io.parts(name)) == 2
+        assert read(Path(name), Rich) == rows_of
 
 
 def test_a_new_run_replaces_what_was_there(sink: Any, tmp_path: Path) -> None:
@@ -371,6 +386,16 @@ def test_csv_parts_hold_plain_values_only(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match=r"cannot hold Listed\.items(.|\n)*rs\.io\.parquet") as bad:
         stream.to(rs.io.csv(tmp_path))
     assert bad.value.where is not None and bad.value.where.text == "stream.to(rs.io.csv(tmp_path))"
+
+
+def test_json_parts_have_keys_that_json_can_hold(tmp_path: Path) -> None:
+    class Keyed(NamedTuple):
+        key: int
+        deep: list[dict[tuple[int, int], str]]
+
+    stream = rs.Flow("keyed").source(rs.io.iterable([Keyed(1, [])], Keyed))
+    with pytest.raises(GraphError, match=r"cannot hold Keyed\.deep(.|\n)*rs\.io\.parquet"):
+        stream.to(rs.io.json(tmp_path))
 
 
 def test_folders_without_output(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import raystream as rs
 from raystream.errors import ConfigError, InputError
 from raystream.io import lines
-from tests.io.kinds import PLAIN, RICH, Counted, Plain, Rich, batch, records
+from tests.io.kinds import PLAIN, RICH, Counted, Plain, Point, Rich, batch, records
 
 
 class Word(NamedTuple):
@@ -58,11 +58,17 @@ def text_file(folder: Path, rows: int) -> Any:
     return rs.io.text(folder / "rows.txt", Counted, lambda line: Counted(*map(int, line.split())))
 
 
+def json_file(folder: Path, rows: int) -> Any:
+    lines = "".join(f'{{"key": {i}, "more": "x", "n": {i}}}\n' for i in range(rows))
+    (folder / "rows.jsonl").write_text(lines)
+    return rs.io.json(folder, Counted)
+
+
 def collection(folder: Path, rows: int) -> Any:
     return rs.io.iterable([Counted(i, i) for i in range(rows)], Counted)
 
 
-SOURCES = [parquet_file, csv_file, text_file, collection]
+SOURCES = [parquet_file, csv_file, text_file, json_file, collection]
 
 
 @pytest.mark.parametrize("make", SOURCES)
@@ -131,9 +137,15 @@ def test_parquet_holds_what_it_was_given(rows: list[Plain]) -> None:
     assert through_file("parquet", Plain, rows) == rows
 
 
-@given(st.lists(RICH, max_size=10))
-def test_parquet_holds_nested_values(rows: list[Rich]) -> None:
-    found = through_file("parquet", Rich, rows)
+@given(st.lists(PLAIN, max_size=20))
+def test_json_holds_what_it_was_given(rows: list[Plain]) -> None:
+    assert through_file("json", Plain, rows) == rows
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+@given(rows=st.lists(RICH, max_size=10))
+def test_parquet_and_json_hold_nested_values(kind: str, rows: list[Rich]) -> None:
+    found = through_file(kind, Rich, rows)
     assert found == rows
     assert [list(map(type, r)) for r in found] == [list(map(type, r)) for r in rows]
 
@@ -178,6 +190,29 @@ def test_parquet_reads_text_in_every_encoding_of_arrow(tmp_path: Path) -> None:
             tmp_path / f"{i}.parquet",
         )
         assert records(rs.io.parquet(tmp_path, Word), split=i) == [Word(1, "a"), Word(2, "b")]
+
+
+class Ride(NamedTuple):
+    time: rs.Int64
+    stops: dict[int, list[Point]]
+    fare: float
+    note: str | None
+    seats: int = 1
+
+
+def test_json_of_others(tmp_path: Path) -> None:
+    """Names in any order, some too many and some missing, numbers as other programs write them."""
+    (tmp_path / "a.ndjson.gz").write_bytes(
+        gzip.compress(
+            b'\xef\xbb\xbf{"stops": {"7": [{"x": 1, "label": "a"}, {"x": 2.0}]}, "time": 3.0,'
+            b' "fare": 4}\r\n\n  \n{"time": 5, "fare": 1e3, "stops": {}, "note": "n", "seats": 2,'
+            b' "who": {}}'
+        )
+    )
+    assert records(rs.io.json(tmp_path, Ride)) == [
+        Ride(3, {7: [Point(1, "a"), Point(2, None)]}, 4.0, None, 1),
+        Ride(5, {}, 1000.0, "n", 2),
+    ]
 
 
 def test_text_may_have_no_lines(tmp_path: Path) -> None:
