@@ -133,6 +133,7 @@ class SplitReader:
                 ) from error
             if found is None:
                 return None
+            before = self.position
             match found:
                 case (position, Batch() as batch) if hasattr(position, "__index__"):
                     self.position, columns = int(position), batch._columns
@@ -142,7 +143,17 @@ class SplitReader:
                 yields, declared = apart(columns.schema.cls, self.schema.cls)
                 raise InputError(f"{self.source} yields {yields}, but declared {declared}")
             if len(columns):
+                if self.position == before:
+                    raise self._stays()
                 return columns
+
+    def _stays(self) -> InputError:
+        return InputError(
+            f"{self.source}.read({self.split.name!r}) yields a batch with the position at which it"
+            f" begins, {self.position}: who reads on from there would have its records again",
+            hint="With each batch it is to yield where the next one begins: (n + 1, batch), not"
+            " (n, batch).",
+        )
 
     def _unlike(self, does: str, found: Any) -> InputError:
         kinds = [type(x).__name__ for x in found] if type(found) is tuple else []

@@ -319,6 +319,8 @@ class Faulty:
             raise FileNotFoundError("no such file: x")
         if self.doing == "bug":
             yield 1, 1 // 0
+        if self.doing == "begin":  # where the batch begins, not where the next one does
+            yield 0, rs.Batch(Tick, {"time": [1], "id": [1]})
         yield 1, rs.Batch(Other, {"n": [1]})
 
 
@@ -332,6 +334,7 @@ class Other(NamedTuple):
         ("os", InputError, "faulty: cannot read one: FileNotFoundError: no such file"),
         ("bug", OperatorError, r"faulty\.read\('one'\) raised ZeroDivisionError"),
         ("type", InputError, "faulty yields Other, but declared Tick"),
+        ("begin", InputError, r"at which it begins, 0: (.|\n)*not \(n, batch\)"),
     ],
 )
 def test_what_a_source_can_do_wrong(doing: str, kind: type[Exception], complaint: str) -> None:
