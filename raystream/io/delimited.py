@@ -39,7 +39,7 @@ class CsvFiles(Generic[U]):
 
     With a header columns are found by name and others are left alone; without, they are the
     record's fields in their order. An empty cell is None; in a `str` field that may not be None it
-    is the empty text.
+    is the empty text. An empty line is no row.
     """
 
     pattern: str

@@ -76,3 +76,9 @@ class CsvParts(Parts):
                     f"A CSV file cannot hold {schema.name}.{f}, only plain values.",
                     hint="Write it with rs.io.parquet.",
                 )
+        if len(schema.fields) == 1 and schema.fields[0].optional:
+            raise GraphError(
+                f"A CSV file cannot hold None in {schema.name}.{schema.fields[0]}, which is alone:"
+                " that would be an empty line, and an empty line is no row.",
+                hint="Write it with rs.io.parquet, or give the record another field.",
+            )

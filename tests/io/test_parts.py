@@ -398,6 +398,17 @@ def test_json_parts_have_keys_that_json_can_hold(tmp_path: Path) -> None:
         stream.to(rs.io.json(tmp_path))
 
 
+def test_csv_parts_hold_no_empty_lines(tmp_path: Path) -> None:
+    """Arrow writes a lone None as one, and reads none: such records were lost."""
+
+    class Lone(NamedTuple):
+        n: int | None
+
+    stream = rs.Flow("lone").source(rs.io.iterable([Lone(1), Lone(None)], Lone))
+    with pytest.raises(GraphError, match=r"cannot hold None in Lone\.n: int64(.|\n)*parquet"):
+        stream.to(rs.io.csv(tmp_path))
+
+
 def test_folders_without_output(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no output"):
         rs.io.parts(tmp_path)
