@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from raystream.errors import GraphError
+from raystream.io.conform import file_schema
 from raystream.io.rolling import Parts
 from raystream.schema.records import RecordSchema
 
@@ -63,6 +64,10 @@ class CsvForm:
 
 class ParquetParts(Parts):
     """Parts in Parquet."""
+
+    def _accept(self, schema: RecordSchema) -> None:
+        """Refuse records, when the flow is built, that have no columns in a file."""
+        file_schema(schema)
 
 
 class CsvParts(Parts):

@@ -409,6 +409,19 @@ def test_csv_parts_hold_no_empty_lines(tmp_path: Path) -> None:
         stream.to(rs.io.csv(tmp_path))
 
 
+def test_parquet_parts_hold_what_is_declared(tmp_path: Path) -> None:
+    """Nobody begins a job whose sink could not write a single record."""
+
+    class Loose(NamedTuple):
+        key: int
+        items: list  # type: ignore[type-arg]
+
+    stream = rs.Flow("loose").source(rs.io.iterable([Loose(1, [2])], Loose))
+    with pytest.raises(GraphError, match=r"items: list does not say what it holds") as bad:
+        stream.to(rs.io.parquet(tmp_path))
+    assert bad.value.where is not None and bad.value.where.text.startswith("stream.to(")
+
+
 def test_folders_without_output(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no output"):
         rs.io.parts(tmp_path)
