@@ -249,6 +249,19 @@ class Stream(Generic[T_co]):
                 f"{self._of.where.line}): say -> Iterator[...], or end the stream there.",
             )
 
+    def _refuse_namesakes(self, where: Where) -> None:
+        """A sink tells types apart by name: what came of one would replace what came of another."""
+        named: dict[str, RecordSchema] = {}
+        for _, schema, _ in self._branches:
+            if (other := named.setdefault(schema.name, schema)) is not schema:
+                one, two = apart(other.cls, schema.cls)
+                raise GraphError(
+                    f"a sink could not tell {one} from {two}: types of records are known to it by"
+                    " their names",
+                    where=where,
+                    hint="Give each a sink of its own, or rename one of the classes.",
+                )
+
     def __or__(self, other: Stream[U]) -> Stream[T_co | U]:
         for each in (self, other):
             each._refuse_nothing(caller(2)[0])
@@ -277,6 +290,7 @@ class Stream(Generic[T_co]):
         """Feed these records to a sink."""
         where, _ = caller(2)
         self._refuse_nothing(where)
+        self._refuse_namesakes(where)
         _check_methods(sink, "sink", _SINK, where)
         _check_methods(
             sink, "sink", {n: a for n, a in _SINK_MAY.items() if hasattr(sink, n)}, where

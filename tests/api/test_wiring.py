@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -68,6 +68,16 @@ def an_operator_of_nothing() -> None:
 def a_union_with_nothing() -> None:
     words = stream(Word)
     words | words.through(silent)  # here
+
+
+OTHER = NamedTuple("Word", [("time", int)])  # noqa: UP014 - called as another is
+
+
+@refused(r"could not tell tests\.api\.refusals\.Word from .*test_wiring\.Word: (.|\n)*rename")
+def namesakes() -> None:
+    flow = rs.Flow("test")
+    words = flow.source(rs.io.iterable([], Word)) | flow.source(rs.io.iterable([], OTHER))
+    words.to(Collect())  # here
 
 
 @refused(r"the sinks csvparts \(.*:\d+\) and csvparts-2 write to the same folder(.|\n)*\(a \| b\)")
