@@ -8,6 +8,7 @@ share memory.
 
 from __future__ import annotations
 
+import inspect
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,9 +21,9 @@ import pyarrow as pa
 
 from raystream.errors import StateError
 from raystream.schema.fields import Field
-from raystream.schema.objects import decode_all, encode_all
+from raystream.schema.objects import Encoded, bare, decode_all, encode_all
 from raystream.schema.records import RecordSchema
-from raystream.schema.values import shown
+from raystream.schema.values import check_of, shown
 
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # of NumPy's flags
 
@@ -281,7 +282,23 @@ def _store(owner: str, f: Field, values: Any) -> list[Any]:
     if isinstance(values, pa.ChunkedArray | pa.Array):
         values = values.to_pylist()
     name = f"{owner}.{f.name}"
-    return [_one(name, pa.array(encode_all(values, name), pa.binary()))]
+    stored = pa.array(encode_all(values, name), pa.binary())
+    _refuse_unlike(name, f, values)
+    return [_one(name, stored)]
+
+
+def _refuse_unlike(name: str, f: Field, values: Sequence[Any]) -> None:
+    """Refuse values that would come back as another type than is declared, or not at all."""
+    check = check_of(f.convert, alike=True)
+    if len(values) and type(values[0]) is Encoded:  # as all are then, that operators emitted
+        values = bare(values)
+    if check(values):
+        return
+    bad = next(v for v in values if not check([v]))
+    if bad is None:
+        raise StateError(f"{name} is None, but is not declared optional")
+    declared = inspect.formatannotation(f.convert)
+    raise StateError(f"{name}: {bad!r:.80} does not fit {f.name}: {declared}")
 
 
 def _store_strings(owner: str, f: Field, values: Any) -> Any:

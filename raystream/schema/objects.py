@@ -48,6 +48,8 @@ def encode_all(values: Iterable[Any], owner: str = "a value") -> list[bytes]:
 
 
 def _refuse(value: Any) -> Any:
+    if isinstance(value, int):
+        raise TypeError(f"{value} inside it has more than 64 bits")
     raise TypeError(f"{type(value).__name__} inside it has no stored form")
 
 
@@ -66,6 +68,11 @@ def decode_all(stored: Iterable[bytes | None], hint: Any) -> list[Any]:
         for data in stored
     )
     return list(values) if give is None else list(map(give, values))
+
+
+def bare(stored: Iterable[bytes]) -> list[Any]:
+    """The values that `encode_all` stored, quickly: without their types, and tuples for lists."""
+    return [msgpack.unpackb(data, strict_map_key=False, use_list=False) for data in stored]
 
 
 def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:

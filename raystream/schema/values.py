@@ -1,8 +1,10 @@
 """Whether Python values are of a declared type, as deep as it goes.
 
 What is stored comes back in the types of its annotation (`raystream.schema.objects`): a value of
-another type would come back as something else, or not at all. Values are looked at by the column,
-a level at a time, so that most of the work is not Python's.
+another type would come back as something else, or not at all. State has to come back as it was, so
+it holds the very types; what a record holds is stored before anybody sees it, so it may be `alike`:
+a tuple for a list, a Counter for a dict. Values are looked at by the column, a level at a time, so
+that most of the work is not Python's.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import enum
 import types
 import typing
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from typing import Any
 
@@ -30,24 +32,26 @@ _ALLOWED: dict[Any, tuple[type, ...]] = {
 
 
 @cache
-def check_of(hint: Any) -> Check:
+def check_of(hint: Any, *, alike: bool = False) -> Check:
     """What says whether all of some values are of the type that is declared."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
-        return check_of(args[0])
+        return check_of(args[0], alike=alike)
     if origin in (typing.Union, types.UnionType):
         rest = [a for a in args if a is not types.NoneType]
         if len(rest) == 1 and len(args) == 2:
-            return _optional(check_of(rest[0]))
-        return _either([check_of(a) for a in args])
+            return _optional(check_of(rest[0], alike=alike))
+        return _either([check_of(a, alike=alike) for a in args])
     if hint in _ALLOWED:
+        if alike:
+            return lambda values: all(issubclass(k, _ALLOWED[hint]) for k in set(map(type, values)))
         return lambda values: all_of(set(map(type, values)), _ALLOWED[hint])
     kind = origin or hint
     if not isinstance(kind, type):
         return _anything
     if issubclass(kind, enum.IntEnum):
         return lambda values: members(kind, values)
-    return _container(kind, args)
+    return _container(kind, args, alike)
 
 
 def all_of(kinds: set[type], allowed: tuple[type, ...]) -> bool:
@@ -81,30 +85,32 @@ def _anything(values: Sequence[Any]) -> bool:
     return True
 
 
-def _container(kind: type, args: tuple[Any, ...]) -> Check:
+def _container(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
     """Of exactly this type: one that behaves otherwise, such as a Counter, would not come back."""
-    inner = _inner(kind, args)
+    inner = _inner(kind, args, alike)
+    if alike:
+        kinds = (dict,) if kind is dict else (list, tuple)
+        return lambda values: (
+            all(issubclass(k, kinds) for k in set(map(type, values))) and inner(values)
+        )
+    return lambda values: set(map(type, values)) <= {kind} and inner(values)
 
-    def check(values: Sequence[Any]) -> bool:
-        return set(map(type, values)) <= {kind} and inner(values)
 
-    return check
-
-
-def _inner(kind: type, args: tuple[Any, ...]) -> Check:
+def _inner(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
+    check = partial(check_of, alike=alike)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         hints = typing.get_type_hints(kind, include_extras=True)
-        return _columns([check_of(hints[name]) for name in kind._fields])
+        return _columns([check(hints[name]) for name in kind._fields])
     if kind is tuple and args and args[-1] is not ...:
-        return _columns([check_of(a) for a in args])
+        return _columns([check(a) for a in args])
     if kind is dict and args:
-        keys, items = check_of(args[0]), check_of(args[1])
+        keys, items = check(args[0]), check(args[1])
         return lambda values: (
             keys(list(chain.from_iterable(values)))
             and items(list(chain.from_iterable(v.values() for v in values)))
         )
     if args:
-        items = check_of(args[0])
+        items = check(args[0])
         return lambda values: items(list(chain.from_iterable(values)))
     return _anything
 

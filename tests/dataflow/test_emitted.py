@@ -42,6 +42,22 @@ def test_a_value_that_does_not_fit(key: str | None) -> None:
     assert error.hint.startswith("at epoch 2")
 
 
+class Named(NamedTuple):
+    names: list[str]
+
+
+def test_a_value_that_holds_what_does_not_fit() -> None:
+    """It was stored, and a sink to Parquet wrote an empty list for it."""
+
+    @rs.operator()
+    def name(tick: Tick) -> Iterator[Named]:
+        yield Named([tick.key] if tick.time < 5 else [None])  # type: ignore[list-item]
+
+    error = fails(name)
+    assert "Named.names: (None,) does not fit names: list[str]" in error.message
+    assert error.hint.startswith("at epoch 2")
+
+
 def test_a_record_that_was_returned_itself() -> None:
     @rs.operator(key="key")
     def one(tick: Tick, tally: Tally) -> Iterator[Tick]:

@@ -220,6 +220,7 @@ EXPECTED = [Mixed(1, 0.5, "a", None, Colour.RED, [1]), Mixed(-2, 1.0, "b", 7, Co
     [
         {},
         {"small": np.array([1, -2])},
+        {"items": [(1,), ()]},
         {"small": np.array([1, -2], np.int8), "real": np.array([0.5, 1.0], np.float32)},
         {"small": pa.array([1, -2]), "real": pa.array([0.5, 1.0])},
         {"text": pa.array(["a", "b"]).dictionary_encode()},
@@ -266,6 +267,11 @@ def test_batches_take_what_is_alike(other: dict[str, Any]) -> None:
         ("text", ["a", 1], r"Mixed\.text: "),
         ("items", [[1], object()], r"Mixed\.items cannot be stored: object inside it"),
         ("items", [[1], {1, 2}], "cannot be stored: set inside it has no stored form"),
+        ("items", [[1], [2**64]], "cannot be stored: 18446744073709551616 .* more than 64 bits"),
+        ("items", [[1], None], r"Mixed\.items is None, but is not declared optional"),
+        ("items", [[1], [None]], r"Mixed\.items: \[None\] does not fit items: list\[int\]"),
+        ("items", [[1], ["a"]], r"Mixed\.items: \['a'\] does not fit items: list\[int\]"),
+        ("items", [[1], 2], r"Mixed\.items: 2 does not fit"),
     ],
 )
 def test_values_that_do_not_fit_are_refused(field: str, values: Any, complaint: str) -> None:

@@ -77,3 +77,36 @@ def test_what_fits_comes_back(hint: Any, values: list[Any]) -> None:
 )
 def test_what_does_not_fit_is_found(hint: Any, value: Any) -> None:
     assert not check_of(hint)([value])
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        (list[int], (1, 2)),
+        (list[float], [np.float64(1)]),
+        (dict[str, int], Counter("a")),
+        (tuple[int, ...], [1, 2]),
+        (Point, (1, None)),
+        (list[Point] | None, [(1, 3)]),
+    ],
+)
+def test_what_is_alike_comes_back_as_declared(hint: Any, value: Any) -> None:
+    assert not check_of(hint)([value])
+    assert check_of(hint, alike=True)([value])
+    assert check_of(hint)(decode_all(encode_all([value]), hint))
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        (list[int], None),
+        (list[int], "12"),
+        (list[int], [1.5]),
+        (dict[str, int], [("a", 1)]),
+        (Point, (1,)),
+        (Point, {"x": 1, "mood": None}),
+        (list[Mood], [7]),
+    ],
+)
+def test_what_is_not_alike_is_found(hint: Any, value: Any) -> None:
+    assert not check_of(hint, alike=True)([value])
