@@ -317,7 +317,9 @@ def _store_strings(owner: str, f: Field, values: Any) -> Any:
         )
         array = _one(f"{owner}.{f.name}", array if array.type == kind else array.cast(kind))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise StateError(f"{owner}.{f.name}: {_first(error)}") from None
+        bad = next((v for v in values if not isinstance(v, _TEXTS)), None)
+        told = _first(error) if bad is None else f"{bad!r:.80} does not fit {f}"
+        raise StateError(f"{owner}.{f.name}: {told}") from None
     except UnicodeEncodeError as error:  # half of a pair of surrogates, from broken JSON
         raise StateError(
             f"{owner}.{f.name}: {error.object!r} is no text that can be stored: {error.reason}"
@@ -332,6 +334,7 @@ def _textual(kind: Any) -> bool:
     return pa.types.is_fixed_size_binary(kind) or str(kind).removeprefix("large_") in _TEXTUAL
 
 
+_TEXTS = (str, bytes, bytearray, pa.Scalar, type(None))
 _TEXTUAL = {"string", "string_view", "binary", "binary_view", "null"}
 
 
