@@ -34,13 +34,19 @@ class Records(Generic[U]):
                 hint="Pass a list of records, or a function that returns an iterator over them.",
             )
         if isinstance(self.records, Iterator):
-            raise ConfigError(
-                "An iterator can be read only once, but a source is read again when"
-                " its instance is restored.",
-                hint="Pass a list, or a function that returns a new iterator.",
-            )
+            raise _read_once()
 
     def splits(self) -> Sequence[Split]:
+        """As many as were asked for.
+
+        Raises:
+            ConfigError: the function returns the same iterator again: whoever comes second finds
+                nothing, and a plan has looked at the first records before a job reads them.
+        """
+        if callable(self.records):
+            given = self.records()
+            if isinstance(given, Iterator) and given is self.records():
+                raise _read_once()
         return [Split(f"{i}/{self.number}") for i in range(self.number)]
 
     def read(self, split: Split, position: int, /) -> Iterator[tuple[int, Batch[U]]]:
@@ -62,3 +68,11 @@ class Records(Generic[U]):
 
     def _place(self, first: int, position: int, n: int) -> str:
         return f"record {first + (position + n) * self.number} of an iterable"
+
+
+def _read_once() -> ConfigError:
+    return ConfigError(
+        "An iterator can be read only once, but a source is read again when its instance is"
+        " restored.",
+        hint="Pass a list, or a function that returns a new iterator.",
+    )

@@ -102,6 +102,16 @@ def test_sources_say_what_they_read(make: Any, tmp_path: Path) -> None:
         source.record = Word  # frozen: it is shared between processes
 
 
+def test_a_function_that_returns_one_iterator_is_refused() -> None:
+    """Whoever planned the job had read it, and the job found nothing, without a word."""
+    once = iter([Counted(1, 1)])
+    with pytest.raises(ConfigError, match=r"read only once(.|\n)*returns a new iterator"):
+        rs.io.iterable(lambda: once, Counted).splits()
+    rows = [Counted(1, 1)]
+    assert records(rs.io.iterable(lambda: rows, Counted)) == rows
+    assert records(rs.io.iterable(lambda: iter(rows), Counted)) == rows
+
+
 def test_files_are_splits_sorted_by_name(tmp_path: Path) -> None:
     for i in (2, 10, 1):
         pq.write_table(numbers(i), tmp_path / f"{i:02d}.parquet")
