@@ -8,9 +8,10 @@ structured NumPy storage; others are Python objects that are stored as msgpack.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform, get_origin
 
 import numpy as np
 
@@ -64,11 +65,24 @@ class StateMeta(type):
 
 
 def _annotations(ns: dict[str, Any]) -> dict[str, Any]:
+    """What is annotated in the body of a class, but for class variables."""
     return {
         n: a
-        for n, a in ns.get("__annotations__", {}).items()
-        if not (isinstance(a, str) and a.startswith(("ClassVar", "typing.ClassVar")))
+        for n, a in _annotated(ns).items()
+        if ClassVar not in (a, get_origin(a))
+        and not (isinstance(a, str) and a.startswith(("ClassVar", "typing.ClassVar")))
     }
+
+
+def _annotated(ns: dict[str, Any]) -> dict[str, Any]:
+    if sys.version_info >= (3, 14):  # the body of a class has a function that makes them
+        import annotationlib
+
+        make = annotationlib.get_annotate_from_class_namespace(ns)
+        if make is not None:
+            return annotationlib.call_annotate_function(make, annotationlib.Format.STRING)
+    found: dict[str, Any] = ns.get("__annotations__", {})
+    return found
 
 
 class State(metaclass=StateMeta):

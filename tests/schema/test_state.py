@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import textwrap
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pytest
@@ -31,6 +32,22 @@ def test_rows_start_from_the_defaults_and_share_nothing() -> None:
     assert (one, two) == (Loose(names=["x"]), Loose())
     assert repr(two) == "Loose(names=[], note=None)"
     assert Loose() != Row()
+
+
+def test_annotations_need_not_be_text() -> None:
+    """As in a module without `from __future__ import annotations`: Python 3.14 keeps none of them
+    in the body of a class, and a class variable is no text there."""
+    body = """
+        class Tally(rs.State):
+            LIMIT: ClassVar[int] = 3
+            n: int = 0
+            words: list[str] = rs.field(factory=list)
+    """
+    names: dict[str, Any] = {"rs": rs, "ClassVar": ClassVar}
+    exec(compile(textwrap.dedent(body), "<body>", "exec", dont_inherit=True), names)
+    tally = names["Tally"]
+    assert [str(f) for f in state_schema(tally).fields] == ["n: int64", "words: object"]
+    assert (repr(tally(n=2)), tally.LIMIT) == ("Tally(n=2, words=[])", 3)
 
 
 def test_fields_are_fixed() -> None:
