@@ -19,6 +19,7 @@ from raystream.errors import GraphError
 from raystream.schema.fields import Field, field_of
 from raystream.schema.records import caller, located, resolve_hints, where_is
 from raystream.schema.types import NEVER, Factory, field
+from raystream.schema.values import check_of
 
 _MUTABLE = (list, dict, set, bytearray)
 _INSTEAD: dict[type, str] = {
@@ -286,17 +287,37 @@ def state_schema(cls: type[State], scope: Mapping[str, Any] | None = None) -> St
         hints = resolve_hints(cls, scope)
         with located(where_is(cls)):
             fields = tuple(field_of(cls.__name__, n, hints[n], state=True) for n in cls._names)
-        known = StateSchema(cls, fields)
-        if known.structured:
-            try:
-                known.defaults  # noqa: B018 - evaluated to check that the defaults fit
-            except (OverflowError, ValueError, TypeError) as error:
-                raise GraphError(
-                    f"{cls.__name__}: a default does not fit its field: {error}",
-                    where=where_is(cls),
-                ) from None
+            known = StateSchema(cls, fields)
+            _check_defaults(known, hints)
         _SCHEMAS[cls] = known
     return known
+
+
+def _check_defaults(schema: StateSchema, hints: Mapping[str, Any]) -> None:
+    """Refuse defaults that no row could be stored with."""
+    refused = f"{schema.name}: a default does not fit its field: "
+    try:
+        fresh = schema.cls()
+    except Exception as error:
+        raise GraphError(
+            f"{refused}a factory raised {type(error).__name__}: {error}",
+            hint="It is called without arguments, for each row: rs.field(factory=list).",
+        ) from error
+    for f in schema.fields:
+        value = getattr(fresh, f.name)
+        if not check_of(hints[f.name])([value]):
+            declared = inspect.formatannotation(hints[f.name])
+            raise GraphError(
+                f"{refused}{f.name} is {value!r:.80}, not {declared}",
+                hint="What each row is to have for itself is made by rs.field(factory=list)."
+                if f.kind in ("object", "array")
+                else "",
+            )
+    if schema.structured:
+        try:
+            schema.defaults  # noqa: B018 - evaluated to check that the defaults fit
+        except (OverflowError, ValueError, TypeError) as error:
+            raise GraphError(f"{refused}{error}") from None
 
 
 __all__ = ["FORGOTTEN", "NEVER", "State", "StateMeta", "StateSchema", "forget", "state_schema"]

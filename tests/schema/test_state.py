@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
+from collections import Counter
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -89,7 +91,16 @@ def declare(name: str, fields: dict[str, tuple[Any, Any]]) -> type[rs.State]:
         ({"n": (list[int], [])}, r"Odd\.n: a mutable default would be shared by all rows"),
         ({"n": (set[int], rs.field(factory=set))}, "a set has no stable order"),
         ({"n": (rs.Int8, 300)}, "a default does not fit its field"),
-        ({"n": (int, "x")}, "a default does not fit its field"),
+        ({"n": (int, "x")}, "a default does not fit its field: n is 'x', not int"),
+        ({"n": (int, None)}, "a default does not fit its field: n is None, not int"),
+        ({"n": (str, 3)}, "a default does not fit its field: n is 3, not str"),
+        ({"n": (list[str], list)}, r"n is <class 'list'>, not list\[str\](.|\n)*rs\.field"),
+        (
+            {"n": (list[str], dataclasses.field(default_factory=list))},
+            r"n is Field\((.|\n)*rs\.field",
+        ),
+        ({"n": (list[str], rs.field(factory=[]))}, "a factory raised TypeError: 'list' object is"),
+        ({"n": (dict[str, int], Counter())}, r"n is Counter\(\), not dict\[str, int\]"),
         ({"n": (object, 1)}, "declare what it holds"),
         ({"a": (rs.Timer, rs.NEVER), "b": (rs.Timer, rs.NEVER)}, "Odd has 2 rs.Timer fields"),
     ],
