@@ -6,7 +6,6 @@ once, when the operator is put into a flow, and refuses what could not run.
 
 from __future__ import annotations
 
-import dataclasses
 import dis
 import inspect
 import math
@@ -405,7 +404,8 @@ def _check(spec: OperatorSpec) -> None:
             " in the state"
         )
     _check_storage(spec)
-    if spec.is_class and not (dataclasses.is_dataclass(spec.target) or not vars(spec.target)):
+    told = getattr(spec.target, "__dataclass_params__", None)
+    if spec.is_class and not (told.frozen if told else not getattr(spec.target, "__dict__", ())):
         raise spec.fail(
             "its parameters must be fields of a frozen dataclass",
             hint="@dataclass(frozen=True), below @rs.operator.",
