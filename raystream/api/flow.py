@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
@@ -85,10 +86,13 @@ def by_time(
             Epochs begin at multiples of their length, and what is before the first is in it, too.
     """
     for name, value in (("seconds", seconds), ("speed", speed)):
-        if value is not None and not value > 0:
-            raise GraphError(f"by_time({name}={value}): must be above 0", where=caller(2)[0])
-    if disorder < 0 or ticks < 1:
-        raise GraphError("by_time: disorder and ticks cannot be negative", where=caller(2)[0])
+        if value is not None and not 0 < value < math.inf:
+            raise GraphError(f"by_time({name}={value}): above 0, not infinite", where=caller(2)[0])
+    if not 0 <= disorder < math.inf or ticks < 1:
+        raise GraphError(
+            "by_time: disorder and ticks cannot be negative, nor disorder infinite",
+            where=caller(2)[0],
+        )
     return Epochs(column, seconds, ticks, speed, disorder, origin)
 
 
@@ -98,9 +102,10 @@ def by_arrival(column: str = "time", *, seconds: float = 0.05, disorder: float =
     The watermark follows the greatest value of `column`, an integer field, that was read,
     `disorder` seconds behind. Without such a field there is none before the end of the input.
     """
-    if not seconds > 0 or disorder < 0:
+    if not seconds > 0 or not 0 <= disorder < math.inf:
         raise GraphError(
-            "by_arrival: seconds must be above 0, disorder not below 0", where=caller(2)[0]
+            "by_arrival: seconds must be above 0, disorder not below 0, nor infinite",
+            where=caller(2)[0],
         )
     return Epochs(None, seconds, disorder=disorder, time=column)
 
@@ -347,6 +352,12 @@ class Flow:
         with located(where):
             schema = _record_of(source, where, scope)
         epochs = epochs or by_arrival()
+        if not isinstance(epochs, Epochs):
+            raise GraphError(
+                f"epochs={epochs!r} does not say how to cut",
+                where=where,
+                hint="Write rs.by_time(...) or rs.by_arrival(...).",
+            )
         _check_time(schema, epochs, where)
         unique = self._unique(
             name or type(source).__name__.lower(), named=name is not None, where=where
@@ -403,6 +414,10 @@ class Flow:
 
 _SOURCE = {"splits": (), "read": ("split", "position")}
 _SINK = {"write": ("epoch", "keys", "batch"), "commit": ("epoch",)}
+_USUAL = {
+    "source": "Records at hand are one by rs.io.iterable(records, Record), files by rs.io.csv.",
+    "sink": "A function is one by rs.io.callable(function), a folder by rs.io.parquet(folder).",
+}
 _SINK_MAY = {"open": ("context",), "prepare": ("epoch",), "close": ()}
 """Methods of sources and sinks and what they are called with; those that a sink may have."""
 
@@ -423,11 +438,15 @@ def _check_methods(
     thing: object, kind: str, methods: Mapping[str, tuple[str, ...]], where: Where
 ) -> None:
     """Refuse a source or sink that lacks a method, or could not be called as it will be."""
+    if isinstance(thing, type):
+        raise GraphError(f"{thing.__name__} is a class: pass an instance of it", where=where)
     name = type(thing).__name__
     for method, arguments in methods.items():
         found = getattr(thing, method, None)
         if not callable(found):
-            raise GraphError(f"{name} is not a {kind}: it has no `{method}`", where=where)
+            raise GraphError(
+                f"{name} is not a {kind}: it has no `{method}`", where=where, hint=_USUAL[kind]
+            )
         try:
             signature = inspect.signature(found)
         except (TypeError, ValueError):

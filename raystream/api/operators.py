@@ -77,8 +77,14 @@ def operator(
         time: the field that holds event time, for windows.
         compiled: compile with Numba; fields and state must be numbers.
     """
-    names = () if key is None else (key,) if isinstance(key, str) else tuple(key)
     where, scope = caller(2)
+    names = _names(key, where)
+    if not isinstance(window, WindowKind | None):
+        raise GraphError(
+            f"window={window!r} is no window",
+            where=where,
+            hint="Windows are rs.tumbling(seconds=...), rs.sliding(...) and rs.session(gap=...).",
+        )
 
     def mark(target: F) -> F:
         marked: Any = target
@@ -94,6 +100,17 @@ def operator(
         return target
 
     return mark if target is None else mark(target)
+
+
+def _names(key: Any, where: Where) -> tuple[str, ...]:
+    names = (key,) if isinstance(key, str) else () if key is None else key
+    if not isinstance(names, tuple | list) or not all(isinstance(n, str) for n in names):
+        raise GraphError(
+            f"key={key!r}: a key is the name of a field, or a tuple of names",
+            where=where,
+            hint="What is no field yet is made one by an operator before this one.",
+        )
+    return tuple(names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +196,12 @@ def spec_of(op: Any) -> OperatorSpec:
     function = inspect.isfunction(op)
     process = op if function else getattr(op, "process", None)
     if process is None:
-        raise GraphError(f"{name} has no method `process`", where=mark.where)
+        raise GraphError(
+            f"{name} has no method `process`",
+            where=mark.where,
+            hint="An operator is a function, or an instance of a class with `process`; methods and"
+            " functools.partial are none. Parameters are fields of a frozen dataclass.",
+        )
     reader = _Reader(name, mark)
     for method in (process, *(getattr(op, m, None) for m in ("close", "timer", "merge", "load"))):
         if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
@@ -239,12 +261,15 @@ class _Reader:
 
     def signature(self, process: Callable[..., Any]) -> _Signature:
         hints = resolve_hints(process, self.mark.scope)
-        params = list(inspect.signature(process).parameters.values())
+        params = _parameters(process)
         if not 1 <= len(params) <= 2:
             raise self.fail(
-                f"`process` takes a record and, with state, a row: not {len(params)} arguments"
+                f"`process` takes a record and, with state, a row: not {len(params)} arguments",
+                hint="" if inspect.isfunction(process) or params else "Before them comes `self`.",
             )
         for p in params:
+            if p.kind is p.KEYWORD_ONLY:
+                raise self.fail(f"the argument {p.name!r} comes after `*`, but is given by place")
             if p.name not in hints:
                 raise self.fail(
                     f"the argument {p.name!r} has no annotation: annotations are the schema"
@@ -329,6 +354,13 @@ class _Reader:
                     hint="Records are typing.NamedTuple classes.",
                 )
         return tuple(record_schema(c, self.mark.scope) for c in classes)
+
+
+def _parameters(process: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(process).parameters.values())
+    except ValueError:  # a method without `self`
+        return []
 
 
 def never_returns_any(function: Callable[..., Any]) -> bool:

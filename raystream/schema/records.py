@@ -78,6 +78,12 @@ def record_schema(cls: type, scope: Mapping[str, Any] | None = None) -> RecordSc
             )
         hints = resolve_hints(cls, scope)
         names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
+        if lacking := [n for n in names if n not in hints]:
+            raise GraphError(
+                f"{cls.__name__}.{lacking[0]} has no annotation: annotations are the schema",
+                where=where_is(cls),
+                hint=f"Write class {cls.__name__}(typing.NamedTuple), with a type for each field.",
+            )
         with located(where_is(cls)):
             fields = tuple(field_of(cls.__name__, n, hints[n], state=False) for n in names)
         if not fields:

@@ -6,7 +6,6 @@ In each case the line that the error must name ends in `# here`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import pytest
@@ -317,20 +316,6 @@ def order_by_text() -> None:
         yield word
 
     stream(Word).through(count)
-
-
-@refused("its parameters must be fields of a frozen dataclass")
-def parameters_that_change() -> None:
-    @rs.operator()  # here
-    @dataclass
-    class Numbered:
-        n: int = 0
-
-        def process(self, word: Word) -> Iterator[Word]:
-            self.n += 1
-            yield word
-
-    stream(Word).through(Numbered())
 
 
 @refused("its parameters must be fields of a frozen dataclass")
