@@ -130,7 +130,6 @@ class Bench:
         self, records: Sequence[Any], groups: Sequence[int], watermark: int, *, ended: bool = False
     ) -> Emitted:
         """Apply an epoch. groups: the source's key group of each record, ascending."""
-        self.epochs += 1
         known = set(self.feeds)
         for record in records:
             if type(record) not in known:
@@ -138,6 +137,7 @@ class Bench:
                     f"{self.spec.name} takes {' | '.join(sorted(c.__name__ for c in known))},"
                     f" not {type(record).__name__}"
                 )
+        self.epochs += 1
         for cls, sources in self.feeds.items():
             mine = [(g, r) for g, r in zip(groups, records, strict=True) if type(r) is cls]
             for source in sources:

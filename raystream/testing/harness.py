@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from raystream.dataflow.snapshot import shape_of
-from raystream.errors import RaystreamError
+from raystream.errors import OperatorError, RaystreamError, StateError
 from raystream.schema.types import BEFORE_ALL, NEVER
 from raystream.state.checkpoint import put_objects
 from raystream.state.keys import even_ranges
@@ -51,7 +51,7 @@ class OperatorHarness:
             time_unit=time_unit,
         )
         self.watermark = BEFORE_ALL
-        self.ended = False
+        self.ended = self._failed = False
         self.output: list[Any] = []
         self.late: list[Any] = []
 
@@ -97,7 +97,13 @@ class OperatorHarness:
     def _epoch(self, records: Sequence[Any], watermark: int, *, ended: bool = False) -> list[Any]:
         if self.ended:
             raise RaystreamError("the harness was ended: make a new one")
-        emitted = self._bench.epoch(records, [0] * len(records), watermark, ended=ended)
+        if self._failed:  # amid an epoch, as a job would have
+            raise RaystreamError("the harness stopped at an error: make a new one")
+        try:
+            emitted = self._bench.epoch(records, [0] * len(records), watermark, ended=ended)
+        except (OperatorError, StateError):
+            self._failed = True
+            raise
         self.watermark, self.ended = watermark, ended
         self.output += emitted.records
         self.late += emitted.late

@@ -151,6 +151,21 @@ def test_what_is_wrong_is_said() -> None:
         harness.restart()
 
 
+def test_after_an_error() -> None:
+    """A harness that failed amid an epoch is over, as a job would be: it raised AssertionErrors of
+    its own. What is refused before leaves it as it was."""
+    harness = OperatorHarness(add)
+    with pytest.raises(GraphError, match="add takes Ping, not Word"):
+        harness.send(Word(1, "x"))
+    assert harness.send(Ping(1, 1)) == [Ping(1, 10)]
+    for bad, kind in ((0, OperatorError), (300, StateError)):
+        harness = OperatorHarness(add)
+        with pytest.raises(kind):
+            harness.send(Ping(1, bad))
+        with pytest.raises(RaystreamError, match="stopped at an error: make a new one"):
+            harness.send(Ping(1, 1))
+
+
 def test_time_does_not_go_back_and_ends_once() -> None:
     harness = OperatorHarness(CountWords())
     harness.advance_watermark(5)
