@@ -87,7 +87,9 @@ def by_time(
     """
     for name, value in (("seconds", seconds), ("speed", speed)):
         if value is not None and not 0 < value < math.inf:
-            raise GraphError(f"by_time({name}={value}): must be above 0 and finite", where=caller(2)[0])
+            raise GraphError(
+                f"by_time({name}={value}): must be above 0 and finite", where=caller(2)[0]
+            )
     if not 0 <= disorder < math.inf or ticks < 1:
         raise GraphError(
             "by_time: disorder and ticks cannot be negative, nor disorder infinite",
