@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from raystream.api.batch import Batch
 from raystream.errors import InputError, StateError
-from raystream.io.nested import arrow_type, from_plain, to_plain
+from raystream.io.nested import arrow_type, from_plain, inside, to_plain
 from raystream.schema.fields import Field
 from raystream.schema.records import RecordSchema, apart, record_schema
 
@@ -40,7 +40,8 @@ def check_columns(schema: RecordSchema, found: Any, name: str) -> None:
         held = found.field(at).type
         if not _can_hold(f, held):
             raise InputError(
-                f"{name}: the column {f.name!r} holds {held}, but {schema.name} declares {f}.",
+                f"{name}: the column {f.name!r} holds {held}, but {schema.name} declares"
+                f" {f.declared}.",
                 hint="Convert the file, or declare the type it has.",
             )
 
@@ -59,8 +60,24 @@ def _can_hold(f: Field, held: Any) -> bool:
         "bytes": lambda t: (
             pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t)
         ),
-        "object": lambda t: t.id == arrow_type(f).id or pa.types.is_large_list(t),
+        "object": lambda t: _can_hold_inside(f, t),
     }[kind](held)
+
+
+def _can_hold_inside(f: Field, held: Any) -> bool:
+    if held.id != arrow_type(f).id and not pa.types.is_large_list(held):
+        return False
+    shape, parts = inside(f)
+    if shape == "struct":
+        if any(held.get_field_index(name) < 0 for name in parts):
+            return False
+        types = [held.field(name).type for name in parts]
+    else:
+        types = [held.value_type] if shape == "list" else [held.key_type, held.item_type]
+    # Where no list had an item, nothing says of which type they are.
+    return all(
+        pa.types.is_null(t) or _can_hold(g, t) for g, t in zip(parts.values(), types, strict=True)
+    )
 
 
 def batch_of(schema: RecordSchema, rows: Any, at: At) -> Batch[Any]:
@@ -75,7 +92,7 @@ def batch_of(schema: RecordSchema, rows: Any, at: At) -> Batch[Any]:
             _check_values(f, arrays[f.name])
         columns = {f.name: _values(f, arrays[f.name]) for f in schema.fields}
         return Batch(schema.cls, columns)
-    except (StateError, _BadRow, pa.ArrowInvalid, UnicodeDecodeError) as error:
+    except (StateError, _BadRow, ValueError) as error:
         raise _named(schema, arrays, at, error) from None
 
 
@@ -149,7 +166,7 @@ def _named(schema: RecordSchema, arrays: dict[str, Any], at: At, error: Exceptio
     """The error for the first row that does not conform. Slow, and only for that."""
     found = [(row, f) for f in schema.fields if (row := _first_bad(f, arrays[f.name])) is not None]
     if not found:
-        return InputError(f"{at(0)} and on: {error}")
+        return _alone(schema, arrays, at, error)
     row, f = min(found, key=lambda x: x[0])
     array = arrays[f.name]
     if not array[row].is_valid:
@@ -159,9 +176,20 @@ def _named(schema: RecordSchema, arrays: dict[str, Any], at: At, error: Exceptio
         )
     shown = array[row].as_py() if f.kind != "text" else array[row].as_buffer().to_pybytes()
     return InputError(
-        f"{at(row)}: {f.name!r} is {shown!r}, which does not fit {f}.",
+        f"{at(row)}: {f.name!r} is {shown!r}, which does not fit {f.declared}.",
         hint="Mend the file, or declare a type that holds it.",
     )
+
+
+def _alone(schema: RecordSchema, arrays: dict[str, Any], at: At, error: Exception) -> InputError:
+    """The error for the first row that could not be taken by itself."""
+    for row in range(len(arrays[schema.names[0]])):
+        try:
+            one = {f.name: _values(f, arrays[f.name].slice(row, 1)) for f in schema.fields}
+            Batch(schema.cls, one)
+        except (StateError, ValueError) as alone:
+            return InputError(f"{at(row)}: {alone}")
+    return InputError(f"{at(0)} and on: {error}")
 
 
 def _first_bad(f: Field, array: Any) -> int | None:

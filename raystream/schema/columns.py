@@ -8,7 +8,6 @@ share memory.
 
 from __future__ import annotations
 
-import inspect
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -297,8 +296,7 @@ def _refuse_unlike(name: str, f: Field, values: Sequence[Any]) -> None:
     bad = next(v for v in values if not check([v]))
     if bad is None:
         raise StateError(f"{name} is None, but is not declared optional")
-    declared = inspect.formatannotation(f.convert)
-    raise StateError(f"{name}: {bad!r:.80} does not fit {f.name}: {declared}")
+    raise StateError(f"{name}: {bad!r:.80} does not fit {f.declared}")
 
 
 def _store_strings(owner: str, f: Field, values: Any) -> Any:

@@ -8,6 +8,7 @@ when it may be None), `array` (a fixed number of NumPy numbers; state rows only)
 from __future__ import annotations
 
 import enum
+import inspect
 import types
 import typing
 from dataclasses import dataclass
@@ -54,6 +55,13 @@ class Field:
     @property
     def integer(self) -> bool:
         return self.kind == "fixed" and np.dtype(self.dtype).kind in "iu"
+
+    @property
+    def declared(self) -> str:
+        """The field as people wrote it, where `str` says only how it is stored."""
+        if self.convert is None:
+            return str(self)
+        return f"{self.name}: {inspect.formatannotation(self.convert)}"
 
     def __str__(self) -> str:
         shape = self.dtype if self.kind == "fixed" else self.kind

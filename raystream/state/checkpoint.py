@@ -9,7 +9,6 @@ older base holds them still.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -249,10 +248,9 @@ def _column(shape: Shape, f: Field, values: list[Any], keys: list[Any]) -> Any:
 def _misfit(shape: Shape, f: Field, values: Sequence[Any], keys: Sequence[Any]) -> StateError:
     """What is raised when not all values fit their field."""
     at = next((i for i, v in enumerate(values) if not _fits(f, v)), 0)
-    declared = f"{f.name}: {inspect.formatannotation(f.convert)}" if f.convert is not None else f
     return StateError(
         f"{shape.state.name}.{f.name} of key {keys[at]!r} holds {values[at]!r:.80}, which does"
-        f" not fit {declared}",
+        f" not fit {f.declared}",
         hint=_remedy(f, values[at]),
     )
 

@@ -15,7 +15,7 @@ import pytest
 
 import raystream as rs
 from raystream.errors import InputError
-from tests.io.kinds import Counted, Lane, records
+from tests.io.kinds import Counted, Lane, Point, records
 
 
 class Small(NamedTuple):
@@ -36,6 +36,16 @@ class Laned(NamedTuple):
 class Listed(NamedTuple):
     time: rs.Int64
     items: list[int]
+
+
+class Lanes(NamedTuple):
+    time: rs.Int64
+    lanes: list[Lane]
+
+
+class Placed(NamedTuple):
+    time: rs.Int64
+    at: Point
 
 
 def fails(source: Any, *words: str) -> None:
@@ -175,7 +185,22 @@ PARQUET: list[tuple[str, type, Any, list[str]]] = [
     ("missing list", Listed, table(items=[[1], None, [2]]), ["row 1", "'items' is missing"]),
     ("nothing but None", Small, table(n=pa.nulls(3)), ["'n' holds null"]),
     ("number for text", Named, table(name=[1, 2, 3]), ["'name' holds int64", "str"]),
-    ("no member", Laned, table(lane=[1, 4, 7]), ["row 2", "'lane' is 7"]),
+    ("no member", Laned, table(lane=[1, 4, 7]), ["row 2", "'lane' is 7", ".Lane"]),
+    (
+        "other items",
+        Listed,
+        table(items=[[1.5]] * 3),
+        ["'items' holds list", "double", "list[int]"],
+    ),
+    ("None for an item", Listed, table(items=[[1], [], [None]]), ["row 2", "[None] does not fit"]),
+    ("no member within", Lanes, table(lanes=[[1], [7], []]), ["row 1", "7 is not a valid Lane"]),
+    ("half a point", Placed, table(at=[{"x": 1}] * 3), ["'at' holds struct<x: int64>", "Point"]),
+    (
+        "None in a point",
+        Placed,
+        table(at=[{"x": None, "label": ""}] * 3),
+        ["row 0", "Point(x=None"],
+    ),
     ("not a list", Listed, table(items=[1, 2, 3]), ["'items' holds int64"]),
     (
         "bytes that are no text",
