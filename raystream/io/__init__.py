@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from raystream.api.batch import Batch
+from raystream.errors import ConfigError
 from raystream.io.columnar import ParquetFiles
 from raystream.io.delimited import CsvFiles
 from raystream.io.effects import Calls, Console
@@ -115,6 +116,12 @@ def text(
         parse: makes a record of a line without its end, or None to leave it out; what it raises is
             a fault of the input.
     """
+    if parse is None and record is not Line:
+        raise ConfigError(
+            f"text() was not told how a line becomes a {record.__name__}",
+            hint=f"rs.io.text(path, {record.__name__}, parse), where parse takes a line and returns"
+            " a record; or rs.io.text(path) for the lines as they are.",
+        )
     return TextFiles(absolute(path), record, parse)
 
 

@@ -112,6 +112,19 @@ def test_a_function_that_returns_one_iterator_is_refused() -> None:
     assert records(rs.io.iterable(lambda: iter(rows), Counted)) == rows
 
 
+def test_lines_are_no_records_by_themselves(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"how a line becomes a Counted(.|\n)*parse takes a line"):
+        rs.io.text(tmp_path, Counted)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_header_alone_is_no_rows(end: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(f"key,n{end}".encode())
+    assert records(rs.io.csv(tmp_path, Counted)) == []
+    (tmp_path / "a.csv").write_bytes(f"1,2{end}".encode())
+    assert records(rs.io.csv(tmp_path / "a.csv", Counted, header=False)) == [Counted(1, 2)]
+
+
 def test_files_are_splits_sorted_by_name(tmp_path: Path) -> None:
     for i in (2, 10, 1):
         pq.write_table(numbers(i), tmp_path / f"{i:02d}.parquet")
