@@ -29,7 +29,7 @@ def check_operator(
     recut: bool | None = None,
     examples: int = 20,
     seed: int | None = None,
-    key_groups: int = 16,
+    key_groups: int | None = None,
     time_unit: Unit = "s",
 ) -> None:
     """Run an operator in many ways that must not matter, and compare what it emits.
@@ -44,7 +44,8 @@ def check_operator(
             their order; unset it for one that means its batches.
         examples: how many ways are tried.
         seed: try the one way that an earlier failure named.
-        key_groups: of the job; few, so that keys meet in instances.
+        key_groups: of the job; 16 unless given, so that keys meet in instances; 256 where the
+            operator has `load`, since `rs.key_groups` counts so many unless told.
         time_unit: of event time, as of a flow.
 
     Raises:
@@ -53,6 +54,8 @@ def check_operator(
     """
     given = list(records)
     spec = spec_of(op)
+    if key_groups is None:
+        key_groups = 16 if spec.load is None else 256
     if recut is None:
         recut = spec.timer is None and (spec.order_by is not None or len(spec.inputs) == 1)
     first = random.SystemRandom().getrandbits(32) if seed is None else seed

@@ -259,3 +259,21 @@ def test_pytest_is_not_needed() -> None:
     )
     root = Path(__file__).resolve().parents[2]
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
+
+
+@rs.operator(key="word")
+class Lengths:
+    """Looks words up in a table, of which it has the part of its key groups, as in the guide."""
+
+    def load(self, keys: rs.KeyRange) -> dict[str, int]:
+        words = sorted({w.word for w in WORDS})
+        mine = rs.key_groups(words)
+        return {w: len(w) for w, g in zip(words, mine, strict=True) if keys.lo <= g < keys.hi}
+
+    def process(self, words: rs.Batch[Word], lengths: dict[str, int]) -> rs.Batch[Word]:
+        found = words["word"].to_pylist()
+        return rs.Batch(Word, {"time": [lengths[w] for w in found], "word": found})
+
+
+def test_reference_data_is_of_as_many_key_groups_as_are_counted() -> None:
+    check_operator(Lengths(), WORDS, examples=5)
