@@ -110,6 +110,8 @@ def _refuse(owner: str, name: str, base: Any) -> None:
     if origin is typing.Any or origin is object:
         raise GraphError(f"{owner}.{name}: declare what it holds; Any has no stored form")
     if origin in (list, dict, tuple) or origin is types.NoneType:
+        for hint in typing.get_args(base):
+            _refuse_inside(owner, name, hint)
         return
     if isinstance(origin, type) and (issubclass(origin, tuple) and hasattr(origin, "_fields")):
         return
@@ -118,6 +120,20 @@ def _refuse(owner: str, name: str, base: Any) -> None:
         hint="Fields are int, float, bool, str, bytes, rs.Int8 to rs.Int64, rs.Float32, IntEnum,"
         " list, dict, tuple or a NamedTuple of these.",
     )
+
+
+def _refuse_inside(owner: str, name: str, hint: Any) -> None:
+    """Refuse classes that would come back as another, or not at all. What is no class says too
+    little to be refused."""
+    base, _, _ = _unwrap(hint)
+    if typing.get_origin(base) in (typing.Union, types.UnionType):
+        for each in typing.get_args(base):
+            _refuse_inside(owner, name, each)
+        return
+    kind = typing.get_origin(base) or base
+    plain = (*_PLAIN, str, bytes, object, typing.Any)
+    if isinstance(kind, type) and kind not in plain and not issubclass(kind, enum.IntEnum):
+        _refuse(owner, name, base)
 
 
 def _unwrap(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:

@@ -30,6 +30,12 @@ from raystream.schema.records import record_schema
 from tests.examples import examples
 
 
+class Mood(enum.StrEnum):
+    """Its members would come back as plain texts."""
+
+    CALM = "calm"
+
+
 class Colour(enum.IntEnum):
     RED = 1
     BLUE = 2
@@ -340,6 +346,9 @@ def test_physical_columns() -> None:
         (complex, "complex has no stored form"),
         (np.int64, "int64 has no stored form"),
         (list[int] | dict[int, int], "has no stored form"),
+        (list[date], "date has no stored form"),
+        (dict[str, tuple[Mood | None, ...]], "Mood has no stored form"),
+        (list[int | set[int]], "a set has no stable order"),
     ],
 )
 def test_fields_without_a_stored_form_are_refused(hint: Any, complaint: str) -> None:
