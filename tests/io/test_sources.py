@@ -195,11 +195,6 @@ def test_csv_finds_columns_by_name(tmp_path: Path) -> None:
     assert records(rs.io.csv(tmp_path, Counted)) == [Counted(2, 1), Counted(4, 3)]
 
 
-def test_a_header_alone_is_no_rows(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("key,n\n")
-    assert records(rs.io.csv(tmp_path, Counted)) == []
-
-
 def test_an_empty_cell_is_empty_text_where_none_is_not_declared(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text('time,word\n1,\n2,""\n')
     assert records(rs.io.csv(tmp_path, Word)) == [Word(1, ""), Word(2, "")]
