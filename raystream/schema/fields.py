@@ -96,11 +96,11 @@ def field_of(owner: str, name: str, hint: Any, *, state: bool) -> Field:
         return Field(name, "text", optional=optional)
     if base is bytes:
         return Field(name, "bytes", optional=optional)
-    _refuse(owner, name, base)
+    _refuse(owner, name, base, state)
     return Field(name, "object", optional=optional, convert=hint)
 
 
-def _refuse(owner: str, name: str, base: Any) -> None:
+def _refuse(owner: str, name: str, base: Any, state: bool) -> None:
     origin = typing.get_origin(base) or base
     if origin in (set, frozenset):
         raise GraphError(
@@ -111,7 +111,7 @@ def _refuse(owner: str, name: str, base: Any) -> None:
         raise GraphError(f"{owner}.{name}: declare what it holds; Any has no stored form")
     if origin in (list, dict, tuple) or origin is types.NoneType:
         for hint in typing.get_args(base):
-            _refuse_inside(owner, name, hint)
+            _refuse_inside(owner, name, hint, state)
         return
     if isinstance(origin, type) and (issubclass(origin, tuple) and hasattr(origin, "_fields")):
         return
@@ -122,18 +122,18 @@ def _refuse(owner: str, name: str, base: Any) -> None:
     )
 
 
-def _refuse_inside(owner: str, name: str, hint: Any) -> None:
+def _refuse_inside(owner: str, name: str, hint: Any, state: bool) -> None:
     """Refuse classes that would come back as another, or not at all. What is no class says too
-    little to be refused."""
+    little to be refused; so does Any, which records may hold."""
     base, _, _ = _unwrap(hint)
     if typing.get_origin(base) in (typing.Union, types.UnionType):
         for each in typing.get_args(base):
-            _refuse_inside(owner, name, each)
+            _refuse_inside(owner, name, each, state)
         return
     kind = typing.get_origin(base) or base
-    plain = (*_PLAIN, str, bytes, object, typing.Any)
+    plain = (*_PLAIN, str, bytes, *(() if state else (object, typing.Any)))
     if isinstance(kind, type) and kind not in plain and not issubclass(kind, enum.IntEnum):
-        _refuse(owner, name, base)
+        _refuse(owner, name, base, state)
 
 
 def _unwrap(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:

@@ -47,7 +47,7 @@ def check_of(hint: Any, *, alike: bool = False) -> Check:
             return lambda values: all(issubclass(k, _ALLOWED[hint]) for k in set(map(type, values)))
         return lambda values: all_of(set(map(type, values)), _ALLOWED[hint])
     kind = origin or hint
-    if not isinstance(kind, type):
+    if not isinstance(kind, type) or (alike and kind in (typing.Any, object)):
         return _anything
     if issubclass(kind, enum.IntEnum):
         return lambda values: members(kind, values)

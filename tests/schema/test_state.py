@@ -102,6 +102,7 @@ def declare(name: str, fields: dict[str, tuple[Any, Any]]) -> type[rs.State]:
         ({"n": (list[str], rs.field(factory=[]))}, "a factory raised TypeError: 'list' object is"),
         ({"n": (dict[str, int], Counter())}, r"n is Counter\(\), not dict\[str, int\]"),
         ({"n": (object, 1)}, "declare what it holds"),
+        ({"n": (dict[str, Any], rs.field(factory=dict))}, "declare what it holds; Any has no"),
         ({"a": (rs.Timer, rs.NEVER), "b": (rs.Timer, rs.NEVER)}, "Odd has 2 rs.Timer fields"),
     ],
 )
