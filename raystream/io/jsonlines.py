@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pyarrow as pa
 
 from raystream.errors import GraphError, InputError
+from raystream.io.conform import file_schema
 from raystream.io.files import BATCH_ROWS
 from raystream.io.nested import bare, inside
 from raystream.io.rolling import Parts
@@ -196,7 +197,9 @@ class JsonParts(Parts):
     """Parts in JSON Lines."""
 
     def _accept(self, schema: RecordSchema) -> None:
-        """Refuse records, when the flow is built, with keys that JSON cannot hold."""
+        """Refuse records, when the flow is built, with keys that JSON cannot hold, or what says not
+        what it holds."""
+        file_schema(schema)
         for f in schema.fields:
             _check_keys(f, f"{schema.name}.{f.name}")
 
