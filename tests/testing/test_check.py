@@ -221,7 +221,7 @@ def test_order_between_types_is_not_promised_over_other_epochs() -> None:
 
 class Odd(rs.State):
     n: rs.Int8 = 0
-    items: list[Any] = rs.field(factory=list)
+    items: list[int] = rs.field(factory=list)
 
 
 @rs.operator(key="shop")
