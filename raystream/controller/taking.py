@@ -73,21 +73,21 @@ class Taking(Keeping):
 
     def _hire(self) -> None:
         """Have a process for every place that waits for one."""
-        for node in sorted({e.node for e in self._engagements} - {""} - self._failing):
-            there = [h for h in self._hands.values() if h.node == node]
-            coming = [p for p, at in self._hiring.items() if at == node]
-            wanted = sum(len(e.waiting) for e in self._engagements if e.node == node)
-            for _ in range(wanted - len(there) - len(coming)):
-                self._hire_one(node)
-        waiting = [place for e in self._engagements for place in e.waiting]
-        for place in waiting[len(self._hands) + len(self._hiring) :]:
-            self._hire_one(self._anywhere(operator=self._is_operator(place)))
+        free = [*(h.node for h in self._hands.values()), *self._hiring.values()]
+        for e in sorted(self._engagements, key=lambda e: not e.node):
+            for place in e.waiting:
+                at = next((n for n in free if self._fits(e, n, place)), None)
+                if at is not None:
+                    free.remove(at)
+                elif e.node not in self._failing:
+                    self._hire_one(e.node or self._anywhere(operator=self._is_operator(place)))
 
     def _hire_spare(self) -> None:
         """Have another spare process, one after the other, while nobody takes a place."""
         settled = self.now >= max(self._stand_by, self._settled + SETTLE_SECONDS)
         calm = not self._engagements and not self._hiring and settled
-        short = len(self._hands) < self.options.spares and self._unhired[""] < ATTEMPTS_MAX
+        spares = [h for h in self._hands.values() if self._suits(h.node, operator=True)]
+        short = len(spares) < self.options.spares and self._unhired[""] < ATTEMPTS_MAX
         if calm and short:
             self._hire_one(self._anywhere(operator=True), spare=True)
 
@@ -112,6 +112,18 @@ class Taking(Keeping):
         used.update(h.node for h in self._hands.values())
         used.update(self._hiring.values())
         return min(alive, key=lambda n: (used[n], n), default="")
+
+    def _suits(self, node: str, *, operator: bool) -> bool:
+        """Whether whoever is on a node, "" for one that is not known yet, is where it should be. A
+        source finds its files there, and somebody looks there for those of a sink."""
+        if not (node and self._for_operators) or (node in self._for_operators) == operator:
+            return True
+        meant = self._for_operators if operator else {*self._nodes} - self._for_operators
+        return not meant - self.journal.drained
+
+    def _fits(self, e: Engagement, node: str, place: Place) -> bool:
+        """Whether a process on a node may be given a place of an engagement."""
+        return node == e.node if e.node else self._suits(node, operator=self._is_operator(place))
 
     def _used(self) -> Counter[str]:
         """How many instances there are on each node."""
@@ -230,27 +242,28 @@ class Taking(Keeping):
         """Give places to processes that have none, when there are enough for all of them. Who died
         is replaced before anybody moves."""
         for e in sorted(self._engagements, key=lambda e: bool(e.operator)):
-            fit = [p for p, h in self._hands.items() if e.node in ("", h.node)]
-            if e.waiting and len(e.waiting) <= len(fit) and self._may_give(e):
-                given = {p: (self._hands.pop(p), at) for p, at in self._matched(e.waiting, fit)}
+            matched = self._matched(e)
+            if matched and self._may_give(e):
+                given = {p: (self._hands.pop(p), at) for p, at in matched}
                 e.waiting.clear()
                 e.preparing.update(given)
                 self._giving(e)
                 for hand, place in given.values():
                     self._become(e, hand, place)
 
-    def _matched(self, places: list[Place], processes: list[str]) -> list[tuple[str, Place]]:
-        """A process for each place: on a node that is meant for it and has few instances."""
-        used, left, matched = self._used(), sorted(processes, key=_by_age), []
-        for place in places:
-            operator = self._is_operator(place)
-
-            def unfit(process: str, operator: bool = operator) -> tuple[bool, int]:
-                node = self._hands[process].node
-                meant = not self._for_operators or (node in self._for_operators) == operator
-                return not meant, used[node] if self._for_operators else 0
-
-            best = min(left, key=unfit)
+    def _matched(self, e: Engagement) -> list[tuple[str, Place]]:
+        """A process for each place of an engagement, where it should be and on a node that has few
+        instances; none at all while one of them lacks."""
+        if len(self._hands) < len(e.waiting):
+            return []
+        used, left, matched = self._used(), sorted(self._hands, key=_by_age), []
+        for place in e.waiting:
+            fit = [p for p in left if self._fits(e, self._hands[p].node, place)]
+            if not fit:
+                return []
+            best = fit[0]
+            if self._for_operators:
+                best = min(fit, key=lambda p: used[self._hands[p].node])
             left.remove(best)
             used[self._hands[best].node] += 1
             matched.append((best, place))

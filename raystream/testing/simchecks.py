@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from raystream.controller import commands as do
 from raystream.controller.journal import Entry
@@ -75,17 +75,15 @@ def check_hired(hire: do.Hire, nodes: Mapping[str, bool]) -> None:
         raise Wrong(f"{hire} is to start where no operator is meant to be, of {nodes}")
 
 
-def check_given(
-    become: do.Become, operator: bool, node: str, idle: Collection[str], meant: Collection[str]
-) -> None:
-    """A place goes to a process that is where it should be, if there is one.
+def check_given(become: do.Become, operator: bool, node: str, nodes: Mapping[str, bool]) -> None:
+    """A place goes to a process that is where it should be.
 
     Args:
-        node: of who was given it. idle: the nodes of those who were not. meant: for operators.
+        node: of who was given it. nodes: see `check_hired`.
 
     Raises:
         Wrong: it went to another.
     """
-    fit = [n for n in idle if (n in meant) == operator]
-    if meant and fit and (node in meant) != operator:
-        raise Wrong(f"{become.place.name} is to be on {node}, though there is room on {fit}")
+    fit = [n for n, meant in nodes.items() if meant == operator]
+    if any(nodes.values()) and fit and node not in fit:
+        raise Wrong(f"{become.place.name} is to be on {node}, not on any of {fit}")

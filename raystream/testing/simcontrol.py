@@ -116,11 +116,7 @@ class Controller(Box):
             engagement = self.machine.engaged(become.process)
             if given is not None and engagement is not None and not engagement.node:
                 operator = self.job.plan.vertices[become.place.vertex].kind == "operator"
-                # One that an earlier controller told to take a place may have done so meanwhile.
-                hands = [b for b in self._hands.values() if b.process in self.job.blanks]
-                idle = [b.node for b in hands if b.alive and b.node in nodes
-                        and not self.machine.engaged(b.process)]  # fmt: skip
-                check_given(become, operator, given.node, idle, self.job.for_operators)
+                check_given(become, operator, given.node, nodes)
 
     def _go_on(self) -> None:
         while self._todo and self._writing is None and self.alive:

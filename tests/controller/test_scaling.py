@@ -13,6 +13,7 @@ from raystream.controller.policy import CpuThreshold
 from raystream.controller.report import Progress
 from raystream.controller.scaling import Scaling
 from tests.controller.driven import Driven
+from tests.controller.test_moving import HALVES, Moved
 
 INTERVAL = 1.0
 OPERATOR = "count"
@@ -119,3 +120,74 @@ def test_spare_processes_wait_on_the_least_used_node_for_operators() -> None:
                 spares.append(command.node)
                 job.hear(do.Hired(command.process, command.node, 9))
     assert sorted(spares) == ["n1", "n2"]
+
+
+class Pooled(Moved):
+    """A job whose spare processes are there, first on nodes and then on those of a pool, too."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.where: dict[str, str] = {}
+        self.nodes, self.meant = nodes, frozenset(nodes) - {"head"}
+        Driven.__init__(self, Options(spares=2))
+        self.hear_of(self.machine.start(nodes, [], self.now, self.meant))
+        self.start_processes()
+        self.become_ready()
+        self.go_on()
+
+    def start_processes(self) -> None:
+        for hire in [h for h in self.all(do.Hire) if h.process not in self.where]:
+            self.where[hire.process] = hire.node or "head"
+            self.hear(do.Hired(hire.process, hire.node or "head", 1))
+
+    def become_ready(self) -> None:
+        for become in self.given:
+            self.hear(do.Became(become.process, f"grpc://{become.process}"))
+
+    def go_on(self) -> None:
+        for _ in range(6):
+            self.now += 3.0
+            self.at(25)
+            self.hear(do.Tick(self.nodes, self.meant))
+            self.start_processes()
+        self.said.clear()
+
+    def comes(self, *nodes: str) -> None:
+        self.nodes, self.meant = (*self.nodes, *nodes), self.meant | {*nodes}
+        self.go_on()
+
+    def homes(self) -> dict[str, str]:
+        """Where processes were that were given a place since."""
+        self.start_processes()
+        return {b.place.name: self.where[b.process] for b in self.all(do.Become)}
+
+
+def test_a_source_and_a_sink_that_died_go_to_no_node_for_operators() -> None:
+    """Spare processes wait there; the files of the two are on the others."""
+    job = Pooled("head", "n1", "n2")
+    for operator in ("lines", "collect"):
+        job.hear(do.Gone(job.process(operator), "killed"))
+    assert job.homes() == {"lines/0.1": "head", "collect/0.1": "head"}
+
+
+def test_a_source_that_is_split_stays_where_its_files_are() -> None:
+    job = Pooled("head", "n1", "n2")
+    assert job.ask("lines", *HALVES) == ""
+    assert job.homes() == {"lines/1": "head", "lines/2": "head"}
+
+
+def test_operators_leave_the_head_when_they_are_split() -> None:
+    """Those of the first job of a cluster began there, and so did its spare processes."""
+    job = Pooled("head")
+    job.comes("n1", "n2")
+    assert job.ask("count", *HALVES) == ""
+    assert job.homes() == {"count/1": "n1", "count/2": "n2"}
+
+
+def test_a_spare_process_on_the_head_takes_over_where_no_operator_node_is_left() -> None:
+    job = Pooled("head")
+    job.comes("n1")
+    job.nodes, job.meant = ("head",), frozenset()
+    job.hear(do.Tick(job.nodes, job.meant))
+    job.hear(do.Gone(job.process("count"), "its node died"))
+    assert not job.all(do.Hire)
+    assert job.homes() == {"count/0.1": "head"}

@@ -296,8 +296,7 @@ def _delivers_no_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def _gives_places_to_anybody(patch: pytest.MonkeyPatch) -> None:
-    matched = lambda self, places, there: list(zip(there, places, strict=False))  # noqa: E731
-    patch.setattr(taking.Taking, "_matched", matched)
+    patch.setattr(taking.Taking, "_suits", lambda self, node, operator: True)
 
 
 def _starts_processes_anywhere(patch: pytest.MonkeyPatch) -> None:
