@@ -50,11 +50,13 @@ class Fragile:
             yield i + 1, rs.Batch(Line, {"time": [i], "text": [f"{split.name}{i % 7} w{i % 5}"]})
 
 
-def flow(folder: Path, source: Any, epochs: Any, op: Any = running) -> rs.Flow:
+def flow(
+    folder: Path, source: Any, epochs: Any, op: Any = running, form: str = "parquet"
+) -> rs.Flow:
     made = rs.Flow("broken off")
     words = made.source(source, epochs=epochs, name="lines").through(split)
     counted = words.through(CountWords(), name="windows")
-    (words.through(op, name="running") | counted).to(rs.io.parquet(folder), name="files")
+    (words.through(op, name="running") | counted).to(getattr(rs.io, form)(folder), name="files")
     return made
 
 
@@ -112,20 +114,21 @@ class Disk:
                 path.write_bytes(b"")
 
 
+@pytest.mark.parametrize("form", ["parquet", "csv", "json"])
 def test_what_is_saved_finds_its_output_when_the_power_was_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     store, out, epochs = tmp_path / "store", tmp_path / "out", rs.by_time(seconds=1)
-    flow(tmp_path / "whole", Fragile(), epochs).run()
+    flow(tmp_path / "whole", Fragile(), epochs, form=form).run()
     with monkeypatch.context() as patch:
         disk = Disk(patch)
         with pytest.raises(Exception, match="Broken"):
-            flow(out, Fragile(44), epochs).run(durable=store, cut_every=3)
+            flow(out, Fragile(44), epochs, form=form).run(durable=store, cut_every=3)
     shown = rs.io.parts(out, partial=True)
     for folder in (store, out):
         disk.lose(folder)
     assert rs.io.parts(out, partial=True) == shown
-    report = flow(out, Fragile(), epochs).run(durable=store, cut_every=3, resume=True)
+    report = flow(out, Fragile(), epochs, form=form).run(durable=store, cut_every=3, resume=True)
     assert "goes on from cut" in report.notes[0]
     assert written(out) == written(tmp_path / "whole")
 

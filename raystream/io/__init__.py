@@ -23,7 +23,7 @@ from raystream.io.delimited import CsvFiles
 from raystream.io.effects import Calls, Console
 from raystream.io.files import absolute
 from raystream.io.forms import CsvForm, CsvParts, ParquetForm, ParquetParts
-from raystream.io.jsonlines import SUFFIXES, JsonForm, JsonLine, JsonParts
+from raystream.io.jsonlines import JSON_SUFFIXES, JsonForm, JsonLine, JsonParts
 from raystream.io.lines import Line, TextFiles
 from raystream.io.manifest import Part, merge, read_manifests
 from raystream.io.memory import Records
@@ -89,6 +89,10 @@ def json(path: AnyPath, record: type[Any] | None = None, /) -> Any:
     """JSON Lines, an object on each line: with a record type a source (also `.gz`), without one a
     sink.
 
+    Lists and tuples of one type are arrays; dicts, records and other tuples (of `f0`, `f1` and so
+    on) are objects; bytes are text in base64; NaN and the infinite are `NaN`, `Infinity` and
+    `-Infinity`, which not all programs read.
+
     Args:
         path: of a source a file, a glob pattern or a folder (of `.jsonl`, `.ndjson` and `.json`
             files); of a sink the folder for its parts, which then belongs to it: what an earlier
@@ -97,7 +101,7 @@ def json(path: AnyPath, record: type[Any] | None = None, /) -> Any:
             an object does not have is its default, or None where that may be.
     """
     if record is not None:
-        return TextFiles(absolute(path), record, JsonLine(record), SUFFIXES)
+        return TextFiles(absolute(path), record, JsonLine(record), JSON_SUFFIXES)
     return JsonParts(Path(absolute(path)), JsonForm())
 
 

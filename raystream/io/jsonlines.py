@@ -7,9 +7,9 @@ as in Parquet) are objects; bytes are text in base64.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import typing
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,14 +27,17 @@ from raystream.schema.records import RecordSchema, is_record, record_schema
 
 U = TypeVar("U", bound=tuple[Any, ...])
 
-SUFFIXES = tuple(name + packed for name in (".jsonl", ".ndjson", ".json") for packed in ("", ".gz"))
+JSON_SUFFIXES = tuple(
+    name + packed for name in (".jsonl", ".ndjson", ".json") for packed in ("", ".gz")
+)
 
 
 @dataclass(frozen=True)
 class JsonLine(Generic[U]):
     """Makes a record of a line; of one that is blank, none.
 
-    A field that a line does not have is its default, or None where that may be.
+    A field that a line does not have is its default, or None where that may be; of equal names the
+    last one counts.
     """
 
     record: type[U]
@@ -42,7 +45,7 @@ class JsonLine(Generic[U]):
     def __call__(self, line: str) -> U | None:
         """Raises `InputError`: it is no JSON object, or a value does not fit its field."""
         line = line.removeprefix("\ufeff")
-        if not line or line.isspace():
+        if not line.strip():
             return None
         try:
             found = json.loads(line)
@@ -103,20 +106,23 @@ def _value(value: Any, f: Field, path: str) -> Any:
     if f.kind == "bytes" and kind is str:
         try:
             return base64.b64decode(value, validate=True)
-        except binascii.Error:
+        except ValueError:
             raise _misfit(value, f, path) from None
-    if f.kind == "fixed":
-        if f.dtype == "?":
-            fits = kind is bool
-        elif f.integer:
-            fits = kind is int or (kind is float and value.is_integer())
-            value = int(value) if fits else value
-        else:
-            fits = kind is float or kind is int
-        if fits:
-            return value
+    if f.kind == "fixed" and kind is bool and f.dtype == "?":
+        return value
+    if f.kind == "fixed" and kind in (int, float) and f.dtype != "?":
+        return _number(value, f, path)
     if f.kind == "object" and kind in (list, dict):
         return _built(value, f, path)
+    raise _misfit(value, f, path)
+
+
+def _number(value: float, f: Field, path: str) -> float:
+    if not f.integer:
+        with suppress(OverflowError):
+            return float(value)
+    elif type(value) is int or value.is_integer():
+        return int(value)
     raise _misfit(value, f, path)
 
 
@@ -127,10 +133,12 @@ def _built(value: Any, f: Field, path: str) -> Any:
         return tuple(items) if typing.get_origin(hint) is tuple else items
     if shape == "map" and isinstance(value, dict):
         key, of = inner["key"], inner["value"]
-        return {
+        built = {
             _value(_key(k, key, path), key, path): _value(v, of, f"{path}[{k!r}]")
             for k, v in value.items()
         }
+        if len(built) == len(value):  # "1" and "1.0" are one number
+            return built
     if shape == "struct":
         if isinstance(value, dict) and is_record(hint):
             return _record(value, hint, f"{path}.")
@@ -151,7 +159,7 @@ def _key(text: str, f: Field, path: str) -> Any:
 
 def _misfit(value: Any, f: Field, path: str) -> InputError:
     return InputError(
-        f"{path!r} is {value!r:.80}, which does not fit {f}",
+        f"{path!r} is {value!r:.80}, which does not fit {f.declared}",
         hint="Mend the line, or declare a type that holds it.",
     )
 

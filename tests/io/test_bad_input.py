@@ -126,6 +126,11 @@ class Nested(NamedTuple):
     inner: Small
 
 
+class Real(NamedTuple):
+    time: rs.Int64
+    x: list[float]
+
+
 NESTED = {
     "time": 1,
     "lane": 4,
@@ -148,9 +153,17 @@ JSON: list[tuple[str, type, str, list[str]]] = [
     ("too large", Small, '{"time": 1, "n": 300}', ["300", "int8"]),
     ("far too large", Small, f'{{"time": 1, "n": {10**30}}}', [str(10**30), "int8"]),
     ("number for text", Named, '{"time": 1, "name": 1}', ["'name' is 1", "name: str"]),
-    ("half of a pair", Named, '{"time": 1, "name": "\\ud800"}', ["name"]),
+    ("half of a pair", Named, '{"time": 1, "name": "\\ud800"}', ["is no text that can be stored"]),
     ("no base64", Nested, json.dumps({**NESTED, "data": "Y"}), ["'data' is 'Y'", "bytes"]),
-    ("no member", Nested, json.dumps({**NESTED, "lane": 7}), ["7", "lane"]),
+    ("not even text", Nested, json.dumps({**NESTED, "data": "é"}), ["'data' is 'é'", "bytes"]),
+    ("no member", Nested, json.dumps({**NESTED, "lane": 7}), ["7 is no Lane"]),
+    (
+        "twice",
+        Nested,
+        json.dumps({**NESTED, "marks": {"1": True, "1.0": True}}),
+        ["'marks' is {", "dict[int, bool]"],
+    ),
+    ("far too wide", Real, f'{{"time": 1, "x": [{10**400}]}}', ["'x[0]' is 1000", "item: float64"]),
     ("in a list", Nested, json.dumps({**NESTED, "items": [1, "2"]}), ["'items[1]' is '2'"]),
     ("of a dict", Nested, json.dumps({**NESTED, "marks": {"a": True}}), ["'marks' is 'a'"]),
     ("in a dict", Nested, json.dumps({**NESTED, "marks": {"7": 1}}), ["\"marks['7']\" is 1"]),
@@ -163,7 +176,7 @@ JSON: list[tuple[str, type, str, list[str]]] = [
     ("record", "line", "words"), [c[1:] for c in JSON], ids=[c[0] for c in JSON]
 )
 def test_json(record: type, line: str, words: list[str], tmp_path: Path) -> None:
-    good = '{"time": 1, "n": 1, "name": "a", ' + json.dumps(NESTED)[1:]
+    good = '{"time": 1, "n": 1, "name": "a", "x": [1], ' + json.dumps(NESTED)[1:]
     assert good.count("time") == 3, "the last of equal names counts, so it is good for all"
     (tmp_path / "a.jsonl").write_text(f"{good}\n\n{line}\n{good}\n")
     fails(rs.io.json(tmp_path, record), "a.jsonl, line 3: ", *words)

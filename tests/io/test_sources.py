@@ -216,6 +216,7 @@ class Ride(NamedTuple):
     fare: float
     note: str | None
     seats: int = 1
+    tips: list[float] | None = None
 
 
 def test_json_of_others(tmp_path: Path) -> None:
@@ -224,13 +225,15 @@ def test_json_of_others(tmp_path: Path) -> None:
         gzip.compress(
             b'\xef\xbb\xbf{"stops": {"7": [{"x": 1, "label": "a"}, {"x": 2.0}]}, "time": 3.0,'
             b' "fare": 4}\r\n\n  \n{"time": 5, "fare": 1e3, "stops": {}, "note": "n", "seats": 2,'
-            b' "who": {}}'
+            b' "tips": [1], "who": {}}'
         )
     )
-    assert records(rs.io.json(tmp_path, Ride)) == [
+    found = records(rs.io.json(tmp_path, Ride))
+    assert found == [
         Ride(3, {7: [Point(1, "a"), Point(2, None)]}, 4.0, None, 1),
-        Ride(5, {}, 1000.0, "n", 2),
+        Ride(5, {}, 1000.0, "n", 2, [1.0]),
     ]
+    assert type(found[1].tips[0]) is float
 
 
 def test_text_may_have_no_lines(tmp_path: Path) -> None:
