@@ -3,6 +3,7 @@ classes."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -17,7 +18,7 @@ from raystream.schema.columns import read_only
 from raystream.schema.types import KeyRange
 from raystream.state.counts import joined, part_of_counts
 from raystream.state.image import KEY, START, Ended, Image, ImageHeader, Standing, decode
-from raystream.state.keys import common
+from raystream.state.keys import common, key_group
 
 
 def keys_of(batch: Any) -> list[Any]:
@@ -26,11 +27,21 @@ def keys_of(batch: Any) -> list[Any]:
     return [c.to_numpy() if pa.types.is_integer(c.type) else c for c in columns]
 
 
-def groups_of(batch: Any, groups: int) -> np.ndarray:
-    """uint16: the key group of each row."""
-    from raystream.state.kernels import key_groups
+def places(batch: Any, groups: int, bounds: Iterable[int]) -> list[int]:
+    """Where key groups begin among rows that are in key order.
 
-    return key_groups(keys_of(batch), groups)
+    By halving: a keeper that cuts an image hashes some dozens of keys, and needs no compiled code,
+    which would take a fresh process longer to load than all else that a restore does.
+    """
+    columns = keys_of(batch)
+
+    def group(row: int) -> int:
+        key = [c[row] if isinstance(c, np.ndarray) else c[row].as_py() for c in columns]
+        key = [int(k) if isinstance(k, np.integer) else k for k in key]
+        return key_group(tuple(key), groups)
+
+    rows = range(batch.num_rows)
+    return [bisect_left(rows, bound, key=group) for bound in bounds]
 
 
 def key_order(batch: Any, groups: int) -> tuple[np.ndarray, np.ndarray]:
@@ -88,9 +99,9 @@ def part_of(header: ImageHeader, keys: KeyRange) -> ImageHeader:
 def _slices(batch: Any, groups: int, ranges: Sequence[KeyRange]) -> list[Any]:
     if batch is None:
         return [None] * len(ranges)
-    group = groups_of(batch, groups)
-    bounds = np.searchsorted(group, np.array(ranges, np.int64).reshape(-1, 2)).tolist()
-    return [batch.slice(lo, hi - lo) for lo, hi in bounds]
+    begins = places(batch, groups, [keys.lo for keys in ranges])
+    ends = places(batch, groups, [keys.hi for keys in ranges])
+    return [batch.slice(lo, hi - lo) for lo, hi in zip(begins, ends, strict=True)]
 
 
 def recut(chains: Iterable[Sequence[Image]], keys: KeyRange) -> list[list[Image]]:
