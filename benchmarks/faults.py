@@ -206,14 +206,16 @@ class Monkey:
             self.due.extend(self.rng.sample(self.refill, len(self.refill)))
         processes = self._alive(sample.processes)
         there = {name: p.ppid() for name, p in processes.items()}
-        for _ in range(len(self.due)):
-            victims = choose(self.due[0], there, self.nodes.head, self.chains, self.rng)
+        others = self.rng.sample(self.refill, len(self.refill))  # what is due may be impossible
+        for kind in (*self.due, *others):
+            victims = choose(kind, there, self.nodes.head, self.chains, self.rng)
             if victims and self._survivable(victims, sample, len(there)):
-                self._strike(self.due.popleft(), {v: processes[v] for v in victims})
+                self._strike(kind, {v: processes[v] for v in victims})
+                if kind in self.due:
+                    self.due.remove(kind)
                 if _holds(victims):
                     self._floor = sample.floor.epoch
                 return
-            self.due.rotate(-1)
 
     def _survivable(self, victims: Iterable[str], sample: Any, alive: int) -> bool:
         """Whether enough copies are left. A keeper falls only when all copies are there again

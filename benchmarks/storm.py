@@ -109,10 +109,12 @@ class Storm:
         if not self._due:
             self._due = self.rng.sample(KINDS, len(KINDS))
         counts = {name: o.instances for name, o in sample.operators.items()}
-        for kind in self._due:
+        others = self.rng.sample(KINDS, len(KINDS))  # what is due may be impossible
+        for kind in (*self._due, *others):
             ask = choose(kind, counts, sample.processes, self.sinks, self.rng)
             if ask is not None:
-                self._due.remove(kind)
+                if kind in self._due:
+                    self._due.remove(kind)
                 self._next = time.monotonic() + self.rng.uniform(0.5, 1.5) * self.every
                 self._asking.append(self._threads.submit(self._ask, ask, self.rng.random()))
                 return

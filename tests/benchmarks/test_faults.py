@@ -123,6 +123,19 @@ def test_only_processes_of_jobs_are_killed(sleepers: dict[str, subprocess.Popen[
     assert sleepers["other/0"].poll() is None and sleepers["keeper/0"].poll() is None
 
 
+def test_a_kind_that_is_not_possible_holds_up_no_other(
+    sleepers: dict[str, subprocess.Popen[bytes]],
+) -> None:
+    monkey = monkey_of("node", "kill count")
+    monkey.refill = ("node", "stop keeper")
+    for _ in range(3):
+        monkey(sample_of(sleepers))
+        monkey._next = 0.0
+    monkey.close()
+    assert [s.kind for s in monkey.strikes] == ["kill count", "stop keeper"]  # who is then asleep
+    assert list(monkey.due) == ["node"]
+
+
 def test_who_is_stopped_sleeps_and_is_woken(sleepers: dict[str, subprocess.Popen[bytes]]) -> None:
     monkey = monkey_of("stop count", "kill count")
     monkey(sample_of(sleepers))

@@ -58,6 +58,21 @@ def test_every_kind_comes_before_any_comes_again(monkeypatch: pytest.MonkeyPatch
     assert len(said) == len(kinds) and all("refused (not now)" in text for text in said)
 
 
+def test_a_kind_that_is_not_possible_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storm, "answer_to", lambda ask, chance: ("refused", "not now"))
+    moving = Storm(random.Random(3), SINKS, every=0.0, say=lambda text: None)
+    operators = {v: SimpleNamespace(instances=1) for v in VERTICES}  # nobody can be fewer
+    sample: Any = SimpleNamespace(t=60.0, operators=operators, processes={"count/0": 1})
+    for _ in range(3 * len(KINDS)):
+        moving(sample)
+    operators["count"].instances = 2
+    moving(sample)
+    moving.close()
+    kinds = [ask.kind for ask, _ in moving.asked]
+    assert len(kinds) == 3 * len(KINDS) + 1
+    assert [k.startswith("in, ") for k in kinds] == [False] * (len(kinds) - 1) + [True]
+
+
 def test_the_table_tells_what_became_of_moves() -> None:
     out, move = Ask(KINDS[0], "count", 3), Ask(KINDS[2], "count", instance="count/1")
     rows = {
