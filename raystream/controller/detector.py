@@ -11,7 +11,7 @@ while after: an instance that has just begun has a backlog, which is not its loa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from typing import NamedTuple
@@ -64,7 +64,7 @@ class _Known:
     """What is known of one operator. series: by instance, also of those that are to take over.
     settled: when it is to be looked at again after a change. growing: whether it was to have more
     instances, and has not got them. said: of which ranges it was said that what they need cannot
-    be done."""
+    be done. parents: of ranges, the last report of the one that each was cut from."""
 
     vertex: Vertex
     producers: tuple[str, ...]
@@ -75,6 +75,7 @@ class _Known:
     settled: float = 0.0
     growing: bool = False
     said: set[KeyRange] = field(default_factory=set)
+    parents: dict[KeyRange, Report] = field(default_factory=dict)
 
 
 class Detector:
@@ -203,8 +204,10 @@ class Detector:
                 ranges = within(f.ranges, load.by_group, load.least, load.most)
                 if ranges != load.ranges:
                     targets.append(Target(f.operator, ranges, f.because))
-                    self._forget(self._known[f.operator], now + self.cooldown)
-                    self._known[f.operator].growing = len(ranges) > len(load.ranges)
+                    known = self._known[f.operator]
+                    known.parents = parents_of(ranges, load)
+                    known.growing = len(ranges) > len(load.ranges)
+                    self._forget(known, now + self.cooldown)
         return Findings(tuple(targets), tuple(notes))
 
     def _load(self, known: _Known) -> Load:
@@ -218,6 +221,7 @@ class Detector:
             known.bounds.least,
             known.bounds.most,
             self._calm,
+            tuple(known.parents.get(o.keys) for o in known.owners),
         )
 
     def _forget(self, known: _Known, settled: float) -> None:
@@ -255,6 +259,19 @@ def plainly(said: Target | Unable) -> Target | Unable:
 
 def _range(keys: KeyRange) -> KeyRange:
     return KeyRange(*map(index, keys))
+
+
+def parents_of(ranges: Iterable[KeyRange], load: Load) -> dict[KeyRange, Report]:
+    """Of ranges that an operator is to have, the last report of the one that each is cut from; of
+    those that stay, what is known already."""
+    known = dict(zip(load.ranges, load.parents, strict=False))
+    found: dict[KeyRange, Report] = {}
+    for keys in ranges:
+        for wide, reports in zip(load.ranges, load.reports, strict=True):
+            parent = known.get(keys) if keys == wide else reports[-1] if reports else None
+            if parent is not None and wide.lo <= keys.lo < keys.hi <= wide.hi:
+                found[keys] = parent
+    return found
 
 
 def records_of(before: Progress, now: Progress, keys: KeyRange) -> np.ndarray:

@@ -22,6 +22,9 @@ KEPT = 64
 """So many reports are kept of an instance, the newest."""
 RELIEF = 0.9
 """A cut is of use if the heavier part is left with no more than this share of the load."""
+REGAINED = 0.75
+"""A range that takes in more than this share of what the one took in that it was cut from has got
+more to do since: what that cut was worth says little."""
 GROWTH_MAX = 10.0
 """How much more than now a source may want to send: what it measures while it is blocked nearly
 all the time says little."""
@@ -51,6 +54,11 @@ class Report:
     waiting: int = 0
     state_bytes: int = 0
 
+    @property
+    def rate(self) -> float:
+        """Records a second that it took, of a source that it gave."""
+        return self.rate_in or self.rate_out
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
@@ -72,6 +80,7 @@ class Load:
     least: int
     most: int
     calm: float = 0.0
+    parents: tuple[Report | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +123,9 @@ class CpuThreshold:
 
     Beyond that paper, neighbours are merged again when together they used less than `low` in each
     of `lull` reports since any operator got more instances. `low` is less than the threshold, so a
-    constant load is left alone once it is spread.
+    constant load is left alone once it is spread. And a range is not cut again whose last cut shows
+    that it would not help: what an instance costs by epoch, and by instance that it exchanges
+    records with, grows with each cut, and without this rule cuts would follow cuts.
 
     interval: seconds between reports.
     """
@@ -162,6 +173,8 @@ class CpuThreshold:
             total = weight(keys, load.by_group)
             if len(parts) < 2 or (total and heaviest(parts, load.by_group) > RELIEF * total):
                 yield Unable(load.operator, keys, f"{self._why(load, i)}; {_one_group(load, keys)}")
+            elif (left := self._left(load, i)) > RELIEF:
+                yield Unable(load.operator, keys, f"{self._why(load, i)}; {_useless(left)}")
             elif len(halves) >= room:  # there are more than it may have where people said so
                 yield Unable(load.operator, keys, f"{self._why(load, i)}, and {_full(load)}")
             else:
@@ -173,6 +186,17 @@ class CpuThreshold:
                 for i, parts in halves.items()
             )
             yield Target(load.operator, tuple(ranges), why)
+
+    def _left(self, load: Load, i: int) -> float:
+        """What share of its CPU an instance would still use with half of its records, as the cut
+        that its range came from shows."""
+        parent = load.parents[i] if load.parents else None
+        last = load.reports[i][-self.reports :]
+        cpu, rate = _mean(r.cpu for r in last), _mean(r.rate for r in last)
+        if parent is None or not 0 < rate < REGAINED * parent.rate:
+            return 0.5
+        each = (parent.cpu - cpu) / (parent.rate - rate)
+        return 1 - each * rate / 2 / cpu
 
     def _why(self, load: Load, i: int) -> str:
         last = load.reports[i][-self.reports :]
@@ -300,7 +324,7 @@ class RateBased:
         )
 
     def _why(self, load: Load, busy: Sequence[float], growth: float, n: int) -> str:
-        rate = sum(r[-1].rate_in or r[-1].rate_out for r in load.reports)
+        rate = sum(r[-1].rate for r in load.reports)
         true = rate / sum(busy) if sum(busy) else math.inf
         return (
             f"{rate * growth:,.0f} records/s are to be expected and one instance can take"
@@ -341,6 +365,13 @@ def _one_group(load: Load, keys: KeyRange) -> str:
     total = float(own.sum())
     share = f" has {float(own.max()) / total:.0%} of its load and" if total else ""
     return f"key group {group}{share} cannot be cut"
+
+
+def _useless(left: float) -> str:
+    return (
+        f"with half of its records it would still use {min(left, 1):.0%} of that, as its last cut"
+        " shows: it is not cut"
+    )
 
 
 def _calm(load: Load, lull: int) -> bool:

@@ -132,6 +132,48 @@ def test_nobody_is_merged_while_a_bottleneck_is_split() -> None:
     assert [type(f) for f in found] == [Unable, Target]  # what cannot be split holds up nobody
 
 
+@pytest.mark.parametrize(
+    ("parent", "now", "cut"),
+    [
+        ((1.0, 1000), (0.75, 500), True),  # half of the records would leave it 0.62
+        ((1.0, 1000), (0.9, 500), False),  # ... 0.85, more than nine tenths of what it uses
+        ((0.8, 1000), (0.9, 500), False),  # others have come since, and it exchanges with each
+        ((0.8, 1000), (0.9, 800), True),  # there is more to do than there was
+        ((0.8, 1000), (0.9, 0), True),  # timers, say: nobody knows
+        ((0.8, 0), (0.9, 0), True),
+        (None, (0.9, 500), True),
+    ],
+)
+def test_a_range_is_cut_again_if_its_last_cut_was_worth_it(
+    parent: tuple[float, float] | None, now: tuple[float, float], cut: bool
+) -> None:
+    def measured(cpu: float, rate: float) -> Report:
+        return report(cpu, rate_in=rate, rate_out=rate)
+
+    two = load([[now[0]] * 2, [0.1] * 2])
+    two = replace(
+        two,
+        reports=((measured(*now),) * 2, two.reports[1]),
+        parents=(parent and measured(*parent), None),
+    )
+    (found,) = CpuThreshold().decide([two])
+    assert isinstance(found, Target if cut else Unable)
+    assert cut or "with half of its records it would still use" in found.because
+
+
+def test_cuts_do_not_follow_cuts_where_instances_cost_more_than_records() -> None:
+    even_load = np.full(256, 0.2 / 256)
+    plant = Plant(CpuThreshold(), {"count": even_load}, overhead=0.72)
+    plant.run(600)
+    assert len(plant.ranges("count")) == 2  # one cut shows that it is of no use
+    notes = [n for _, f in plant.found for n in f.notes if n.startswith("count/")]
+    assert len(notes) == 2  # of each half, once
+    assert all("it would still use 94% of that, as its last cut shows" in n for n in notes)
+    plant.demand["count"] = 1.7 * even_load
+    plant.run(600)
+    assert len(plant.ranges("count")) == 4
+
+
 # ---------------------------------------------------------------- rates
 
 
