@@ -63,8 +63,8 @@ class _Series:
 class _Known:
     """What is known of one operator. series: by instance, also of those that are to take over.
     settled: when it is to be looked at again after a change. growing: whether it was to have more
-    instances, and has not got them. said: of which ranges it was said that what they need cannot
-    be done. parents: of ranges, the last report of the one that each was cut from."""
+    instances, and has not got them. said: of which of its ranges it was said that what they need
+    cannot be done. parents: of ranges, the last report of the one that each was cut from."""
 
     vertex: Vertex
     producers: tuple[str, ...]
@@ -160,7 +160,7 @@ class Detector:
                 if len(mine) > len(known.owners):
                     self._calm = max(self._calm, known.settled)
                 known.owners, known.growing = mine, False
-                known.said.clear()
+                known.said.intersection_update(o.keys for o in mine)
             elif known.growing and (name in changing or now < known.settled):
                 self._calm = max(self._calm, now)
             else:
@@ -230,7 +230,7 @@ class Detector:
         known.series.clear()
 
     def _once(self, unable: Unable) -> tuple[str, ...]:
-        """What cannot be done for a range, unless it was said since its operator changed."""
+        """What cannot be done for a range, unless it was said since there is that range."""
         said = self._known[unable.operator].said
         if unable.keys in said:
             return ()

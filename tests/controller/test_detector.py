@@ -113,6 +113,11 @@ def test_what_cannot_be_done_is_said_once() -> None:
     plant = Plant(CpuThreshold(), {"count": hot})
     (found,) = plant.run(300)
     assert found.targets == () and "key group 7 has 100% of its load" in found.notes[0]
+    plant.demand["count"] = hot + np.where(np.arange(256) < 128, 0, 3 / 128)
+    found = plant.run(900)
+    assert len(plant.ranges("count")) > 3  # others are cut, which is no news of this one
+    whom = [note.split()[0] for f in found for note in f.notes]
+    assert len(whom) == len(set(whom))
 
 
 def test_sources_have_as_many_instances_as_splits_and_sinks_stay_as_they_are() -> None:
