@@ -11,7 +11,7 @@ while after: an instance that has just begun has a backlog, which is not its loa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from typing import NamedTuple
@@ -261,16 +261,19 @@ def _range(keys: KeyRange) -> KeyRange:
     return KeyRange(*map(index, keys))
 
 
-def parents_of(ranges: Iterable[KeyRange], load: Load) -> dict[KeyRange, Report]:
+def parents_of(ranges: Sequence[KeyRange], load: Load) -> dict[KeyRange, Report]:
     """Of ranges that an operator is to have, the last report of the one that each is cut from; of
-    those that stay, what is known already."""
-    known = dict(zip(load.ranges, load.parents, strict=False))
+    those that stay, what is known already. All in order."""
     found: dict[KeyRange, Report] = {}
+    at = 0
     for keys in ranges:
-        for wide, reports in zip(load.ranges, load.reports, strict=True):
-            parent = known.get(keys) if keys == wide else reports[-1] if reports else None
-            if parent is not None and wide.lo <= keys.lo < keys.hi <= wide.hi:
-                found[keys] = parent
+        while load.ranges[at].hi <= keys.lo:
+            at += 1
+        parent = load.reports[at][-1] if load.reports[at] else None
+        if keys == load.ranges[at]:
+            parent = load.parents[at]
+        if parent is not None and keys.hi <= load.ranges[at].hi:
+            found[keys] = parent
     return found
 
 

@@ -169,12 +169,13 @@ class CpuThreshold:
         halves: dict[int, tuple[KeyRange, ...]] = {}
         for i in hot:
             keys = load.ranges[i]
+            if (left := self._left(load, i)) > RELIEF:
+                yield Unable(load.operator, keys, f"{self._why(load, i)}; {_useless(left)}")
+                continue
             parts = even(keys, load.by_group, 2)
             total = weight(keys, load.by_group)
             if len(parts) < 2 or (total and heaviest(parts, load.by_group) > RELIEF * total):
                 yield Unable(load.operator, keys, f"{self._why(load, i)}; {_one_group(load, keys)}")
-            elif (left := self._left(load, i)) > RELIEF:
-                yield Unable(load.operator, keys, f"{self._why(load, i)}; {_useless(left)}")
             elif len(halves) >= room:  # there are more than it may have where people said so
                 yield Unable(load.operator, keys, f"{self._why(load, i)}, and {_full(load)}")
             else:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from raystream.controller.detector import COOLDOWN_SECONDS, Detector, bounds_in
-from raystream.controller.policy import CpuThreshold, Load, Target, Unable
+from raystream.controller.detector import COOLDOWN_SECONDS, Detector, bounds_in, parents_of
+from raystream.controller.policy import CpuThreshold, Load, Report, Target, Unable
 from raystream.controller.report import Progress
 from raystream.errors import ConfigError
 from raystream.schema.types import KeyRange
 from tests.controller.plant import Plant, words
+from tests.dataflow.cuts import random_ranges
 
 ALL = KeyRange(0, 256)
 EVEN = np.full(256, 1 / 256)
@@ -195,3 +199,25 @@ def test_who_has_ended_is_not_measured() -> None:
         said = Progress("count", 0, 1, t > 5, 0, 0, 0, 0, 0, t, name="a", seconds=t)
         detector.heard(said, ALL, t)
     assert detector.reports() == {}
+
+
+def measured(keys: KeyRange) -> Report:
+    return Report("count/0", keys, 5.0, 5.0, 0.5, 0.5, 0.0, 1000.0, 1000.0)
+
+
+@given(st.integers(0, 2**16))
+def test_a_range_remembers_the_one_that_it_was_cut_from(seed: int) -> None:
+    rng = random.Random(seed)
+    old, new = random_ranges(rng, 64), random_ranges(rng, 64)
+    reports = tuple(tuple(measured(r) for _ in range(rng.randrange(3))) for r in old)
+    known = tuple(rng.choice((None, measured(r))) for r in old)
+    load = Load("count", (), tuple(old), reports, np.ones(64), 1, 64, parents=known)
+    found = parents_of(new, load)
+    for keys in new:
+        expected = None
+        for wide, mine, parent in zip(old, reports, known, strict=True):
+            if keys == wide:
+                expected = parent
+            elif wide.lo <= keys.lo and keys.hi <= wide.hi and mine:
+                expected = mine[-1]
+        assert found.get(keys) is expected
