@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -34,7 +35,7 @@ def reserve(data: Path) -> None:
         data.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=data):
             pass
-        foreign = sorted({path.name for path in data.iterdir()} - set(_OURS))
+        foreign = sorted(_foreign(data))
     if foreign:
         raise ConfigError(
             f"{data} is not empty, and {foreign[0]} in it is not prepared data.",
@@ -72,6 +73,20 @@ def _unwritable(data: Path) -> Iterator[None]:
 
 
 _OURS = ("meta.json", "meta.json.new", "rows", "history", "quarantine.csv")
+_OUR_FILES = re.compile(r"(split-\d+/)?\d+\.(parquet|new-\d+)")
+"""Below `rows` and `history`."""
+
+
+def _foreign(data: Path) -> Iterator[str]:
+    """What is in a folder, and no prepared data: `_clear` must not find it there."""
+    for path in data.iterdir():
+        if path.name not in _OURS:
+            yield path.name
+        elif path.is_dir():
+            files = (file.relative_to(path) for file in path.rglob("*") if not file.is_dir())
+            yield from (
+                f"{path.name}/{file}" for file in files if not _OUR_FILES.fullmatch(file.as_posix())
+            )
 
 
 def _clear(data: Path) -> None:

@@ -149,6 +149,18 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
+@pytest.mark.parametrize("name", ["history/historical-tolls.out", "rows/split-00/notes.txt"])
+def test_other_things_below_a_folder_of_our_name_are_left_alone(tmp_path: Path, name: str) -> None:
+    store.write_rows(tmp_path, 0, 0, table([(0, 3, 4, -1)]))
+    path = tmp_path / "history" / "00000.new-7"  # a killed task's
+    path.parent.mkdir()
+    path.touch()
+    store.reserve(tmp_path)
+    (tmp_path / name).write_text("years of work")
+    with pytest.raises(ConfigError, match=rf"{name} in it is not prepared data"):
+        store.reserve(tmp_path)
+
+
 def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be written to: Not a directory"):
