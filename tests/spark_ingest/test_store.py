@@ -134,6 +134,13 @@ def test_a_third_report_from_a_segment_in_a_minute_is_bad() -> None:
     assert repeated(spread_out) == {}
 
 
+def test_a_fifth_segment_in_a_minute_is_bad() -> None:
+    driven = [(60 + 10 * n, 1, seg, n) for n, seg in enumerate((5, 6, 7, 8, 9, 8))]
+    reason = "vehicle 1 reports from more than 4 segments in minute 2"
+    assert repeated(reports(*driven)) == {4: reason}
+    assert repeated(reports(*driven[:4], (120, 1, 9, 4))) == {}
+
+
 def test_requests_repeat_only_if_all_of_them_is_the_same() -> None:
     kind, time, vid = np.full(4, 3), np.full(4, 9), np.full(4, 1)
     qid, day = np.array([7, 7, 7, 8]), np.array([1, 2, 1, 1])
