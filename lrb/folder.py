@@ -35,7 +35,7 @@ def make(out: Path) -> None:
         with tempfile.TemporaryFile(dir=out):
             pass
     except OSError as error:
-        raise _unwritable(out, error) from None
+        raise unwritable(out, error) from None
 
 
 def new_parts(out: Path) -> Path:
@@ -49,7 +49,7 @@ def new_parts(out: Path) -> Path:
     try:
         parts.mkdir(parents=True)
     except OSError as error:
-        raise _unwritable(out, error) from None
+        raise unwritable(out, error) from None
     return parts
 
 
@@ -64,7 +64,8 @@ def remove_answers(out: Path) -> None:
         (out / name).unlink(missing_ok=True)
 
 
-def _unwritable(out: Path, error: OSError) -> ConfigError:
+def unwritable(out: Path, error: OSError) -> ConfigError:
+    """What to say when the system refuses to write to an answers folder."""
     return ConfigError(
         f"{out} cannot be written to: {error.strerror}", hint="Name another folder with --out."
     )

@@ -149,8 +149,11 @@ def rate(
         "traffic": traffic_record(data),
         "steps": [found.record() for found in steps],
     }
-    folder.remove_answers(out)
-    (out / RATE_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    try:
+        folder.remove_answers(out)
+        (out / RATE_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise folder.unwritable(out, error) from error
     return record
 
 

@@ -66,7 +66,8 @@ def prepare(
             if history is not None:
                 history_rows, found = write_history(session, data, history, on_bad_row, progress)
                 findings.append(found)
-            aside = quarantine(layout.quarantine_file(data), findings)
+            with store.unwritable(data):
+                aside = quarantine(layout.quarantine_file(data), findings)
             meta = store.finish(data, kind="prepared", counts=counts, history_rows=history_rows)
     return Summary(data, meta, quarantined=aside, elapsed=time.monotonic() - started)
 

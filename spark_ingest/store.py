@@ -31,7 +31,7 @@ def reserve(data: Path) -> None:
 
     Raises `ConfigError` if it cannot, or if it holds anything but prepared data.
     """
-    with _unwritable(data):
+    with unwritable(data):
         data.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=data):
             pass
@@ -50,7 +50,7 @@ def cleared(data: Path) -> Iterator[Path]:
     Yields its absolute path.
     """
     data = data.absolute()
-    with _unwritable(data):
+    with unwritable(data):
         _clear(data)
         for folder in (data / "rows", layout.history_folder(data)):
             folder.mkdir()
@@ -62,7 +62,8 @@ def cleared(data: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _unwritable(data: Path) -> Iterator[None]:
+def unwritable(data: Path) -> Iterator[None]:
+    """Around what is written to a folder; raises `ConfigError` if the system refuses it."""
     try:
         yield
     except OSError as error:
@@ -206,6 +207,6 @@ def finish(
         history_rows=history_rows,
         per_second=counts.per_second,
     )
-    with _unwritable(data):
+    with unwritable(data):
         layout.write_meta(data, meta)
     return meta

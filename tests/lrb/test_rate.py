@@ -19,7 +19,7 @@ from lrb.answers import EXPENDITURE, TOLL, checksum
 from lrb.flow import SINK
 from lrb.ladder import rungs, search
 from lrb.oracle import Expected, expected
-from lrb.rate import Traffic, late_traffic
+from lrb.rate import Search, Traffic, late_traffic, rate
 from lrb.source import look_through
 from lrb.step import BEHIND_SECONDS, Behind, Step, Watch, why_not
 from lrb.usage import Usage, resident
@@ -132,6 +132,17 @@ def test_other_traffic_in_the_folder_is_refused(tmp_path: Path) -> None:
         late_traffic(tmp_path, Traffic(1, 120, 60, 0), lambda *_: None)
     with pytest.raises(ConfigError, match="the last 121 s of 120 s"):
         Traffic(1, 120, 121, 0)
+
+
+def test_a_result_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = prepare(tmp_path, [report(0, 1, 3)]), tmp_path / "out"
+    (out / "rate.json").mkdir(parents=True)
+    monkeypatch.setattr("lrb.rate.step", lambda *_, **__: Step(1, 1, 1.0, 1, why=""))
+    asked = Search(1, 1, 1.0, 1.0, None, {})
+    with pytest.raises(ConfigError, match="out cannot be written to"):
+        rate(data, lambda _: Expected({}, 0), out, asked)
 
 
 def test_options_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
