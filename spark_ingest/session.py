@@ -73,7 +73,8 @@ def _settings(scratch: Path, cores: int | None) -> dict[str, str]:
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J, encoding="utf-8")
     java_options = (
-        f"-Dlog4j2.configurationFile={log4j.as_uri()} -Djava.io.tmpdir={scratch}"
+        # In quotes: Spark parts these options at spaces, and TMPDIR may have some.
+        f'-Dlog4j2.configurationFile={log4j.as_uri()} "-Djava.io.tmpdir={scratch}"'
         # Jobs last seconds: the quick compiler alone starts sooner and leaves cores to Python.
         " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
     )

@@ -128,7 +128,9 @@ assert before == {name: os.environ.get(name) for name in before}
 def test_spark_leaves_no_process_no_folder_and_no_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    scratch = tmp_path / "with space"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     result = subprocess.run(
         [sys.executable, "-c", LIFE], cwd=ROOT, capture_output=True, text=True, check=False
     )
