@@ -135,3 +135,38 @@ def test_spark_leaves_no_process_no_folder_and_no_noise(
         [sys.executable, "-c", LIFE], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+INTERRUPTED = """
+import os, psutil, signal, threading
+from spark_ingest.session import spark_session
+me = psutil.Process()
+def starts():
+    try:
+        return any("pyspark-shell" in child.cmdline() for child in me.children())
+    except psutil.Error:  # one has just ended
+        return False
+def interrupt():
+    while not starts():
+        pass
+    os.kill(me.pid, signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    with spark_session("interrupted", cores=1):
+        raise SystemExit("the block was entered")
+except KeyboardInterrupt:
+    left = me.children(recursive=True)
+    for process in left:
+        process.kill()
+    assert not left, "processes are left"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    print("ended")
+"""
+
+
+@pytest.mark.spark
+def test_an_interrupt_while_spark_starts_leaves_no_process() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "ended\n", "")
