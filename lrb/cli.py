@@ -337,7 +337,7 @@ def _judged(home: Path, record: dict[str, Any], *more: Any) -> bool:
     for table in more:
         _screen.print(table)
     for path in (page, *sorted((home / REPORT).glob("*.png"))):
-        _screen.print(str(path), highlight=False, soft_wrap=True)
+        _screen.print(str(path), markup=False, highlight=False, soft_wrap=True)
     return bool(verdict.ok)
 
 

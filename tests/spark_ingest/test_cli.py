@@ -93,9 +93,11 @@ def test_progress_is_bars_on_a_terminal() -> None:
         progress("simulating traffic", 2, 7)
         progress("writing toll history", 0, 0)
         progress("writing toll history", 1, 1)
+        progress("checking cars[final].dat", 0, 0)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "7/7" in text
     assert "1/1" in text
+    assert "checking cars[final].dat" in text
 
 
 def test_the_closing_table_says_what_was_written() -> None:
@@ -105,10 +107,12 @@ def test_the_closing_table_says_what_was_written() -> None:
         per_second=[1] * 60 + [201] * 60,
     )  # fmt: skip
     console = Console(file=io.StringIO(), width=100)
-    console.print(summary_table(Summary(Path("data"), meta, quarantined=3, elapsed=1.25)))
+    data = Path("cars[/2024]/data[final]")  # no markup
+    console.print(summary_table(Summary(data, meta, quarantined=3, elapsed=1.25)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     for number in ("12,000", "60", "12,120", "4,153", "9,999", "201.0", "0 to 119", "3 │"):
         assert number in text
+    assert f"Prepared data in {data}" in text
 
 
 LIFE = """
