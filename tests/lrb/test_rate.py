@@ -156,6 +156,30 @@ def test_options_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
         assert told in result.output
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("demo", "thesis.tex in it is no answer"),
+        ("elastic", "thesis.tex in it is no answer"),
+        ("rate --data traffic --out answers", "thesis.tex in it is no answer"),
+        ("rate --data traffic --xways 2 --most 1", "is less than the 2 generated expressways"),
+    ],
+)
+def test_what_is_refused_is_refused_before_traffic_is_generated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, told: str
+) -> None:
+    def generate(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(cli, "_generate", generate)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "answers").mkdir()
+    (tmp_path / "answers" / "thesis.tex").touch()
+    result = CliRunner().invoke(cli.app, command.split())
+    assert result.exit_code == 2, result.output
+    assert told in " ".join(result.output.split())
+
+
 @pytest.mark.spark
 def test_a_rating_judges_all_its_answers(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
