@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -47,18 +48,40 @@ def reserve(data: Path) -> None:
 def cleared(data: Path) -> Iterator[Path]:
     """A reserved folder without earlier output; if the block fails, nothing of ours stays in it.
 
-    Yields its absolute path.
+    Yields its absolute path. Raises `ConfigError` if somebody else is in such a block with it.
     """
     data = data.absolute()
+    with _alone(data):
+        with unwritable(data):
+            _clear(data)
+            for folder in (data / "rows", layout.history_folder(data)):
+                folder.mkdir()
+        try:
+            yield data
+        except BaseException:
+            _clear(data)
+            raise
+
+
+@contextmanager
+def _alone(data: Path) -> Iterator[None]:
+    """Holds a lock on a folder: files of two runs would come to lie in it side by side."""
     with unwritable(data):
-        _clear(data)
-        for folder in (data / "rows", layout.history_folder(data)):
-            folder.mkdir()
+        handle = os.open(data, os.O_RDONLY)
     try:
-        yield data
-    except BaseException:
-        _clear(data)
-        raise
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise ConfigError(
+            f"Another process is writing to {data}.",
+            hint="Name another folder with --out, or wait until it has ended.",
+        ) from None
+    except OSError:
+        pass  # there are file systems without locks
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager

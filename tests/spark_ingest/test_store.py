@@ -189,6 +189,16 @@ def test_what_was_prepared_before_is_replaced_and_a_failure_leaves_nothing(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_two_runs_at_once_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    with store.cleared(tmp_path) as data:
+        store.write_rows(data, 0, 1, table([(0, 3, 4, -1)]))
+        with pytest.raises(ConfigError, match="Another process is writing to"):
+            _write_and_fail(tmp_path)
+    assert len(layout.row_files(tmp_path, 1)) == 1
+    with store.cleared(tmp_path):
+        assert not layout.row_files(tmp_path, 1)
+
+
 def _write_and_fail(folder: Path) -> None:
     with store.cleared(folder) as data:
         store.write_rows(data, 0, 1, table([(0, 3, 4, -1)]))
