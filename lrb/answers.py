@@ -54,6 +54,11 @@ class Kind:
         """The columns that are the answer itself."""
         return tuple(name for name in self.columns if name not in self.keys)
 
+    def missed(self, seconds: npt.NDArray[Any]) -> int:
+        """How many of these latencies do not show that their answer came in time: they are beyond
+        the deadline, no number, or negative, as by a clock that was put back."""
+        return int((~((seconds >= 0) & (seconds <= self.deadline_s))).sum())
+
 
 TOLL = Kind(0, "toll", "tollalerts.csv", ("vid", "time", EMIT, "lav", "toll"), ("vid", "time"), 5.0)
 ALERT = Kind(1, "alert", "accidentalerts.csv", ("time", EMIT, "vid", "seg"), ("time", "vid"), 5.0)

@@ -179,6 +179,7 @@ def demo(
     with _errors_told():
         pace, counts = options.speed(speed), options.instances(instances)
         home = options.absolute(out, "--out")
+        _reserve(home / ANSWERS)
         _generate(home / DATA, xways, seconds, seed)
         record = _run(home / DATA, home / ANSWERS, pace, address or "auto", counts)
         good = _judged(home, record)
@@ -251,6 +252,7 @@ def elastic(
 
         policy, (seconds, pace) = policy_of(cores, interval), speed_of(hours, minutes)
         home = options.absolute(out, "--out")
+        _reserve(home / ANSWERS)
         _generate_once(home / DATA, xways, seconds, seed)
         _say(f"An instance is split above {policy.threshold:.1%} of a core, merged below half")
         record = _run(
@@ -337,8 +339,15 @@ def _judged(home: Path, record: dict[str, Any], *more: Any) -> bool:
     for table in more:
         _screen.print(table)
     for path in (page, *sorted((home / REPORT).glob("*.png"))):
-        _screen.print(str(path), highlight=False, soft_wrap=True)
+        _screen.print(str(path), markup=False, highlight=False, soft_wrap=True)
     return bool(verdict.ok)
+
+
+def _reserve(answers: Path) -> None:
+    """Make the folder of answers: what it refuses is refused before traffic is generated."""
+    from lrb import folder
+
+    folder.make(answers)
 
 
 def _generate(data: Path, xways: int, seconds: int, seed: int) -> None:

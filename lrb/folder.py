@@ -6,7 +6,9 @@ with a published file, and while a run lasts the parts of its sink.
 
 from __future__ import annotations
 
+import re
 import shutil
+import tempfile
 import uuid
 from pathlib import Path
 
@@ -18,6 +20,8 @@ PARTS = "parts"
 RATE_FILE = "rate.json"
 _RESULTS = {RUN_FILE, RATE_FILE, LATENCY_FILE, *(kind.file for kind in KINDS)}
 _REPORTS = {".html", ".png"}
+_RUN_DIGITS = 12
+"""Of the name of a run's folder below that of the parts."""
 
 
 def make(out: Path) -> None:
@@ -28,21 +32,24 @@ def make(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         _refuse_foreign(out)
-        (out / PARTS).mkdir(exist_ok=True)
-        (out / PARTS).rmdir()
+        with tempfile.TemporaryFile(dir=out):
+            pass
     except OSError as error:
-        raise _unwritable(out, error) from None
+        raise unwritable(out, error) from None
 
 
 def new_parts(out: Path) -> Path:
-    """Make an answers folder, as `make` does, and in it a folder for the parts of a run's sink."""
+    """Make an answers folder, as `make` does, and in it a folder for the parts of a run's sink.
+
+    Parts that a run has left behind, which was killed, are removed.
+    """
+    make(out)  # first: what it refuses may hold a folder of this name, which is not ours
     shutil.rmtree(out / PARTS, ignore_errors=True)
-    make(out)
-    parts = out / PARTS / uuid.uuid4().hex[:12]
+    parts = out / PARTS / uuid.uuid4().hex[:_RUN_DIGITS]
     try:
         parts.mkdir(parents=True)
     except OSError as error:
-        raise _unwritable(out, error) from None
+        raise unwritable(out, error) from None
     return parts
 
 
@@ -57,7 +64,8 @@ def remove_answers(out: Path) -> None:
         (out / name).unlink(missing_ok=True)
 
 
-def _unwritable(out: Path, error: OSError) -> ConfigError:
+def unwritable(out: Path, error: OSError) -> ConfigError:
+    """What to say when the system refuses to write to an answers folder."""
     return ConfigError(
         f"{out} cannot be written to: {error.strerror}", hint="Name another folder with --out."
     )
@@ -68,8 +76,15 @@ def _refuse_foreign(out: Path) -> None:
     foreign = sorted(
         p.name for p in out.iterdir() if p.name not in ours and p.suffix not in _REPORTS
     )
+    if (out / PARTS).is_dir():
+        foreign += sorted(f"{PARTS}/{p.name}" for p in (out / PARTS).iterdir() if not _is_run(p))
     if foreign:
         raise ConfigError(
             f"{out} is not empty, and {foreign[0]} in it is no answer of an earlier run",
             hint="Name an empty folder, a new one, or one with the answers of an earlier run.",
         )
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a run's sink has this folder for its parts."""
+    return re.fullmatch(rf"[0-9a-f]{{{_RUN_DIGITS}}}", path.name) is not None

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Annotated, NamedTuple
 
 import raystream as rs
-from spark_ingest.layout import BALANCE, EXPENDITURE, REPORT
+from spark_ingest.layout import BALANCE, EXPENDITURE, REPORT, SEGMENTS_PER_MINUTE_MAX
 
 EXIT = 4
 """The lane of the exit ramp."""
@@ -94,8 +94,7 @@ def forward(row: Row) -> Iterator[Report | BalanceRequest | ExpenditureRequest]:
 
 WHOLE = 2520
 """Speeds are summed in 1/2520 mph: the mean of up to ten reports of a car is then an integer."""
-VISITS_MAX = 4
-"""Segments in which a car can report within one minute; that would be 240 mph."""
+VISITS_MAX = SEGMENTS_PER_MINUTE_MAX
 STOPS = 4
 """So many reports in a row from one place make a stopped car."""
 

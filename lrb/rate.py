@@ -91,6 +91,18 @@ class Search:
     instances: Mapping[str, int]
 
 
+def check(out: Path, xways: int, asked: Search) -> list[int]:
+    """The numbers of expressways to try, of `xways` generated ones; makes the folder `out`.
+
+    Raises ConfigError if there are none, or if `out` cannot be written to.
+    """
+    numbers = ladder.rungs(xways, asked.most)
+    if not numbers:
+        raise ConfigError(f"--most {asked.most} is less than the {xways} generated expressways")
+    folder.make(out)
+    return numbers
+
+
 def rate(
     late: Path,
     right: Callable[[Path], Expected],
@@ -110,15 +122,10 @@ def rate(
     JobError if a job failed.
     """
     data = look_through(late)
-    numbers = ladder.rungs(data.meta.xways, asked.most)
-    if not numbers:
-        raise ConfigError(
-            f"--most {asked.most} is less than the {data.meta.xways} generated expressways"
-        )
+    numbers = check(out, data.meta.xways, asked)
     replicas(
         data, numbers[-1] // data.meta.xways
     )  # refuses what has no numbers, before work begins
-    folder.make(out)
     expected = right(late)
     steps: list[Step] = []
 
@@ -149,8 +156,11 @@ def rate(
         "traffic": traffic_record(data),
         "steps": [found.record() for found in steps],
     }
-    folder.remove_answers(out)
-    (out / RATE_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    try:
+        folder.remove_answers(out)
+        (out / RATE_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise folder.unwritable(out, error) from error
     return record
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from lrb import options
 from lrb.oracle import Expected, expected
 from lrb.plots import seconds_text
-from lrb.rate import Search, Traffic, late_traffic, rate
+from lrb.rate import Search, Traffic, check, late_traffic, rate
 from lrb.report import ACCOUNTS
 from lrb.step import Step
 from lrb.validate import SPARK_OPTIONS
@@ -36,6 +36,7 @@ def found(
         say("Computing the right answers")
         return oracle(late)
 
+    check(out, traffic.xways, asked)
     late = late_traffic(home, traffic, make)
     return rate(late, right, out, asked, on_step=lambda step: say(line(step)))
 

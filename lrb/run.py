@@ -178,7 +178,7 @@ def _timeliness(answers: Tables, *, paced: bool) -> dict[str, Any]:
     if not paced:
         return {"latency": None, "deadline_missed": None}
     measured = {kind: table[LATENCY].to_numpy() for kind, table in answers.items()}
-    missed = sum(int((latency > kind.deadline_s).sum()) for kind, latency in measured.items())
+    missed = sum(kind.missed(latency) for kind, latency in measured.items())
     every = np.concatenate(list(measured.values()))
     if not len(every):
         return {"latency": None, "deadline_missed": 0}

@@ -236,7 +236,7 @@ def _lateness(kind: Kind, latency: pa.Table | None) -> tuple[int | None, int]:
     if latency is None:
         return None, 0
     seconds = latency.filter(pc.equal(latency["kind"], kind.code))["latency"].to_numpy()
-    return int((~(seconds <= kind.deadline_s)).sum()), len(seconds)  # what is no number is late
+    return kind.missed(seconds), len(seconds)
 
 
 @contextmanager

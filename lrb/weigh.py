@@ -37,9 +37,9 @@ class Latencies:
     longest: float = 0.0
 
     def add(self, kind: Kind, seconds: npt.NDArray[Any]) -> None:
-        """Answers of one kind. What was not measured (is not a number, or negative) is late."""
+        """Answers of one kind."""
         measured = seconds >= 0
-        self.late += int((~(measured & (seconds <= kind.deadline_s))).sum())
+        self.late += kind.missed(seconds)
         bins = np.minimum(seconds[measured] * 1000, BINS - 1).astype(np.int64)
         self.counts += np.bincount(bins, minlength=BINS)
         self.longest = max(self.longest, float(seconds[measured].max(initial=0.0)))

@@ -95,8 +95,8 @@ def prepare(
     """Check and sort published Linear Road files, and write them as Parquet.
 
     Every row is checked: whole numbers, in range for its type, no row twice, at most one report of
-    a car in a second and two from a segment in a minute. Bad rows are told with file, line and
-    reason. The order of the rows does not matter.
+    a car in a second, and in a minute two from a segment and four segments. Bad rows are told with
+    file, line and reason. The order of the rows does not matter.
 
     Example: python -m spark_ingest prepare --input datafile3hours.dat --out data/
     """

@@ -25,7 +25,7 @@ def cut_late(data: Path, out: Path, *, seconds: int) -> layout.Meta:
     """
     meta = layout.read_meta(data)
     store.reserve(out)
-    with store.cleared(out) as target:
+    with store.cleared(out) as target, store.unwritable(out):
         counts = list(_copy_rows(data, target, meta, meta.seconds - seconds))
         if not counts:
             raise InputError(f"{data} has no rows in the last {seconds} of its {meta.seconds} s")

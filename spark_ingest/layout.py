@@ -33,6 +33,8 @@ SLOTS = 20
 
 REPORT, BALANCE, EXPENDITURE, TRAVEL_TIME = 0, 2, 3, 4
 TYPES = (REPORT, BALANCE, EXPENDITURE, TRAVEL_TIME)
+SEGMENTS_PER_MINUTE_MAX = 4
+"""Segments from which a car can report within one minute; five would be 240 mph."""
 UNUSED = -1
 """What a field holds that its type of row does not use."""
 

@@ -66,7 +66,8 @@ def prepare(
             if history is not None:
                 history_rows, found = write_history(session, data, history, on_bad_row, progress)
                 findings.append(found)
-            aside = quarantine(layout.quarantine_file(data), findings)
+            with store.unwritable(data):
+                aside = quarantine(layout.quarantine_file(data), findings)
             meta = store.finish(data, kind="prepared", counts=counts, history_rows=history_rows)
     return Summary(data, meta, quarantined=aside, elapsed=time.monotonic() - started)
 
@@ -77,6 +78,9 @@ def _check(inputs: Sequence[Path], out: Path, history: Path | None, on_bad_row: 
         raise ConfigError("There is no input file.", hint="Name one or several with --input.")
     if on_bad_row not in ("fail", "quarantine"):
         raise ConfigError(f"--on-bad-row {on_bad_row} is neither fail nor quarantine.")
+    for number, path in enumerate(inputs):
+        if path.resolve() in (earlier.resolve() for earlier in inputs[:number]):
+            raise ConfigError(f"The input {path} is given twice.")
     files = [*inputs, history] if history else list(inputs)
     for path in files:
         if out.resolve() in path.resolve().parents:

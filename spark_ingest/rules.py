@@ -6,7 +6,7 @@ the official files, anything in Walmart's) is replaced by -1.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -130,7 +130,7 @@ def repeated_rows(rows: pa.Table, place: Callable[[int], str]) -> dict[int, str]
 
     `rows` are all rows of their cars in whole minutes, in `layout.ORDER`, with a column `line`;
     `place` says where such a line is. What is found: a row that was there before, a second report
-    in one second, and a third report from one segment in one minute.
+    in one second, and in one minute a third report from one segment and a fifth segment.
     """
     columns = {name: rows[name].to_numpy() for name in (*layout.PUBLISHED, "line")}
     bad = dict(_repeats(columns, place))
@@ -170,16 +170,18 @@ def _crowded_minutes(columns: Columns, known: dict[int, str]) -> Iterator[tuple[
     vid, minute, reports = vid[order], minute[order], reports[order]
     step = _REPORTS_PER_MINUTE_MAX
     many = np.flatnonzero((vid[step:] == vid[:-step]) & (minute[step:] == minute[:-step]))
-    seen: Counter[tuple[int, ...]] = Counter()
+    seen: defaultdict[tuple[int, int], Counter[tuple[int, ...]]] = defaultdict(Counter)
     for index in sorted({int(first) + more for first in many for more in range(step + 1)}):
-        row = int(reports[index])
+        row, car = int(reports[index]), (int(vid[index]), int(minute[index]))
         place = tuple(int(columns[name][row]) for name in ("xway", "dir", "seg"))
-        seen[(int(vid[index]), int(minute[index]), *place)] += 1
-        if seen[(int(vid[index]), int(minute[index]), *place)] > step:
-            yield (
-                row,
-                (
-                    f"vehicle {vid[index]} reports more than twice from segment {place[2]}"
-                    f" in minute {minute[index] + 1}"
-                ),
-            )
+        seen[car][place] += 1
+        if seen[car][place] > step:
+            yield row, _too_many(car, f"more than twice from segment {place[2]}")
+        elif len(seen[car]) > layout.SEGMENTS_PER_MINUTE_MAX:
+            del seen[car][place]
+            yield row, _too_many(car, f"from more than {layout.SEGMENTS_PER_MINUTE_MAX} segments")
+
+
+def _too_many(car: tuple[int, int], what: str) -> str:
+    vid, minute = car
+    return f"vehicle {vid} reports {what} in minute {minute + 1}"

@@ -17,6 +17,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from spark_ingest import progress
 from spark_ingest.summary import Summary
@@ -39,7 +40,7 @@ def shown(console: Console) -> Iterator[progress.Progress]:
         return
     columns = (
         SpinnerColumn(finished_text="[green]✓"),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("tasks"),
@@ -91,7 +92,8 @@ class _Lines:
 def summary_table(summary: Summary) -> Table:
     """What was written."""
     meta = summary.meta
-    table = Table(title=f"Prepared data in {summary.data}", show_header=False, title_justify="left")
+    title = Text(f"Prepared data in {summary.data}", style="table.title")
+    table = Table(title=title, show_header=False, title_justify="left")
     table.add_column()
     table.add_column(justify="right")
     for kind, name in _ROW_NAMES.items():

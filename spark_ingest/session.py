@@ -8,9 +8,11 @@ machine for it.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,11 +60,14 @@ def spark_session(
         settings = {**_settings(Path(scratch), cores), **(options or {})}
         log = Path(scratch) / "spark.log"
         try:
-            session = _start(name, settings, java, log)
+            with _interrupts_later() as interrupted:
+                session = _start(name, settings, java, log)
         except (PySparkException, OSError) as error:
             _end_java()
             raise ConfigError(f"Spark did not start: {error}\n{_tail(log)}") from error
         try:
+            if interrupted:
+                raise KeyboardInterrupt
             yield session
         finally:
             session.stop()
@@ -73,7 +78,8 @@ def _settings(scratch: Path, cores: int | None) -> dict[str, str]:
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J, encoding="utf-8")
     java_options = (
-        f"-Dlog4j2.configurationFile={log4j.as_uri()} -Djava.io.tmpdir={scratch}"
+        # In quotes: Spark parts these options at spaces, and TMPDIR may have some.
+        f'-Dlog4j2.configurationFile={log4j.as_uri()} "-Djava.io.tmpdir={scratch}"'
         # Jobs last seconds: the quick compiler alone starts sooner and leaves cores to Python.
         " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
     )
@@ -111,6 +117,27 @@ def _start(name: str, settings: Mapping[str, str], java: Path, log: Path) -> Spa
     }
     with _environment(environment), _stderr_to(log):
         return builder.getOrCreate()
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[list[int]]:
+    """Ctrl-C in the block is put off, and noted: until it has started nobody can end Spark's Java,
+    which does not end by itself either."""
+    came: list[int] = []
+    handled = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) is signal.default_int_handler
+    ]
+    if threading.current_thread() is not threading.main_thread():
+        handled = []  # only the main thread is interrupted, and may say what is done then
+    for number in handled:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield came
+    finally:
+        for number in handled:
+            signal.signal(number, signal.default_int_handler)
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -30,11 +32,11 @@ def reserve(data: Path) -> None:
 
     Raises `ConfigError` if it cannot, or if it holds anything but prepared data.
     """
-    with _unwritable(data):
+    with unwritable(data):
         data.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=data):
             pass
-        foreign = sorted({path.name for path in data.iterdir()} - set(_OURS))
+        foreign = sorted(_foreign(data))
     if foreign:
         raise ConfigError(
             f"{data} is not empty, and {foreign[0]} in it is not prepared data.",
@@ -46,22 +48,45 @@ def reserve(data: Path) -> None:
 def cleared(data: Path) -> Iterator[Path]:
     """A reserved folder without earlier output; if the block fails, nothing of ours stays in it.
 
-    Yields its absolute path.
+    Yields its absolute path. Raises `ConfigError` if somebody else is in such a block with it.
     """
     data = data.absolute()
-    with _unwritable(data):
-        _clear(data)
-        for folder in (data / "rows", layout.history_folder(data)):
-            folder.mkdir()
-    try:
-        yield data
-    except BaseException:
-        _clear(data)
-        raise
+    with _alone(data):
+        with unwritable(data):
+            _clear(data)
+            for folder in (data / "rows", layout.history_folder(data)):
+                folder.mkdir()
+        try:
+            yield data
+        except BaseException:
+            _clear(data)
+            raise
 
 
 @contextmanager
-def _unwritable(data: Path) -> Iterator[None]:
+def _alone(data: Path) -> Iterator[None]:
+    """Holds a lock on a folder: files of two runs would come to lie in it side by side."""
+    with unwritable(data):
+        handle = os.open(data, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise ConfigError(
+            f"Another process is writing to {data}.",
+            hint="Name another folder with --out, or wait until it has ended.",
+        ) from None
+    except OSError:
+        pass  # there are file systems without locks
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def unwritable(data: Path) -> Iterator[None]:
+    """Around what is written to a folder; raises `ConfigError` if the system refuses it."""
     try:
         yield
     except OSError as error:
@@ -72,6 +97,20 @@ def _unwritable(data: Path) -> Iterator[None]:
 
 
 _OURS = ("meta.json", "meta.json.new", "rows", "history", "quarantine.csv")
+_OUR_FILES = re.compile(r"(split-\d+/)?\d+\.(parquet|new-\d+)")
+"""Below `rows` and `history`."""
+
+
+def _foreign(data: Path) -> Iterator[str]:
+    """What is in a folder, and no prepared data: `_clear` must not find it there."""
+    for path in data.iterdir():
+        if path.name not in _OURS:
+            yield path.name
+        elif path.is_dir():
+            files = (file.relative_to(path) for file in path.rglob("*") if not file.is_dir())
+            yield from (
+                f"{path.name}/{file}" for file in files if not _OUR_FILES.fullmatch(file.as_posix())
+            )
 
 
 def _clear(data: Path) -> None:
@@ -191,6 +230,6 @@ def finish(
         history_rows=history_rows,
         per_second=counts.per_second,
     )
-    with _unwritable(data):
+    with unwritable(data):
         layout.write_meta(data, meta)
     return meta

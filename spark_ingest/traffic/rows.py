@@ -22,11 +22,14 @@ from spark_ingest.traffic.road import Reports, drive, facing
 
 STEP_SECONDS = 60
 """A road's rows come so many seconds at a time, which bounds memory."""
+_XWAYS_MAX = 2**15 - 1
 _ASK = 7  # stream of random numbers; those of plan, accidents and road are below
 
 
 def check_size(xways: int, seconds: int) -> None:
-    """Raises `ConfigError` where QIDs would not fit 32 bits."""
+    """Raises `ConfigError` where QIDs would not fit 32 bits, or expressways 16."""
+    if xways > _XWAYS_MAX:
+        raise ConfigError(f"--xways {xways} is too large: at most {_XWAYS_MAX:,}.")
     seconds_max = 2**31 // (2 * xways * cal.REQUESTS_PER_SECOND_MAX)
     if seconds > seconds_max:
         raise ConfigError(

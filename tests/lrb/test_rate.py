@@ -19,7 +19,7 @@ from lrb.answers import EXPENDITURE, TOLL, checksum
 from lrb.flow import SINK
 from lrb.ladder import rungs, search
 from lrb.oracle import Expected, expected
-from lrb.rate import Traffic, late_traffic
+from lrb.rate import Search, Traffic, late_traffic, rate
 from lrb.source import look_through
 from lrb.step import BEHIND_SECONDS, Behind, Step, Watch, why_not
 from lrb.usage import Usage, resident
@@ -134,6 +134,17 @@ def test_other_traffic_in_the_folder_is_refused(tmp_path: Path) -> None:
         Traffic(1, 120, 121, 0)
 
 
+def test_a_result_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = prepare(tmp_path, [report(0, 1, 3)]), tmp_path / "out"
+    (out / "rate.json").mkdir(parents=True)
+    monkeypatch.setattr("lrb.rate.step", lambda *_, **__: Step(1, 1, 1.0, 1, why=""))
+    asked = Search(1, 1, 1.0, 1.0, None, {})
+    with pytest.raises(ConfigError, match="out cannot be written to"):
+        rate(data, lambda _: Expected({}, 0), out, asked)
+
+
 def test_options_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     for options, told in (
         (["--speed", "max"], "a rating needs a pace"),
@@ -143,6 +154,30 @@ def test_options_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
         result = CliRunner().invoke(cli.app, ["rate", "--data", str(tmp_path), *options])
         assert result.exit_code == 2, result.output
         assert told in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("demo", "thesis.tex in it is no answer"),
+        ("elastic", "thesis.tex in it is no answer"),
+        ("rate --data traffic --out answers", "thesis.tex in it is no answer"),
+        ("rate --data traffic --xways 2 --most 1", "is less than the 2 generated expressways"),
+    ],
+)
+def test_what_is_refused_is_refused_before_traffic_is_generated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, told: str
+) -> None:
+    def generate(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(cli, "_generate", generate)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "answers").mkdir()
+    (tmp_path / "answers" / "thesis.tex").touch()
+    result = CliRunner().invoke(cli.app, command.split())
+    assert result.exit_code == 2, result.output
+    assert told in " ".join(result.output.split())
 
 
 @pytest.mark.spark

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lrb import options
+from lrb import folder, options
 from lrb.answers import KINDS
 from lrb.cli import app
 from lrb.source import look_through
@@ -170,6 +170,27 @@ def test_output_that_is_not_ours_is_left_alone(data: Path, tmp_path: Path) -> No
     assert "thesis.tex in it is no answer of an earlier run" in told
     assert "meta.json in it is no answer" in refused("run", "--input", data, "--out", data)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("beside", ["thesis.tex", "parts/000000000001/part.parquet"])
+def test_a_folder_of_parts_that_is_not_ours_is_left_alone(
+    data: Path, tmp_path: Path, beside: str
+) -> None:
+    for path in (tmp_path / "parts" / "engine.step", tmp_path / beside):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("years of work")
+    before = sorted(tmp_path.rglob("*"))
+    told = refused("run", "--input", data, "--out", tmp_path, "--local")
+    assert "in it is no answer of an earlier run" in told
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_a_killed_run_left_behind_is_no_obstacle(tmp_path: Path) -> None:
+    parts = folder.new_parts(tmp_path)
+    (parts / "part.parquet").touch()
+    folder.make(tmp_path)  # as of a published file, and of a rating
+    assert folder.new_parts(tmp_path) != parts
+    assert not parts.exists()
 
 
 def test_output_that_cannot_be_written_to_is_refused(data: Path, tmp_path: Path) -> None:

@@ -143,6 +143,13 @@ def test_in_time_is_said(right: Tables) -> None:
     assert "All of them came in time" in shown(verdict)
 
 
+def test_an_answer_before_its_question_is_not_in_time(right: Tables) -> None:
+    measured = latencies(*((k, 1.0) for k in (0, 0, 1, 2)), (3, -1.0))
+    verdict = compare(Expected(right, 0), right, measured)
+    assert [kind.late for kind in verdict.kinds] == [0, 0, 0, 1]
+    assert not verdict.ok
+
+
 def test_a_latency_that_is_missing_or_no_number_is_not_in_time(right: Tables) -> None:
     verdict = compare(Expected(right, 0), right, latencies((0, float("nan")), (1, 1.0), (2, 1.0)))
     assert verdict.kinds[0].late == 1

@@ -93,9 +93,11 @@ def test_progress_is_bars_on_a_terminal() -> None:
         progress("simulating traffic", 2, 7)
         progress("writing toll history", 0, 0)
         progress("writing toll history", 1, 1)
+        progress("checking cars[final].dat", 0, 0)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "7/7" in text
     assert "1/1" in text
+    assert "checking cars[final].dat" in text
 
 
 def test_the_closing_table_says_what_was_written() -> None:
@@ -105,10 +107,12 @@ def test_the_closing_table_says_what_was_written() -> None:
         per_second=[1] * 60 + [201] * 60,
     )  # fmt: skip
     console = Console(file=io.StringIO(), width=100)
-    console.print(summary_table(Summary(Path("data"), meta, quarantined=3, elapsed=1.25)))
+    data = Path("cars[/2024]/data[final]")  # no markup
+    console.print(summary_table(Summary(data, meta, quarantined=3, elapsed=1.25)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     for number in ("12,000", "60", "12,120", "4,153", "9,999", "201.0", "0 to 119", "3 │"):
         assert number in text
+    assert f"Prepared data in {data}" in text
 
 
 LIFE = """
@@ -128,8 +132,45 @@ assert before == {name: os.environ.get(name) for name in before}
 def test_spark_leaves_no_process_no_folder_and_no_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    scratch = tmp_path / "with space"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     result = subprocess.run(
         [sys.executable, "-c", LIFE], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+INTERRUPTED = """
+import os, psutil, signal, threading
+from spark_ingest.session import spark_session
+me = psutil.Process()
+def starts():
+    try:
+        return any("pyspark-shell" in child.cmdline() for child in me.children())
+    except psutil.Error:  # one has just ended
+        return False
+def interrupt():
+    while not starts():
+        pass
+    os.kill(me.pid, signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    with spark_session("interrupted", cores=1):
+        raise SystemExit("the block was entered")
+except KeyboardInterrupt:
+    left = me.children(recursive=True)
+    for process in left:
+        process.kill()
+    assert not left, "processes are left"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    print("ended")
+"""
+
+
+@pytest.mark.spark
+def test_an_interrupt_while_spark_starts_leaves_no_process() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "ended\n", "")

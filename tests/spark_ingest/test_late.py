@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from lrb.source import look_through
-from raystream.errors import InputError
+from raystream.errors import ConfigError, InputError
 from spark_ingest.late import cut_late
 from spark_ingest.layout import history_files, row_files
 from tests.lrb.rows import balance, report, write_prepared
@@ -39,3 +40,14 @@ def test_nothing_so_late_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no rows in the last 0"):
         cut_late(whole, tmp_path / "late", seconds=0)
     assert not (tmp_path / "late" / "meta.json").exists()
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("spark_ingest.store.write_rows", write)
+    whole = write_prepared(tmp_path / "whole", [report(0, 1, 3)])
+    with pytest.raises(ConfigError, match="late cannot be written to: No space left on device"):
+        cut_late(whole, tmp_path / "late", seconds=1)
+    assert list((tmp_path / "late").iterdir()) == []

@@ -194,6 +194,8 @@ def test_what_is_wrong_with_the_arguments_is_said_before_spark_starts(tmp_path: 
     path = write(tmp_path / "in.csv", REPORT)
     with pytest.raises(ConfigError, match="no input file"):
         prepare([], tmp_path / "data")
+    with pytest.raises(ConfigError, match=r"in\.csv is given twice"):
+        prepare([path, tmp_path / "." / path.name], tmp_path / "data")
     with pytest.raises(ConfigError, match="neither fail nor quarantine"):
         prepare([path], tmp_path / "data", on_bad_row="ignore")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="lies in the output folder"):

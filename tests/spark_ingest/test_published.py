@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,7 @@ def test_cutting_changes_neither_rows_nor_numbers_of_lines(
         ("1,2", "it has 2 fields instead of 3"),
         ("1,2,3,4", "it has 4 fields instead of 3"),
         ("1,two,3", "field 2 (b) is 'two', which is not an integer"),
+        ("1,0x1F,3", "field 2 (b) is '0x1F', which is not an integer"),
         ("1,,3", "field 2 (b) is '', which is not an integer"),
         ("1,2.0,3", "field 2 (b) is '2.0', which is not an integer"),
         ("1,2,--3", "field 3 (c) is '--3', which is not an integer"),
@@ -110,8 +112,10 @@ def test_missing_and_empty_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").touch()
     with pytest.raises(InputError, match=r"empty\.csv is empty"):
         pieces([tmp_path / "empty.csv"])
-    with pytest.raises(InputError, match="cannot be read"):
-        pieces([tmp_path])
+    os.mkfifo(tmp_path / "pipe")  # as of <(zcat input.gz)
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(InputError, match="cannot be read: it is no regular file"):
+            pieces([path])
 
 
 def test_a_damaged_gzip_file_is_named(tmp_path: Path) -> None:

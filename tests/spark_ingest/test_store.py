@@ -134,6 +134,13 @@ def test_a_third_report_from_a_segment_in_a_minute_is_bad() -> None:
     assert repeated(spread_out) == {}
 
 
+def test_a_fifth_segment_in_a_minute_is_bad() -> None:
+    driven = [(60 + 10 * n, 1, seg, n) for n, seg in enumerate((5, 6, 7, 8, 9, 8))]
+    reason = "vehicle 1 reports from more than 4 segments in minute 2"
+    assert repeated(reports(*driven)) == {4: reason}
+    assert repeated(reports(*driven[:4], (120, 1, 9, 4))) == {}
+
+
 def test_requests_repeat_only_if_all_of_them_is_the_same() -> None:
     kind, time, vid = np.full(4, 3), np.full(4, 9), np.full(4, 1)
     qid, day = np.array([7, 7, 7, 8]), np.array([1, 2, 1, 1])
@@ -147,6 +154,18 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"thesis\.tex in it is not prepared data"):
         store.reserve(tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("name", ["history/historical-tolls.out", "rows/split-00/notes.txt"])
+def test_other_things_below_a_folder_of_our_name_are_left_alone(tmp_path: Path, name: str) -> None:
+    store.write_rows(tmp_path, 0, 0, table([(0, 3, 4, -1)]))
+    path = tmp_path / "history" / "00000.new-7"  # a killed task's
+    path.parent.mkdir()
+    path.touch()
+    store.reserve(tmp_path)
+    (tmp_path / name).write_text("years of work")
+    with pytest.raises(ConfigError, match=rf"{name} in it is not prepared data"):
+        store.reserve(tmp_path)
 
 
 def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
@@ -168,6 +187,16 @@ def test_what_was_prepared_before_is_replaced_and_a_failure_leaves_nothing(tmp_p
     with pytest.raises(ZeroDivisionError):
         _write_and_fail(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_runs_at_once_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    with store.cleared(tmp_path) as data:
+        store.write_rows(data, 0, 1, table([(0, 3, 4, -1)]))
+        with pytest.raises(ConfigError, match="Another process is writing to"):
+            _write_and_fail(tmp_path)
+    assert len(layout.row_files(tmp_path, 1)) == 1
+    with store.cleared(tmp_path):
+        assert not layout.row_files(tmp_path, 1)
 
 
 def _write_and_fail(folder: Path) -> None:

@@ -324,3 +324,5 @@ def test_too_many_query_numbers_are_refused() -> None:
     check_size(1_000, 10_800)
     with pytest.raises(ConfigError, match="query numbers"):
         check_size(4_000, 10_800)
+    with pytest.raises(ConfigError, match="--xways 32768 is too large"):
+        check_size(32_768, 60)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
 import raystream as rs
+from raystream.dataflow import warming
+from raystream.dataflow.plan import Plan
 from raystream.state.objects import ObjectTable
 from raystream.testing import Collect, run_local
 from raystream.testing.local import LocalJob
@@ -64,6 +67,30 @@ def test_where_epochs_ended_is_forgotten_when_they_are_committed(
     flow.source(rows, epochs=rs.by_arrival()).to(Collect())
     flow.run(cut_every=5, check=check)
     assert len(ended[0][0].boundaries) < 20
+
+
+@pytest.mark.parametrize("speed", [1e6, None])
+def test_the_clock_of_a_paced_run_starts_when_all_is_compiled(
+    speed: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warmed: list[float] = []
+    original = warming.warm
+
+    def warm(plan: Plan) -> Iterator[None]:
+        yield from original(plan)
+        warmed.append(time.time())
+
+    monkeypatch.setattr(warming, "warm", warm)
+    flow = rs.Flow("places")
+    seen = flow.source(
+        Rows(Seen, (tuple(Seen(t, t % 3) for t in range(9)),)),
+        epochs=rs.by_time(seconds=1, speed=speed),
+    )
+    count = rs.operator(key="place", window=rs.tumbling(seconds=2))(Count)
+    seen.through(count()).to(Collect())
+    report = flow.run()
+    assert len(warmed) == (speed is not None)
+    assert all(at <= report.started for at in warmed)
 
 
 def noted(monkeypatch: pytest.MonkeyPatch, method: str) -> list[tuple[LocalJob, int]]:
