@@ -111,7 +111,7 @@ def _refuse(owner: str, name: str, base: Any, state: bool) -> None:
         raise GraphError(f"{owner}.{name}: declare what it holds; Any has no stored form")
     if origin in (list, dict, tuple) or origin is types.NoneType:
         for hint in typing.get_args(base):
-            _refuse_inside(owner, name, hint, state)
+            refuse_inside(owner, name, hint, state)
         return
     if isinstance(origin, type) and (issubclass(origin, tuple) and hasattr(origin, "_fields")):
         return
@@ -122,13 +122,13 @@ def _refuse(owner: str, name: str, base: Any, state: bool) -> None:
     )
 
 
-def _refuse_inside(owner: str, name: str, hint: Any, state: bool) -> None:
+def refuse_inside(owner: str, name: str, hint: Any, state: bool) -> None:
     """Refuse classes that would come back as another, or not at all. What is no class says too
     little to be refused; so does Any, which records may hold."""
     base, _, _ = _unwrap(hint)
     if typing.get_origin(base) in (typing.Union, types.UnionType):
         for each in typing.get_args(base):
-            _refuse_inside(owner, name, each, state)
+            refuse_inside(owner, name, each, state)
         return
     kind = typing.get_origin(base) or base
     plain = (*_PLAIN, str, bytes, *(() if state else (object, typing.Any)))

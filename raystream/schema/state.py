@@ -17,7 +17,7 @@ import numpy as np
 
 from raystream.errors import GraphError
 from raystream.schema.fields import Field, field_of
-from raystream.schema.records import caller, located, resolve_hints, where_is
+from raystream.schema.records import caller, located, look_inside, resolve_hints, where_is
 from raystream.schema.types import NEVER, Factory, field
 from raystream.schema.values import check_of
 
@@ -287,6 +287,8 @@ def state_schema(cls: type[State], scope: Mapping[str, Any] | None = None) -> St
         hints = resolve_hints(cls, scope)
         with located(where_is(cls)):
             fields = tuple(field_of(cls.__name__, n, hints[n], state=True) for n in cls._names)
+            for n in cls._names:
+                look_inside(hints[n], scope, state=True)
             known = StateSchema(cls, fields)
             _check_defaults(known, hints)
         _SCHEMAS[cls] = known

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from raystream.schema.records import record_hints
+
 Check = Callable[[Sequence[Any]], bool]
 
 _ALLOWED: dict[Any, tuple[type, ...]] = {
@@ -99,8 +101,7 @@ def _container(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
 def _inner(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
     check = partial(check_of, alike=alike)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        hints = typing.get_type_hints(kind, include_extras=True)
-        return _columns([check(hints[name]) for name in kind._fields])
+        return _columns([check(hint) for hint in record_hints(kind).values()])
     if kind is tuple and args and args[-1] is not ...:
         return _columns([check(a) for a in args])
     if kind is dict and args:

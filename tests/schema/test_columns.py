@@ -27,6 +27,7 @@ from raystream.schema.columns import (
 )
 from raystream.schema.objects import decode, encode
 from raystream.schema.records import record_schema
+from raystream.schema.state import state_schema
 from tests.examples import examples
 
 
@@ -357,6 +358,57 @@ def test_fields_without_a_stored_form_are_refused(hint: Any, complaint: str) -> 
 
     with pytest.raises(GraphError, match=f"Odd.thing: .*{complaint}"):
         record_schema(Odd, {"hint": hint})
+
+
+@pytest.mark.parametrize(
+    ("hint", "complaint"),
+    [
+        (set[int], "a set has no stable order"),
+        (Mood, "Mood has no stored form"),
+        (list[date], "date has no stored form"),
+    ],
+)
+def test_so_are_those_of_records_inside_of_records(hint: Any, complaint: str) -> None:
+    class Odd(NamedTuple):
+        thing: hint  # type: ignore[valid-type]
+
+    class Holder(NamedTuple):
+        odd: dict[int, Odd]
+
+    class Row(rs.State):
+        odd: Odd | None = None
+
+    scope = {"hint": hint, "Odd": Odd}
+    with pytest.raises(GraphError, match=f"Odd.thing: .*{complaint}"):
+        record_schema(Holder, scope)
+    with pytest.raises(GraphError, match=f"Odd.thing: .*{complaint}"):
+        state_schema(Row, scope)
+
+
+class Tree(NamedTuple):
+    children: list[Tree]
+
+
+def test_a_record_does_not_hold_itself() -> None:
+    with pytest.raises(GraphError, match="Tree holds records of its own type"):
+        record_schema(Tree)
+
+
+def test_names_of_a_function_are_known_inside_of_records() -> None:
+    class Leaf(NamedTuple):
+        size: int
+
+    class Twig(NamedTuple):
+        leaves: list[Leaf]
+
+    class Branch(NamedTuple):
+        twig: Twig
+
+    grown = [Branch(Twig([Leaf(1), Leaf(2)]))]
+    columns = from_records(record_schema(Branch, locals()), grown)
+    (back,) = columns.records()
+    assert back == grown[0]
+    assert type(back.twig.leaves[1]) is Leaf
 
 
 def test_arrays_are_for_state() -> None:
