@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import raystream as rs
+from raystream.errors import ConfigError
+from raystream.schema.types import KeyRange
 from raystream.state.objects import ObjectTable
 from raystream.testing import Collect, run_local
 from raystream.testing.local import LocalJob
@@ -64,6 +66,45 @@ def test_where_epochs_ended_is_forgotten_when_they_are_committed(
     flow.source(rows, epochs=rs.by_arrival()).to(Collect())
     flow.run(cut_every=5, check=check)
     assert len(ended[0][0].boundaries) < 20
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"cut_every": 0}, "cut_every=0"),
+        ({"checkpoint_seconds": -1.0}, "checkpoint_seconds=-1"),
+        ({"checkpoint_seconds": float("inf")}, "checkpoint_seconds=inf"),
+    ],
+)
+def test_cuts_are_some_way_apart(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        places().run(**options)
+
+
+def test_so_they_are_in_a_test() -> None:
+    with pytest.raises(ConfigError, match="cut_every=0"):
+        run_local(places(), cut_every=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranges", "told"),
+    [
+        ("cuont", [(0, 256)], "no operator 'cuont'"),
+        ("collect", [], "collect has none"),
+        ("collect", [(0, 200)], r"collect has \[0, 200\)"),
+        ("collect", [(0, 100), (101, 256)], "all key groups, 0 to 256"),
+        ("collect", [(0, 256), (256, 256)], "all key groups, 0 to 256"),
+    ],
+)
+def test_ranges_are_all_key_groups(name: str, ranges: list[tuple[int, int]], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        run_local(places(), ranges={name: [KeyRange(*r) for r in ranges]})
+
+
+def places() -> rs.Flow:
+    flow = rs.Flow("places")
+    flow.source(rs.io.iterable([Seen(0, 0)], Seen)).to(Collect())
+    return flow
 
 
 def noted(monkeypatch: pytest.MonkeyPatch, method: str) -> list[tuple[LocalJob, int]]:
