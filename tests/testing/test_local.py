@@ -101,6 +101,18 @@ def test_ranges_are_all_key_groups(name: str, ranges: list[tuple[int, int]], tol
         run_local(places(), ranges={name: [KeyRange(*r) for r in ranges]})
 
 
+def test_a_second_run_is_collected_alone() -> None:
+    sink, other = Collect(), Collect()
+    for times, instances in ((9, 3), (4, 2)):
+        flow = rs.Flow("places")
+        rows = Rows(Seen, (tuple(Seen(t, t) for t in range(times)),))
+        flow.source(rows, epochs=rs.by_time(seconds=1)).to(sink, name="sink")
+        run_local(flow, instances={"sink": instances})
+    flow.nodes[-1].sink = other  # type: ignore[attr-defined]
+    run_local(flow)
+    assert sink.records() == other.records()
+
+
 def places() -> rs.Flow:
     flow = rs.Flow("places")
     flow.source(rs.io.iterable([Seen(0, 0)], Seen)).to(Collect())
