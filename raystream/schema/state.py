@@ -197,7 +197,7 @@ class StateSchema:
     @cached_property
     def fresh(self) -> Callable[[], State]:
         """Makes a row of defaults; generated, because `State.__init__` is slow for many keys."""
-        env: dict[str, Any] = {"new": self.cls.__new__, "cls": self.cls}
+        env: dict[str, Any] = {"new": self.cls.__new__, "cls": self.cls, "__name__": __name__}
         lines = ["def fresh():", "    row = new(cls)", "    row._mark = 0"]
         for i, f in enumerate(self.fields):
             default = _as_declared(f, self.cls._defaults[f.name])
@@ -226,8 +226,8 @@ class StateSchema:
             lines += [f"    if {given}:", f"        {one} = {settled}"]
         if len(lines) == 1:
             return None
-        env: dict[str, Any] = {"number": _number, "ints": frozenset({int})}
-        env["floats"] = frozenset({float})
+        env: dict[str, Any] = {"number": _number, "__name__": __name__}
+        env |= {"ints": frozenset({int}), "floats": frozenset({float})}
         exec("\n".join(lines), env)
         made: Callable[[State], None] = env["settle"]
         return made
