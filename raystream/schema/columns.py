@@ -353,7 +353,7 @@ def _store_numbers(owner: str, f: Field, values: Any) -> list[np.ndarray]:
     valid: np.ndarray | None = None
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    if isinstance(values, np.ma.MaskedArray):
+    if isinstance(values, np.ma.MaskedArray) or getattr(values, "dtype", None) == np.object_:
         values = values.tolist()  # what is masked is None
     if isinstance(values, pa.Array):
         if values.null_count:
@@ -366,6 +366,8 @@ def _store_numbers(owner: str, f: Field, values: Any) -> list[np.ndarray]:
     if valid is not None and not f.optional and not valid.all():
         raise StateError(f"{owner}.{f.name} is None, but is not declared optional")
     array = _taken(numbers(owner, f, values))
+    if array.ndim != 1:
+        raise StateError(f"{owner}.{f.name}: an array of shape {array.shape} is no column")
     if f.convert is not None:
         _refuse_strangers(owner, f, array if valid is None else array[valid])
     if not f.optional:
