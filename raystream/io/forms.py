@@ -38,12 +38,14 @@ class CsvForm:
     """Text is quoted, None is an empty cell."""
 
     header: bool = True
+    delimiter: str = ","
     suffix: ClassVar[str] = ".csv"
 
     def write(self, table: Any, path: Path) -> None:
         import pyarrow.csv as pc
 
-        pc.write_csv(table, path, pc.WriteOptions(include_header=self.header))
+        options = pc.WriteOptions(include_header=self.header, delimiter=self.delimiter)
+        pc.write_csv(table, path, options)
 
     def read(self, path: Path, schema: Any) -> Any:
         import pyarrow.csv as pc
@@ -51,7 +53,7 @@ class CsvForm:
         table = pc.read_csv(
             path,
             read_options=pc.ReadOptions(column_names=schema.names, skip_rows=int(self.header)),
-            parse_options=pc.ParseOptions(newlines_in_values=True),
+            parse_options=pc.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=pc.ConvertOptions(
                 column_types=schema,
                 null_values=[""],

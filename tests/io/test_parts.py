@@ -398,6 +398,34 @@ def test_json_parts_have_keys_that_json_can_hold(tmp_path: Path) -> None:
         stream.to(rs.io.json(tmp_path))
 
 
+@pytest.mark.parametrize("header", [True, False])
+def test_csv_parts_have_the_delimiter_that_was_asked_for(
+    header: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Note(NamedTuple):
+        time: int
+        text: str
+        size: float | None
+
+    notes = [Note(-1, "a;b", 0.5), Note(2, 'say "x"\n', None), Note(3, "a,b", 1e300)]
+    monkeypatch.setattr("raystream.io.rolling.CHUNK_ROWS", len(notes))
+    sink = opened(rs.io.csv(tmp_path, header=header, delimiter=";"))
+    for epoch, note in enumerate(notes, 1):
+        sink.write(epoch, ALL, batch(Note, [note]))
+    sink.commit(1)  # amid a chunk, which is read again
+    sink.commit(3)
+    sink.close()
+    first, *_ = rs.io.parts(tmp_path)[0].path.read_text().splitlines()
+    assert first == ('"time";"text";"size"' if header else '-1;"a;b";0.5')
+    assert read(tmp_path, Note, header=header, delimiter=";") == notes
+
+
+@pytest.mark.parametrize("delimiter", ["", ";;", "\n", '"', "e", ".", "-", "7", "é"])
+def test_some_characters_cannot_stand_between_values(delimiter: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot stand between two values"):
+        rs.io.csv(tmp_path, delimiter=delimiter)
+
+
 def test_csv_parts_hold_no_empty_lines(tmp_path: Path) -> None:
     """Arrow writes a lone None as one, and reads none: such records were lost."""
 
