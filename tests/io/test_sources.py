@@ -286,3 +286,8 @@ def test_what_can_be_read_once_is_refused() -> None:
         rs.io.iterable((Counted(i, i) for i in range(3)), Counted)
     with pytest.raises(ConfigError, match="at least 1"):
         rs.io.iterable([], Counted, splits=0)
+
+
+def test_a_set_has_no_order_to_be_read_again_in() -> None:
+    with pytest.raises(ConfigError, match=r"a set(.|\n)*sorted"):
+        rs.io.iterable({Word(0, "a"), Word(1, "b")}, Word)
