@@ -154,8 +154,8 @@ class _Bytes(io.RawIOBase):
         self._head = self._stream.read(HEADER_BYTES_MAX)
         if not self._head:
             raise InputError(f"{name} is empty.")
-        self.first_line, end, _ = self._head.partition(b"\n")
-        if not end:  # Arrow takes a header without an end for no file
+        self.first_line = self._head.splitlines()[0]
+        if self.first_line == self._head:  # Arrow takes a header without an end for no file
             self._head += self._stream.read(1) or b"\n"
         self.quotes = 0
 

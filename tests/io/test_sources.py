@@ -117,7 +117,13 @@ def test_lines_are_no_records_by_themselves(tmp_path: Path) -> None:
         rs.io.text(tmp_path, Counted)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_csv_ends_lines_as_any_system_does(end: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(f"key,n{end}1,2{end}3,4{end}".encode())
+    assert records(rs.io.csv(tmp_path, Counted)) == [Counted(1, 2), Counted(3, 4)]
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
 def test_a_header_alone_is_no_rows(end: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(f"key,n{end}".encode())
     assert records(rs.io.csv(tmp_path, Counted)) == []
