@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from raystream.errors import GraphError
+from raystream.errors import GraphError, OutputError
 from raystream.io.conform import file_schema
 from raystream.io.rolling import Parts
 from raystream.schema.records import RecordSchema
@@ -45,7 +45,10 @@ class CsvForm:
         import pyarrow.csv as pc
 
         options = pc.WriteOptions(include_header=self.header, delimiter=self.delimiter)
-        pc.write_csv(table, path, options)
+        try:
+            pc.write_csv(table, path, options)
+        except pa.ArrowInvalid as error:
+            raise _no_text(table) or error from None
 
     def read(self, path: Path, schema: Any) -> Any:
         import pyarrow.csv as pc
@@ -62,6 +65,21 @@ class CsvForm:
             ),
         )
         return table.cast(schema)
+
+
+def _no_text(table: Any) -> OutputError | None:
+    """What is raised for bytes that are no text, if a table holds any."""
+    for f in table.schema:
+        if pa.types.is_binary(f.type):
+            for value in table[f.name].to_pylist():
+                try:
+                    bytes(value or b"").decode()
+                except UnicodeDecodeError:
+                    return OutputError(
+                        f"A CSV file cannot hold {value!r:.80} in {f.name!r}: it is not UTF-8.",
+                        hint="Write it with rs.io.parquet or rs.io.json.",
+                    )
+    return None
 
 
 class ParquetParts(Parts):

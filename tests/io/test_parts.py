@@ -420,6 +420,17 @@ def test_csv_parts_have_the_delimiter_that_was_asked_for(
     assert read(tmp_path, Note, header=header, delimiter=";") == notes
 
 
+def test_csv_parts_hold_no_bytes_that_are_no_text(tmp_path: Path) -> None:
+    class Sealed(NamedTuple):
+        data: bytes
+        more: bytes | None
+
+    sink = opened(rs.io.csv(tmp_path))
+    sink.write(1, ALL, batch(Sealed, [Sealed("ü".encode(), None), Sealed(b"", b"a\xff")]))
+    with pytest.raises(OutputError, match=r"cannot hold b'a\\xff' in 'more'(.|\n)*parquet"):
+        sink.prepare(1)
+
+
 @pytest.mark.parametrize("delimiter", ["", ";;", "\n", '"', "e", ".", "-", "7", "é"])
 def test_some_characters_cannot_stand_between_values(delimiter: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot stand between two values"):
