@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import re
 import types
 import typing
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class Field:
         """The field as people wrote it, where `str` says only how it is stored."""
         if self.convert is None:
             return str(self)
-        return f"{self.name}: {inspect.formatannotation(self.convert)}"
+        return f"{self.name}: {annotation(self.convert)}"
 
     def __str__(self) -> str:
         shape = self.dtype if self.kind == "fixed" else self.kind
@@ -69,6 +70,16 @@ class Field:
             shape = f"{self.dtype}[{self.size}]"
         shown = "str" if shape == "text" else SHOWN.get(shape, shape)
         return f"{self.name}: {shown}{' | None' if self.optional else ''}"
+
+
+def annotation(hint: Any) -> str:
+    """An annotation as people wrote it."""
+    return _WIDTH.sub(
+        lambda found: f"rs.{SHOWN[found[1]].capitalize()}", inspect.formatannotation(hint)
+    )
+
+
+_WIDTH = re.compile(r"typing\.Annotated\[\w+, Width\(dtype='(\w+)', timer=\w+\)\]")
 
 
 def field_of(owner: str, name: str, hint: Any, *, state: bool) -> Field:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self, dataclass_transform, get_origin
 import numpy as np
 
 from raystream.errors import GraphError
-from raystream.schema.fields import Field, field_of
+from raystream.schema.fields import Field, annotation, field_of
 from raystream.schema.records import caller, located, look_inside, resolve_hints, where_is
 from raystream.schema.types import NEVER, Factory, field
 from raystream.schema.values import check_of
@@ -308,7 +308,7 @@ def _check_defaults(schema: StateSchema, hints: Mapping[str, Any]) -> None:
     for f in schema.fields:
         value = getattr(fresh, f.name)
         if not check_of(hints[f.name])([value]):
-            declared = inspect.formatannotation(hints[f.name])
+            declared = annotation(hints[f.name])
             raise GraphError(
                 f"{refused}{f.name} is {value!r:.80}, not {declared}",
                 hint="What each row is to have for itself is made by rs.field(factory=list)."

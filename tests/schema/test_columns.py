@@ -296,6 +296,14 @@ def test_values_that_do_not_fit_are_refused(field: str, values: Any, complaint: 
         from_columns(record_schema(Mixed), {**FINE, field: values})
 
 
+def test_a_number_inside_is_refused_by_the_name_that_people_wrote() -> None:
+    class Odd(NamedTuple):
+        small: dict[str, list[rs.Int8 | None]]
+
+    with pytest.raises(StateError, match=r"does not fit small: dict\[str, list\[.*rs\.Int8"):
+        from_columns(record_schema(Odd), {"small": [{"a": [300]}]})
+
+
 def test_text_is_not_taken_for_bytes() -> None:
     class Sealed(NamedTuple):
         data: bytes
