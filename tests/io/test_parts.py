@@ -398,6 +398,22 @@ def test_json_parts_have_keys_that_json_can_hold(tmp_path: Path) -> None:
         stream.to(rs.io.json(tmp_path))
 
 
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_numbers_inside_are_of_the_declared_type(kind: str, tmp_path: Path) -> None:
+    """Arrow makes none of bools, nor floats of large ints."""
+
+    class Odd(NamedTuple):
+        whole: list[int]
+        real: tuple[float | None, ...]
+        sure: dict[str, bool]
+
+    sink = opened(getattr(rs.io, kind)(tmp_path))
+    sink.write(1, ALL, batch(Odd, [Odd([True, 2], (2**60 + 1, True, None), {"a": False})]))
+    sink.commit(1)
+    sink.close()
+    assert repr(read(tmp_path, Odd)) == repr([Odd([1, 2], (2.0**60, 1.0, None), {"a": False})])
+
+
 @pytest.mark.parametrize("header", [True, False])
 def test_csv_parts_have_the_delimiter_that_was_asked_for(
     header: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
