@@ -193,6 +193,32 @@ def test_what_the_system_does_after_a_call_is_no_line_of_the_user() -> None:
     assert error.value.where is None
 
 
+@rs.operator(key="time")
+def late(word: Word, tally: Tally) -> Iterator[Word]:
+    yield word
+
+
+@rs.operator()
+def sink(word: Word) -> Iterator[Word]:
+    yield word
+
+
+@pytest.mark.parametrize("op", [late, sink])
+def test_an_operator_may_have_any_name(op: Any) -> None:
+    harness = OperatorHarness(op)
+    assert harness.send(Word(1, "x")) == [Word(1, "x")]
+    assert harness.late == []
+
+
+@pytest.mark.parametrize(
+    ("op", "told"),
+    [(running, "compiled operators hold numbers"), (running_batch, "batch function is not comp")],
+)
+def test_what_cannot_be_compiled_is_refused(op: Any, told: str) -> None:
+    with pytest.raises(GraphError, match=told):
+        OperatorHarness(op, compiled=True)
+
+
 def test_after_an_error() -> None:
     """A harness that failed amid an epoch is over, as a job would be: it raised AssertionErrors of
     its own. What is refused before leaves it as it was."""
