@@ -162,10 +162,14 @@ def user_traceback(error: BaseException) -> str:
 
 
 def _of_library(file: str) -> bool:
-    """Whether a file belongs to Python or to an installed package."""
+    """Whether a file belongs to Python or to an installed package. Of what Cython compiled, and of
+    what is made as text, as methods of dataclasses are, there is no such file."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    return file.startswith("<frozen ") or any(
-        file.startswith(sysconfig.get_path(name) + os.sep) for name in names
+    return (
+        file.startswith("<frozen ")
+        or file == "<string>"
+        or file.endswith((".pyx", ".pxi"))
+        or any(file.startswith(sysconfig.get_path(name) + os.sep) for name in names)
     )
 
 

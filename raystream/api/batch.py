@@ -40,7 +40,7 @@ class Batch(Generic[T_co]):
         self, record: type[T_co], columns: Mapping[str, Any], *, origin: Any = None
     ) -> None:
         self._columns = from_columns(record_schema(record), dict(columns))
-        self._origin = None if origin is None else np.asarray(origin, np.int64)
+        self._origin = None if origin is None else _positions("origin", origin)
         if self._origin is not None and len(self._origin) != len(self._columns):
             raise StateError(
                 f"origin has {len(self._origin)} entries for {len(self)} rows of {record.__name__}"
@@ -75,13 +75,33 @@ class Batch(Generic[T_co]):
         return self._columns.records()
 
     def take(self, positions: Any) -> Batch[T_co]:
-        """The rows at these positions; as an operator's output, they come from those rows."""
+        """The rows at these positions, or where a mask of as many as there are rows is true; as an
+        operator's output, they come from those rows.
+
+        Raises:
+            StateError: there is no such row.
+        """
         at = np.asarray(positions)
-        at = np.flatnonzero(at) if at.dtype == np.bool_ else at.astype(np.int64)
+        if at.dtype == np.bool_ and at.shape == (len(self),):
+            at = np.flatnonzero(at)
+        at = _positions("take", at)
+        if len(at) and (at.min() < 0 or at.max() >= len(self)):
+            raise StateError(f"take: positions from {at.min()} to {at.max()} in {self!r}")
         return Batch._of(self._columns.take(at), at)
 
     def __repr__(self) -> str:
         return f"Batch({self.record.__name__}, {len(self)} rows)"
+
+
+def _positions(what: str, given: Any) -> np.ndarray:
+    at = np.asarray(given)
+    if at.ndim != 1 or (len(at) and at.dtype.kind not in "iu"):
+        shape = "x".join(map(str, at.shape))
+        raise StateError(
+            f"{what}: {shape or 'one'} of {at.dtype} are no positions",
+            hint="Positions are a list or an array of integers; a mask has a bool for each row.",
+        )
+    return at.astype(np.int64, copy=False)
 
 
 class Rows(Generic[S]):

@@ -92,7 +92,8 @@ def by_time(
             )
     if not 0 <= disorder < math.inf or ticks < 1:
         raise GraphError(
-            "by_time: disorder and ticks cannot be negative, nor disorder infinite",
+            f"by_time({disorder=:g}, {ticks=}): disorder is not negative nor infinite, and there is"
+            " at least one tick in a time unit of the flow",
             where=caller(2)[0],
         )
     return Epochs(column, seconds, ticks, speed, disorder, origin)

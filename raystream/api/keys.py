@@ -6,27 +6,49 @@ from typing import Any
 
 import numpy as np
 
+from raystream.errors import StateError
+
 
 def key_groups(*columns: Any, groups: int = 256) -> np.ndarray:
-    """The key group (uint16) of each key that is held in columns of integers, text or bytes.
+    """The key group (uint16) of each key that is held in columns of integers, bools, text or bytes.
 
     Args:
         columns: one array or sequence per key field, in the order of the operator's `key`.
         groups: the number of key groups of the flow (256 unless set).
+
+    Raises:
+        StateError: these are no keys: some are None, of another type, or of fewer fields.
     """
     from raystream.state import kernels
 
-    return kernels.key_groups([_column(c) for c in columns], groups)
+    held = [_column(c) for c in columns]
+    if len({len(c) for c in held}) != 1:
+        lengths = ", ".join(str(len(c)) for c in held) or "no columns"
+        raise StateError(f"key_groups: columns of one length are keys, not of {lengths}")
+    return kernels.key_groups(held, groups)
 
 
 def _column(values: Any) -> Any:
     """Integers as a NumPy array, text and bytes as an Arrow array."""
     import pyarrow as pa
 
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iub":
+        return values
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    if not isinstance(values, np.ndarray | pa.Array):
-        values = pa.array(values)
-    if isinstance(values, pa.Array) and not pa.types.is_integer(values.type):
+    if not isinstance(values, pa.Array):
+        values = pa.array(values.tolist() if isinstance(values, np.ndarray) else values)
+    if isinstance(values, pa.DictionaryArray):
+        values = values.dictionary_decode()
+    kind = values.type
+    if values.null_count:
+        raise StateError(f"key_groups: {values.null_count} of {len(values)} keys are None")
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or not len(values):
+        return values.to_numpy(zero_copy_only=False).astype(np.int64)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
         return values
-    return np.asarray(values)
+    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return values.cast(pa.binary())
+    raise StateError(
+        f"key_groups: {kind} is no type of keys", hint="Keys are ints, bools, str or bytes."
+    )

@@ -237,7 +237,7 @@ def spec_of(op: Any) -> OperatorSpec:
         process,
         **methods,
     )
-    _check(spec)
+    check_spec(spec)
     return spec
 
 
@@ -403,7 +403,12 @@ def _python_type(f: Field) -> type:
     return bool if f.dtype == "?" else plain
 
 
-def _check(spec: OperatorSpec) -> None:
+def check_spec(spec: OperatorSpec) -> None:
+    """Refuse what could not run.
+
+    Raises:
+        GraphError: the declaration contradicts itself.
+    """
     if spec.state is not None and not spec.key:
         raise spec.fail(
             "it keeps state, but has no key",

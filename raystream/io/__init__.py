@@ -64,10 +64,14 @@ def parquet(path: AnyPath, record: type[Any] | None = None, /) -> Any:
 
 
 @overload
-def csv(path: AnyPath, record: type[U], /, *, header: bool = True) -> CsvFiles[U]: ...
+def csv(
+    path: AnyPath, record: type[U], /, *, header: bool = True, delimiter: str = ","
+) -> CsvFiles[U]: ...
 @overload
-def csv(path: AnyPath, /, *, header: bool = True) -> CsvParts: ...
-def csv(path: AnyPath, record: type[Any] | None = None, /, *, header: bool = True) -> Any:
+def csv(path: AnyPath, /, *, header: bool = True, delimiter: str = ",") -> CsvParts: ...
+def csv(
+    path: AnyPath, record: type[Any] | None = None, /, *, header: bool = True, delimiter: str = ","
+) -> Any:
     """CSV files: with a record type a source (also `.csv.gz`), without one a sink.
 
     Args:
@@ -75,10 +79,16 @@ def csv(path: AnyPath, record: type[Any] | None = None, /, *, header: bool = Tru
             which then belongs to it: what an earlier run left there is removed.
         record: what the rows are: columns by name where there is a header, else by position.
         header: whether the first line of a file names the columns.
+        delimiter: the one character between two values, such as `"\\t"`.
     """
+    if len(delimiter.encode()) != 1 or delimiter.isalnum() or delimiter in '"\r\n\0.+-':
+        raise ConfigError(
+            f"csv(delimiter={delimiter!r}) cannot stand between two values",
+            hint='It is one character that no number has, such as ";", "|" or "\\t".',
+        )
     if record is not None:
-        return CsvFiles(absolute(path), record, header)
-    return CsvParts(Path(absolute(path)), CsvForm(header))
+        return CsvFiles(absolute(path), record, header, delimiter)
+    return CsvParts(Path(absolute(path)), CsvForm(header, delimiter))
 
 
 @overload
@@ -182,6 +192,7 @@ def read_parts(
     /,
     *,
     header: bool = True,
+    delimiter: str = ",",
     key_groups: int = 256,
     partial: bool = False,
 ) -> Iterator[Batch[U]]:
@@ -189,7 +200,7 @@ def read_parts(
 
     Args:
         record: their type; a sink keeps types apart by the name of their class.
-        header: as the sink was told, for CSV.
+        header, delimiter: as the sink was told, for CSV.
 
     Raises:
         InputError, JobError: as `parts`; and a part is not as the manifest says.
@@ -197,13 +208,15 @@ def read_parts(
     found = parts(folder, key_groups=key_groups, partial=partial)
     for part in found:
         if part.record == record.__name__:
-            source = _source_of(str(part.path), record, header)
+            source = _source_of(str(part.path), record, header, delimiter)
             for split in source.splits():
                 for _, batch in source.read(split, 0):
                     yield batch
 
 
-def _source_of(name: str, record: type[U], header: bool) -> Any:
+def _source_of(name: str, record: type[U], header: bool, delimiter: str) -> Any:
     if name.endswith(".jsonl"):
         return json(name, record)
-    return csv(name, record, header=header) if name.endswith(".csv") else parquet(name, record)
+    if name.endswith(".csv"):
+        return csv(name, record, header=header, delimiter=delimiter)
+    return parquet(name, record)

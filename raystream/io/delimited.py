@@ -45,6 +45,7 @@ class CsvFiles(Generic[U]):
     pattern: str
     record: type[U]
     header: bool = True
+    delimiter: str = ","
 
     @property
     def reads(self) -> str:
@@ -72,10 +73,7 @@ class CsvFiles(Generic[U]):
                     if end > position:
                         first = max(begin, position)
                         rest = _fill(rows.slice(first - begin), empty_texts)
-                        yield (
-                            end,
-                            batch_of(schema, rest, partial(_place_of, name, self.header, first)),
-                        )
+                        yield end, batch_of(schema, rest, partial(self._place, name, first))
         if end < position:
             raise changed(name, position)
 
@@ -86,9 +84,9 @@ class CsvFiles(Generic[U]):
         with reading(name):
             raw = _Bytes(name)
         types = _types(schema)
-        columns = _header(name, raw.first_line) if self.header else list(types)
+        columns = self._header(name, raw.first_line) if self.header else list(types)
         _check_header(schema, columns, types, name)
-        with _parsing(name, columns):
+        with _parsing(name, columns, self.delimiter):
             reader = pc.open_csv(
                 pa.PythonFile(raw, "r"),
                 read_options=pc.ReadOptions(
@@ -96,7 +94,7 @@ class CsvFiles(Generic[U]):
                     use_threads=False,
                     column_names=None if self.header else columns,
                 ),
-                parse_options=pc.ParseOptions(newlines_in_values=True),
+                parse_options=pc.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                 convert_options=pc.ConvertOptions(
                     column_types=types,
                     include_columns=list(types),
@@ -105,17 +103,29 @@ class CsvFiles(Generic[U]):
                     quoted_strings_can_be_null=False,
                 ),
             )
-        return _Blocks(reader, raw, name, columns)
+        return _Blocks(reader, raw, name, columns, self.delimiter)
+
+    def _header(self, name: str, line: bytes) -> list[str]:
+        try:
+            return next(csv.reader([line.decode("utf-8-sig")], delimiter=self.delimiter), [])
+        except UnicodeDecodeError:
+            raise InputError(f"{name}, line 1: the header is not UTF-8 text.") from None
+
+    def _place(self, name: str, first: int, n: int) -> str:
+        return _place(name, first + n + 1 + self.header, self.delimiter)
 
 
 class _Blocks:
     """The parsed blocks of a file."""
 
-    def __init__(self, reader: Any, raw: _Bytes, name: str, columns: list[str]) -> None:
+    def __init__(
+        self, reader: Any, raw: _Bytes, name: str, columns: list[str], delimiter: str
+    ) -> None:
         self.reader = reader
         self.raw = raw
         self.name = name
         self.columns = columns
+        self.delimiter = delimiter
 
     def next(self) -> Any:
         """The next record batch, or None at the end.
@@ -123,12 +133,12 @@ class _Blocks:
         Raises:
             InputError: a row is malformed or a value does not convert.
         """
-        with _parsing(self.name, self.columns):
+        with _parsing(self.name, self.columns, self.delimiter):
             try:
                 return self.reader.read_next_batch()
             except StopIteration:
                 if self.raw.quotes % 2:
-                    _check_quotes(self.name)
+                    _check_quotes(self.name, self.delimiter)
                 return None
 
     def close(self) -> None:
@@ -144,8 +154,8 @@ class _Bytes(io.RawIOBase):
         self._head = self._stream.read(HEADER_BYTES_MAX)
         if not self._head:
             raise InputError(f"{name} is empty.")
-        self.first_line, end, _ = self._head.partition(b"\n")
-        if not end:  # Arrow takes a header without an end for no file
+        self.first_line = self._head.splitlines()[0]
+        if self.first_line == self._head:  # Arrow takes a header without an end for no file
             self._head += self._stream.read(1) or b"\n"
         self.quotes = 0
 
@@ -171,13 +181,6 @@ def _types(schema: RecordSchema) -> dict[str, Any]:
                 f"A CSV file cannot hold {schema.name}.{f}, only plain values.", hint="Use Parquet."
             )
     return {f.name: arrow_type(f) for f in schema.fields}
-
-
-def _header(name: str, line: bytes) -> list[str]:
-    try:
-        return next(csv.reader([line.decode("utf-8-sig")]), [])
-    except UnicodeDecodeError:
-        raise InputError(f"{name}, line 1: the header is not UTF-8 text.") from None
 
 
 def _check_header(
@@ -211,7 +214,7 @@ _CONVERSION = re.compile(
 
 
 @contextmanager
-def _parsing(name: str, columns: list[str]) -> Iterator[None]:
+def _parsing(name: str, columns: list[str], delimiter: str) -> Iterator[None]:
     """Turns what Arrow says of a CSV file into an `InputError` with file and line."""
     try:
         with reading(name):
@@ -219,7 +222,7 @@ def _parsing(name: str, columns: list[str]) -> Iterator[None]:
     except pa.ArrowInvalid as error:
         found = _AT_ROW.search(str(error))
         if found is None:
-            _check_quotes(name)
+            _check_quotes(name, delimiter)
             raise InputError(
                 f"{name} cannot be parsed as CSV: {error}",
                 hint=f"A row may have {BLOCK_BYTES >> 20} MiB at most.",
@@ -233,20 +236,15 @@ def _parsing(name: str, columns: list[str]) -> Iterator[None]:
                 if converting["value"]
                 else f"{column!r} is not UTF-8 text"
             )
-        raise InputError(
-            f"{_place(name, int(found['row']))}: {what}.", hint="Mend the line."
-        ) from error
+        place = _place(name, int(found["row"]), delimiter)
+        raise InputError(f"{place}: {what}.", hint="Mend the line.") from error
 
 
-def _place_of(name: str, header: bool, first: int, n: int) -> str:
-    return _place(name, first + n + 1 + header)
-
-
-def _place(name: str, row: int) -> str:
+def _place(name: str, row: int, delimiter: str) -> str:
     """Where the nth row of a file (1 is the first, a header counts) begins: its line. Lines are
     counted anew, since values may hold line breaks and empty lines are no rows."""
     with _text(name) as file:
-        rows = csv.reader(file)
+        rows = csv.reader(file, delimiter=delimiter)
         begin, seen = 1, 0
         for cells in rows:
             seen += bool(cells)
@@ -256,10 +254,10 @@ def _place(name: str, row: int) -> str:
     return f"{name}, line {begin}"
 
 
-def _check_quotes(name: str) -> None:
+def _check_quotes(name: str, delimiter: str) -> None:
     """Raises `InputError` if a quote is opened and never closed."""
     with _text(name) as file:
-        rows = csv.reader(file, strict=True)
+        rows = csv.reader(file, delimiter=delimiter, strict=True)
         begin = 1
         try:
             for _ in rows:

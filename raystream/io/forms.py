@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from raystream.errors import GraphError
+from raystream.errors import GraphError, OutputError
 from raystream.io.conform import file_schema
 from raystream.io.rolling import Parts
 from raystream.schema.records import RecordSchema
@@ -38,12 +38,17 @@ class CsvForm:
     """Text is quoted, None is an empty cell."""
 
     header: bool = True
+    delimiter: str = ","
     suffix: ClassVar[str] = ".csv"
 
     def write(self, table: Any, path: Path) -> None:
         import pyarrow.csv as pc
 
-        pc.write_csv(table, path, pc.WriteOptions(include_header=self.header))
+        options = pc.WriteOptions(include_header=self.header, delimiter=self.delimiter)
+        try:
+            pc.write_csv(table, path, options)
+        except pa.ArrowInvalid as error:
+            raise _no_text(table) or error from None
 
     def read(self, path: Path, schema: Any) -> Any:
         import pyarrow.csv as pc
@@ -51,7 +56,7 @@ class CsvForm:
         table = pc.read_csv(
             path,
             read_options=pc.ReadOptions(column_names=schema.names, skip_rows=int(self.header)),
-            parse_options=pc.ParseOptions(newlines_in_values=True),
+            parse_options=pc.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=pc.ConvertOptions(
                 column_types=schema,
                 null_values=[""],
@@ -60,6 +65,21 @@ class CsvForm:
             ),
         )
         return table.cast(schema)
+
+
+def _no_text(table: Any) -> OutputError | None:
+    """What is raised for bytes that are no text, if a table holds any."""
+    for f in table.schema:
+        if pa.types.is_binary(f.type):
+            for value in table[f.name].to_pylist():
+                try:
+                    bytes(value or b"").decode()
+                except UnicodeDecodeError:
+                    return OutputError(
+                        f"A CSV file cannot hold {value!r:.80} in {f.name!r}: it is not UTF-8.",
+                        hint="Write it with rs.io.parquet or rs.io.json.",
+                    )
+    return None
 
 
 class ParquetParts(Parts):

@@ -35,6 +35,11 @@ class Records(Generic[U]):
             )
         if isinstance(self.records, Iterator):
             raise _read_once()
+        if isinstance(self.records, set | frozenset):
+            raise ConfigError(
+                "iterable() was given a set: each process would read it in another order",
+                hint="Pass sorted(records).",
+            )
 
     def splits(self) -> Sequence[Split]:
         """As many as were asked for.

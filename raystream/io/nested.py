@@ -43,8 +43,12 @@ def _arrow_field(name: str, f: Field) -> Any:
 
 def to_plain(value: Any, f: Field) -> Any:
     """A value in the shape from which Arrow builds it."""
-    if value is None or f.kind != "object":
-        return value
+    if value is None:
+        return None
+    if f.kind != "object":  # Arrow makes no numbers of bools, nor floats of large ints
+        if type(value) is bool and f.dtype != "?":
+            value = int(value)
+        return float(value) if f.dtype in ("f4", "f8") else value
     shape, inner = inside(f)
     if shape == "list":
         return [to_plain(v, inner["item"]) for v in value]

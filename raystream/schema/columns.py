@@ -301,6 +301,10 @@ def _refuse_unlike(name: str, f: Field, values: Sequence[Any]) -> None:
 
 def _store_strings(owner: str, f: Field, values: Any) -> Any:
     kind = ARROW[f.kind]
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if type(values) in (list, tuple):
+        _refuse_other_texts(owner, f, values)
     try:
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
@@ -308,16 +312,10 @@ def _store_strings(owner: str, f: Field, values: Any) -> Any:
             values = values.dictionary_decode()
         if isinstance(values, pa.Array) and not _textual(values.type):
             raise StateError(f"{owner}.{f.name}: an array of {values.type} does not fit {f}")
-        array = (
-            values
-            if isinstance(values, pa.Array)
-            else pa.array(values.tolist() if isinstance(values, np.ndarray) else values, kind)
-        )
+        array = values if isinstance(values, pa.Array) else pa.array(values, kind)
         array = _one(f"{owner}.{f.name}", array if array.type == kind else array.cast(kind))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        bad = next((v for v in values if not isinstance(v, _TEXTS)), None)
-        told = _first(error) if bad is None else f"{bad!r:.80} does not fit {f}"
-        raise StateError(f"{owner}.{f.name}: {told}") from None
+        raise StateError(f"{owner}.{f.name}: {_first(error)}") from None
     except UnicodeEncodeError as error:  # half of a pair of surrogates, from broken JSON
         raise StateError(
             f"{owner}.{f.name}: {error.object!r} is no text that can be stored: {error.reason}"
@@ -327,12 +325,23 @@ def _store_strings(owner: str, f: Field, values: Any) -> Any:
     return array
 
 
+def _refuse_other_texts(owner: str, f: Field, values: Sequence[Any]) -> None:
+    """Refuse bytes where text is declared, and text for bytes: Arrow takes either for the other."""
+    known = _TEXTS[f.kind]
+    if not all(issubclass(k, known) for k in set(map(type, values))):
+        bad = next(v for v in values if not isinstance(v, known))
+        raise StateError(f"{owner}.{f.name}: {bad!r:.80} does not fit {f}")
+
+
 def _textual(kind: Any) -> bool:
     """Whether an Arrow type is one of text, bytes or nothing: a cast makes text of numbers, too."""
     return pa.types.is_fixed_size_binary(kind) or str(kind).removeprefix("large_") in _TEXTUAL
 
 
-_TEXTS = (str, bytes, bytearray, pa.Scalar, type(None))
+_TEXTS = {
+    "text": (str, pa.Scalar, type(None)),
+    "bytes": (bytes, bytearray, memoryview, pa.Scalar, type(None)),
+}
 _TEXTUAL = {"string", "string_view", "binary", "binary_view", "null"}
 
 
@@ -344,7 +353,7 @@ def _store_numbers(owner: str, f: Field, values: Any) -> list[np.ndarray]:
     valid: np.ndarray | None = None
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    if isinstance(values, np.ma.MaskedArray):
+    if isinstance(values, np.ma.MaskedArray) or getattr(values, "dtype", None) == np.object_:
         values = values.tolist()  # what is masked is None
     if isinstance(values, pa.Array):
         if values.null_count:
@@ -357,6 +366,8 @@ def _store_numbers(owner: str, f: Field, values: Any) -> list[np.ndarray]:
     if valid is not None and not f.optional and not valid.all():
         raise StateError(f"{owner}.{f.name} is None, but is not declared optional")
     array = _taken(numbers(owner, f, values))
+    if array.ndim != 1:
+        raise StateError(f"{owner}.{f.name}: an array of shape {array.shape} is no column")
     if f.convert is not None:
         _refuse_strangers(owner, f, array if valid is None else array[valid])
     if not f.optional:
@@ -395,6 +406,8 @@ def numbers(owner: str, f: Field, values: Any) -> np.ndarray:
         return values
     try:
         if type(values) in (list, tuple) and dtype in _CODES:
+            if dtype.kind == "f" and not all(issubclass(k, _REAL) for k in set(map(type, values))):
+                raise TypeError  # a Decimal would be rounded
             return read_only(_finite(np.frombuffer(array(_CODES[dtype], values), dtype), values))
         raw = np.asarray(values)
         if len(raw) == 0:
@@ -411,6 +424,10 @@ def numbers(owner: str, f: Field, values: Any) -> np.ndarray:
     except (TypeError, ValueError, OverflowError):
         bad = next((v for v in _plain(values) if not _fits(v, dtype)), "a value")
         raise StateError(f"{owner}.{f.name}: {bad!r} does not fit {f}") from None
+
+
+_REAL = (float, int, np.floating, np.integer, np.bool_)
+"""What a float may be made of."""
 
 
 def _finite(stored: np.ndarray, given: Any) -> np.ndarray:
@@ -438,6 +455,8 @@ def _plain(values: Any) -> Iterable[Any]:
 
 
 def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
+    if isinstance(value, np.generic):
+        value = value.item()
     if dtype.kind == "b":
         return isinstance(value, bool)
     if dtype.kind == "f":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import re
 import types
 import typing
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class Field:
         """The field as people wrote it, where `str` says only how it is stored."""
         if self.convert is None:
             return str(self)
-        return f"{self.name}: {inspect.formatannotation(self.convert)}"
+        return f"{self.name}: {annotation(self.convert)}"
 
     def __str__(self) -> str:
         shape = self.dtype if self.kind == "fixed" else self.kind
@@ -69,6 +70,16 @@ class Field:
             shape = f"{self.dtype}[{self.size}]"
         shown = "str" if shape == "text" else SHOWN.get(shape, shape)
         return f"{self.name}: {shown}{' | None' if self.optional else ''}"
+
+
+def annotation(hint: Any) -> str:
+    """An annotation as people wrote it."""
+    return _WIDTH.sub(
+        lambda found: f"rs.{SHOWN[found[1]].capitalize()}", inspect.formatannotation(hint)
+    )
+
+
+_WIDTH = re.compile(r"typing\.Annotated\[\w+, Width\(dtype='(\w+)', timer=\w+\)\]")
 
 
 def field_of(owner: str, name: str, hint: Any, *, state: bool) -> Field:
@@ -111,7 +122,7 @@ def _refuse(owner: str, name: str, base: Any, state: bool) -> None:
         raise GraphError(f"{owner}.{name}: declare what it holds; Any has no stored form")
     if origin in (list, dict, tuple) or origin is types.NoneType:
         for hint in typing.get_args(base):
-            _refuse_inside(owner, name, hint, state)
+            refuse_inside(owner, name, hint, state)
         return
     if isinstance(origin, type) and (issubclass(origin, tuple) and hasattr(origin, "_fields")):
         return
@@ -122,13 +133,13 @@ def _refuse(owner: str, name: str, base: Any, state: bool) -> None:
     )
 
 
-def _refuse_inside(owner: str, name: str, hint: Any, state: bool) -> None:
+def refuse_inside(owner: str, name: str, hint: Any, state: bool) -> None:
     """Refuse classes that would come back as another, or not at all. What is no class says too
     little to be refused; so does Any, which records may hold."""
     base, _, _ = _unwrap(hint)
     if typing.get_origin(base) in (typing.Union, types.UnionType):
         for each in typing.get_args(base):
-            _refuse_inside(owner, name, each, state)
+            refuse_inside(owner, name, each, state)
         return
     kind = typing.get_origin(base) or base
     plain = (*_PLAIN, str, bytes, *(() if state else (object, typing.Any)))

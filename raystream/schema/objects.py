@@ -15,6 +15,7 @@ from typing import Any
 import msgpack
 
 from raystream.errors import StateError
+from raystream.schema.records import record_hints
 
 
 class Encoded(bytes):
@@ -112,8 +113,7 @@ def _container(kind: Any, args: tuple[Any, ...]) -> Shaper | None:
         return None
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         record: Any = kind
-        hints = typing.get_type_hints(record, include_extras=True)
-        return _fields(record._make, [shaper(hints[name]) or _same for name in record._fields])
+        return _fields(record._make, [shaper(h) or _same for h in record_hints(kind).values()])
     return kind if issubclass(kind, enum.IntEnum) else None
 
 

@@ -11,9 +11,10 @@ from functools import cached_property
 from typing import Any
 
 from raystream.errors import GraphError, Where
-from raystream.schema.fields import Field, field_of
+from raystream.schema.fields import Field, field_of, refuse_inside
 
 _SCHEMAS: dict[type, RecordSchema] = {}
+_HINTS: dict[type, dict[str, Any]] = {}
 
 
 class RecordSchema:
@@ -76,6 +77,26 @@ def record_schema(cls: type, scope: Mapping[str, Any] | None = None) -> RecordSc
                 f"{cls!r} is not a record: records are typing.NamedTuple classes",
                 where=where_is(cls),
             )
+        hints = record_hints(cls, scope)
+        with located(where_is(cls)):
+            fields = tuple(field_of(cls.__name__, n, h, state=False) for n, h in hints.items())
+        for hint in hints.values():
+            look_inside(hint, scope, state=False, within=(cls,))
+        if not fields:
+            raise GraphError(f"{cls.__name__} has no fields", where=where_is(cls))
+        known = _SCHEMAS[cls] = RecordSchema(cls, fields)
+    return known
+
+
+def record_hints(cls: type, scope: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The annotation of each field of a record class, as it was first found: `scope` is known where
+    a flow is built, and not where a value is stored.
+
+    Raises:
+        GraphError: an annotation is missing or names something unknown.
+    """
+    known = _HINTS.get(cls)
+    if known is None:
         hints = resolve_hints(cls, scope)
         names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
         if lacking := [n for n in names if n not in hints]:
@@ -84,12 +105,33 @@ def record_schema(cls: type, scope: Mapping[str, Any] | None = None) -> RecordSc
                 where=where_is(cls),
                 hint=f"Write class {cls.__name__}(typing.NamedTuple), with a type for each field.",
             )
-        with located(where_is(cls)):
-            fields = tuple(field_of(cls.__name__, n, hints[n], state=False) for n in names)
-        if not fields:
-            raise GraphError(f"{cls.__name__} has no fields", where=where_is(cls))
-        known = _SCHEMAS[cls] = RecordSchema(cls, fields)
+        known = _HINTS[cls] = {n: hints[n] for n in names}
     return known
+
+
+def look_inside(
+    hint: Any, scope: Mapping[str, Any] | None, *, state: bool, within: tuple[type, ...] = ()
+) -> None:
+    """Read the annotations of the records that a field holds, however deep.
+
+    Raises:
+        GraphError: one has no stored form, or a record holds itself.
+    """
+    cls = typing.get_origin(hint) or hint
+    if is_record(cls):
+        if cls in within:
+            raise GraphError(
+                f"{cls.__name__} holds records of its own type, which have no columns",
+                where=where_is(cls),
+                hint="Let records name each other by a number or a text.",
+            )
+        within = (*within, cls)
+        for name, inner in record_hints(cls, scope).items():
+            with located(where_is(cls)):
+                refuse_inside(cls.__name__, name, inner, state)
+            look_inside(inner, scope, state=state, within=within)
+    for arg in typing.get_args(hint):
+        look_inside(arg, scope, state=state, within=within)
 
 
 def resolve_hints(obj: Any, scope: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Self, dataclass_transform, get_origin
 import numpy as np
 
 from raystream.errors import GraphError
-from raystream.schema.fields import Field, field_of
-from raystream.schema.records import caller, located, resolve_hints, where_is
+from raystream.schema.fields import Field, annotation, field_of
+from raystream.schema.records import caller, located, look_inside, resolve_hints, where_is
 from raystream.schema.types import NEVER, Factory, field
 from raystream.schema.values import check_of
 
@@ -197,7 +197,7 @@ class StateSchema:
     @cached_property
     def fresh(self) -> Callable[[], State]:
         """Makes a row of defaults; generated, because `State.__init__` is slow for many keys."""
-        env: dict[str, Any] = {"new": self.cls.__new__, "cls": self.cls}
+        env: dict[str, Any] = {"new": self.cls.__new__, "cls": self.cls, "__name__": __name__}
         lines = ["def fresh():", "    row = new(cls)", "    row._mark = 0"]
         for i, f in enumerate(self.fields):
             default = _as_declared(f, self.cls._defaults[f.name])
@@ -226,8 +226,8 @@ class StateSchema:
             lines += [f"    if {given}:", f"        {one} = {settled}"]
         if len(lines) == 1:
             return None
-        env: dict[str, Any] = {"number": _number, "ints": frozenset({int})}
-        env["floats"] = frozenset({float})
+        env: dict[str, Any] = {"number": _number, "__name__": __name__}
+        env |= {"ints": frozenset({int}), "floats": frozenset({float})}
         exec("\n".join(lines), env)
         made: Callable[[State], None] = env["settle"]
         return made
@@ -287,6 +287,8 @@ def state_schema(cls: type[State], scope: Mapping[str, Any] | None = None) -> St
         hints = resolve_hints(cls, scope)
         with located(where_is(cls)):
             fields = tuple(field_of(cls.__name__, n, hints[n], state=True) for n in cls._names)
+            for n in cls._names:
+                look_inside(hints[n], scope, state=True)
             known = StateSchema(cls, fields)
             _check_defaults(known, hints)
         _SCHEMAS[cls] = known
@@ -306,7 +308,7 @@ def _check_defaults(schema: StateSchema, hints: Mapping[str, Any]) -> None:
     for f in schema.fields:
         value = getattr(fresh, f.name)
         if not check_of(hints[f.name])([value]):
-            declared = inspect.formatannotation(hints[f.name])
+            declared = annotation(hints[f.name])
             raise GraphError(
                 f"{refused}{f.name} is {value!r:.80}, not {declared}",
                 hint="What each row is to have for itself is made by rs.field(factory=list)."

@@ -10,6 +10,7 @@ that most of the work is not Python's.
 from __future__ import annotations
 
 import enum
+import math
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -18,6 +19,9 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+
+from raystream.schema.records import record_hints
+from raystream.schema.types import Width
 
 Check = Callable[[Sequence[Any]], bool]
 
@@ -36,7 +40,8 @@ def check_of(hint: Any, *, alike: bool = False) -> Check:
     """What says whether all of some values are of the type that is declared."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
-        return check_of(args[0], alike=alike)
+        width = next((mark.dtype for mark in args[1:] if isinstance(mark, Width)), "i8")
+        return _narrow(check_of(args[0], alike=alike), np.dtype(width))
     if origin in (typing.Union, types.UnionType):
         rest = [a for a in args if a is not types.NoneType]
         if len(rest) == 1 and len(args) == 2:
@@ -81,6 +86,17 @@ def _either(checks: list[Check]) -> Check:
     return lambda values: all(any(c([v]) for c in checks) for v in values)
 
 
+def _narrow(check: Check, dtype: np.dtype[Any]) -> Check:
+    """Of numbers that are stored in fewer than 64 bits."""
+    if dtype.itemsize == 8:
+        return check
+    if dtype.kind == "i":
+        least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        return lambda values: check(values) and all(least <= v <= most for v in values)
+    large = float(np.finfo(dtype).max)
+    return lambda values: check(values) and not any(large < abs(v) < math.inf for v in values)
+
+
 def _anything(values: Sequence[Any]) -> bool:
     return True
 
@@ -99,8 +115,7 @@ def _container(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
 def _inner(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
     check = partial(check_of, alike=alike)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        hints = typing.get_type_hints(kind, include_extras=True)
-        return _columns([check(hints[name]) for name in kind._fields])
+        return _columns([check(hint) for hint in record_hints(kind).values()])
     if kind is tuple and args and args[-1] is not ...:
         return _columns([check(a) for a in args])
     if kind is dict and args:

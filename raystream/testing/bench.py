@@ -15,7 +15,7 @@ import numpy as np
 
 from raystream.api.batch import Batch
 from raystream.api.flow import Flow, OperatorNode, by_arrival
-from raystream.api.operators import OperatorSpec, spec_of
+from raystream.api.operators import OperatorSpec, check_spec, spec_of
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.logic import in_order
 from raystream.dataflow.order import assemble, feeds_of
@@ -28,6 +28,9 @@ from raystream.schema.columns import from_records
 from raystream.schema.types import KeyRange, Split
 from raystream.state.image import Image, decode
 from raystream.state.partition import merge, recut
+
+_READERS = ("its sink", "its late records")
+"""What is read: names that no operator has."""
 
 
 class Emitted(NamedTuple):
@@ -150,7 +153,7 @@ class Bench:
                     )
             assert instance.ready()
             instance.step()
-        out = Emitted(*(self._read(name) for name in ("sink", "late")))
+        out = Emitted(*(self._read(name) for name in _READERS))
         for machines in self.producers.values():
             for machine in machines:
                 machine.outlets.trim(self.epochs)
@@ -188,12 +191,13 @@ def _plan(op: Any, key_groups: int, time_unit: Any, compiled: bool | None) -> Pl
         streams = fed if streams is None else streams | fed
     windowed = spec.window is not None
     out = streams.through(op, name=spec.name, late=windowed)
-    for stream, name in zip(out if windowed else [out], ("sink", "late"), strict=False):
+    for stream, name in zip(out if windowed else [out], _READERS, strict=False):
         if stream._branches:
             stream.to(Sink(), name=name)
     for node in flow.nodes:
         if isinstance(node, OperatorNode) and compiled is not None:
             node.spec = replace(node.spec, compiled=compiled)
+            check_spec(node.spec)
     splits = {f"feed-{schema.name}": ["fed"] for schema in spec.inputs}
     return plan_of(flow, splits)
 

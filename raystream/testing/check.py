@@ -161,7 +161,8 @@ class _Example:
         return epochs
 
     def _ranges(self) -> list[KeyRange]:
-        bounds = {self.rng.randrange(1, self.groups) for _ in range(self.rng.randrange(4))}
+        most = max(2, self.groups)  # one key group alone cannot be cut
+        bounds = {self.rng.randrange(1, most) for _ in range(self.rng.randrange(4))}
         return [KeyRange(lo, hi) for lo, hi in pairwise(sorted({0, self.groups, *bounds}))]
 
     # ------------------------------------------------------------ runs

@@ -5,17 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from raystream.api.batch import Batch
-from raystream.schema.types import KeyRange
+from raystream.schema.types import KeyRange, SinkContext
 
 
 class Collect:
-    """Keeps records by (epoch, range, type). Copies of it share what they keep, within a process.
+    """Keeps records by (epoch, range, type), those of the newest run. Copies of it share what they
+    keep, within a process.
 
     `records()` are in canonical order: by epoch, then range, then as they came.
     """
 
     def __init__(self) -> None:
         self.parts: dict[tuple[int, KeyRange, str], Batch[Any]] = {}
+
+    def open(self, context: SinkContext) -> None:
+        """Forget what comes again: all of an earlier run, or what came to an instance after the cut
+        from which this one goes on."""
+        mine = context.keys
+        for at in [at for at in self.parts if at[0] > context.committed]:
+            if at[1].lo < mine.hi and mine.lo < at[1].hi:
+                del self.parts[at]
 
     def write(self, epoch: int, keys: KeyRange, batch: Batch[Any]) -> None:
         self.parts[epoch, keys, batch.record.__name__] = batch

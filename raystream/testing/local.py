@@ -20,7 +20,7 @@ from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.register import Boundary
 from raystream.dataflow.snapshot import capture, check_state, install, settled
 from raystream.dataflow.source import Arrival, ArrivalSplit, Positions, Recorded, SplitReader
-from raystream.errors import InternalError
+from raystream.errors import ConfigError, InternalError
 from raystream.schema.types import KeyRange
 from raystream.state.image import Image
 from raystream.state.partition import recut
@@ -356,11 +356,31 @@ def run_local(
     Returns the totals per operator.
 
     Raises:
-        JobError: with `check`, an operator or a source emits something else the second time.
+        ConfigError: such ranges cannot be. JobError: with `check`, an operator or a source emits
+        something else the second time.
     """
+    if cut_every is not None and cut_every < 1:
+        raise ConfigError(f"cut_every={cut_every}: there is at least one epoch between cuts")
     plan = make_plan(flow, instances=instances, cut_every=cut_every, check=check)
     for name, own in (ranges or {}).items():
-        plan.ranges[plan.vertex(name).id] = list(own)
+        _set_ranges(plan, name, list(own))
     job = LocalJob(plan, rng=None if seed is None else random.Random(seed))
     job.run()
     return totals(job.progress())
+
+
+def _set_ranges(plan: Plan, name: str, own: list[KeyRange]) -> None:
+    names = [v.name for v in plan.vertices]
+    if name not in names:
+        raise ConfigError(
+            f"ranges: there is no operator {name!r} with instances of its own",
+            hint=f"There are {', '.join(names)}.",
+        )
+    bounds = [at for keys in own for at in keys]
+    whole = bounds[:1] == [0] and bounds[-1:] == [plan.groups]
+    if not whole or bounds[1:-1:2] != bounds[2::2] or any(k.hi <= k.lo for k in own):
+        raise ConfigError(
+            f"ranges: {name} has {' '.join(map(str, own)) or 'none'}",
+            hint=f"One after another they are all key groups, 0 to {plan.groups}.",
+        )
+    plan.ranges[plan.vertex(name).id] = own

@@ -94,9 +94,14 @@ def epochs_without_parentheses() -> None:
     rs.Flow("test").source(rs.io.iterable([], Word), epochs=rs.by_time)  # type: ignore[arg-type]  # here
 
 
-@refused("nor disorder infinite")
+@refused("disorder=inf, ticks=1(.|\n)*nor infinite")
 def infinite_disorder() -> None:
     rs.by_time(seconds=1, disorder=float("inf"))  # here
+
+
+@refused("ticks=0.001(.|\n)*at least one tick")
+def ticks_that_are_a_fraction() -> None:
+    rs.by_time(seconds=1, ticks=0.001)  # type: ignore[arg-type]  # here
 
 
 @refused("nor infinite")

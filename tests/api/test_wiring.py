@@ -222,7 +222,7 @@ def backwards() -> None:
     rs.by_time(speed=-1)  # here
 
 
-@refused("disorder and ticks cannot be negative")
+@refused("disorder=-1(.|\n)*disorder is not negative")
 def negative_disorder() -> None:
     rs.by_time(disorder=-1)  # here
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 import raystream as rs
-from raystream.errors import OperatorError
+from raystream.errors import OperatorError, StateError
 from raystream.testing import OperatorHarness
 
 
@@ -88,3 +89,34 @@ def test_what_one_operator_is_given_another_cannot_change() -> None:
         OperatorHarness(change).send(*SALES)
     assert caught.value.where is not None
     assert "amount *= 2" in caught.value.where.text
+
+
+@pytest.mark.parametrize(
+    ("positions", "told"),
+    [
+        ([3], r"positions from 3 to 3 in Batch\(Sale, 3 rows\)"),
+        ([-1, 0], "positions from -1 to 0"),
+        ([0.5], "1 of float64 are no positions"),
+        (np.array([True]), "1 of bool are no positions"),
+        ([[0], [1]], "2x1 of int64 are no positions"),
+        (1, "one of int64 are no positions"),
+    ],
+)
+def test_rows_are_taken_that_are_there(positions: Any, told: str) -> None:
+    """An array of numbers alone took what it could; with text in it Arrow raised."""
+    columns = {"time": [0, 1, 2], "shop": ["a", "b", "c"], "amount": [0.0, 1.0, 2.0]}
+    batch = rs.Batch(Sale, columns)
+    with pytest.raises(StateError, match=told):
+        batch.take(positions)
+
+
+@pytest.mark.parametrize("origin", [[0.5, 1], [[0], [1]], 0])
+def test_an_origin_is_a_list_of_positions(origin: Any) -> None:
+    with pytest.raises(StateError, match=r"origin: .* no positions"):
+        rs.Batch(Sale, {"time": [0, 1], "shop": ["a", "b"], "amount": [0.0, 1.0]}, origin=origin)
+
+
+@pytest.mark.parametrize("taken", [[], np.array([False, False, False]), range(0)])
+def test_no_rows_may_be_taken(taken: Any) -> None:
+    columns = {"time": [0, 1, 2], "shop": ["a", "b", "c"], "amount": [0.0, 1.0, 2.0]}
+    assert len(rs.Batch(Sale, columns).take(taken)) == 0

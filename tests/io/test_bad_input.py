@@ -78,10 +78,12 @@ CSV = [
 
 @pytest.mark.parametrize(("data", "words"), [c[1:] for c in CSV], ids=[c[0] for c in CSV])
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
-def test_csv(data: bytes, words: list[str], packed: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("delimiter", [",", "\t"], ids=["comma", "tab"])
+def test_csv(data: bytes, words: list[str], packed: bool, delimiter: str, tmp_path: Path) -> None:
     path = tmp_path / ("rows.csv.gz" if packed else "rows.csv")
+    data = data.replace(b",", delimiter.encode())
     path.write_bytes(gzip.compress(data) if packed else data)
-    fails(rs.io.csv(path, Small), str(path), *words)
+    fails(rs.io.csv(path, Small, delimiter=delimiter), str(path), *words)
 
 
 def test_csv_far_into_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

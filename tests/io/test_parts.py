@@ -398,6 +398,61 @@ def test_json_parts_have_keys_that_json_can_hold(tmp_path: Path) -> None:
         stream.to(rs.io.json(tmp_path))
 
 
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_numbers_inside_are_of_the_declared_type(kind: str, tmp_path: Path) -> None:
+    """Arrow makes none of bools, nor floats of large ints."""
+
+    class Odd(NamedTuple):
+        whole: list[int]
+        real: tuple[float | None, ...]
+        sure: dict[str, bool]
+
+    sink = opened(getattr(rs.io, kind)(tmp_path))
+    sink.write(1, ALL, batch(Odd, [Odd([True, 2], (2**60 + 1, True, None), {"a": False})]))
+    sink.commit(1)
+    sink.close()
+    assert repr(read(tmp_path, Odd)) == repr([Odd([1, 2], (2.0**60, 1.0, None), {"a": False})])
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_csv_parts_have_the_delimiter_that_was_asked_for(
+    header: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Note(NamedTuple):
+        time: int
+        text: str
+        size: float | None
+
+    notes = [Note(-1, "a;b", 0.5), Note(2, 'say "x"\n', None), Note(3, "a,b", 1e300)]
+    monkeypatch.setattr("raystream.io.rolling.CHUNK_ROWS", len(notes))
+    sink = opened(rs.io.csv(tmp_path, header=header, delimiter=";"))
+    for epoch, note in enumerate(notes, 1):
+        sink.write(epoch, ALL, batch(Note, [note]))
+    sink.commit(1)  # amid a chunk, which is read again
+    sink.commit(3)
+    sink.close()
+    first, *_ = rs.io.parts(tmp_path)[0].path.read_text().splitlines()
+    assert first == ('"time";"text";"size"' if header else '-1;"a;b";0.5')
+    assert read(tmp_path, Note, header=header, delimiter=";") == notes
+
+
+def test_csv_parts_hold_no_bytes_that_are_no_text(tmp_path: Path) -> None:
+    class Sealed(NamedTuple):
+        data: bytes
+        more: bytes | None
+
+    sink = opened(rs.io.csv(tmp_path))
+    sink.write(1, ALL, batch(Sealed, [Sealed("ü".encode(), None), Sealed(b"", b"a\xff")]))
+    with pytest.raises(OutputError, match=r"cannot hold b'a\\xff' in 'more'(.|\n)*parquet"):
+        sink.prepare(1)
+
+
+@pytest.mark.parametrize("delimiter", ["", ";;", "\n", '"', "e", ".", "-", "7", "é"])
+def test_some_characters_cannot_stand_between_values(delimiter: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot stand between two values"):
+        rs.io.csv(tmp_path, delimiter=delimiter)
+
+
 def test_csv_parts_hold_no_empty_lines(tmp_path: Path) -> None:
     """Arrow writes a lone None as one, and reads none: such records were lost."""
 

@@ -117,7 +117,13 @@ def test_lines_are_no_records_by_themselves(tmp_path: Path) -> None:
         rs.io.text(tmp_path, Counted)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_csv_ends_lines_as_any_system_does(end: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(f"key,n{end}1,2{end}3,4{end}".encode())
+    assert records(rs.io.csv(tmp_path, Counted)) == [Counted(1, 2), Counted(3, 4)]
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
 def test_a_header_alone_is_no_rows(end: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(f"key,n{end}".encode())
     assert records(rs.io.csv(tmp_path, Counted)) == []
@@ -286,3 +292,8 @@ def test_what_can_be_read_once_is_refused() -> None:
         rs.io.iterable((Counted(i, i) for i in range(3)), Counted)
     with pytest.raises(ConfigError, match="at least 1"):
         rs.io.iterable([], Counted, splits=0)
+
+
+def test_a_set_has_no_order_to_be_read_again_in() -> None:
+    with pytest.raises(ConfigError, match=r"a set(.|\n)*sorted"):
+        rs.io.iterable({Word(0, "a"), Word(1, "b")}, Word)

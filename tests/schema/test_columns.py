@@ -6,6 +6,8 @@ import enum
 import math
 from collections.abc import Callable
 from datetime import date
+from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -27,6 +29,7 @@ from raystream.schema.columns import (
 )
 from raystream.schema.objects import decode, encode
 from raystream.schema.records import record_schema
+from raystream.schema.state import state_schema
 from tests.examples import examples
 
 
@@ -237,6 +240,7 @@ EXPECTED = [Mixed(1, 0.5, "a", None, Colour.RED, [1]), Mixed(-2, 1.0, "b", 7, Co
         {"text": pa.array(["a", "b"], pa.large_string()), "maybe": pa.array([None, 7])},
         {"text": np.array(["a", "b"]), "kind": [Colour.RED, Colour.BLUE]},
         {"items": pa.array([[1], []])},
+        {"small": np.array([1, -2], object), "maybe": np.array([None, 7], object)},
         {"maybe": np.ma.array([5, 7], mask=[True, False])},
         {"text": np.ma.array(["a", "b"], mask=False)},
     ],
@@ -271,7 +275,13 @@ def test_batches_take_what_is_alike(other: dict[str, Any]) -> None:
         ("maybe", [None, 2**31], r"Mixed\.maybe: 2147483648 does not fit maybe: int32 \| None"),
         ("text", ["a", None], r"Mixed\.text is None, but is not declared optional"),
         ("text", ["a", 1], r"Mixed\.text: 1 does not fit text: str"),
-        ("text", ["a", b"\xff"], r"Mixed\.text: .*not a utf8 string"),
+        ("text", ["a", b"b"], r"Mixed\.text: b'b' does not fit text: str"),
+        ("text", np.array([b"a", b"b"]), r"Mixed\.text: b'a' does not fit text: str"),
+        ("real", [0.5, Decimal("0.1")], r"Mixed\.real: Decimal\('0.1'\) does not fit real"),
+        ("real", [np.float32(1), Fraction(1, 3)], r"Mixed\.real: Fraction\(1, 3\) does not fit"),
+        ("small", [np.int64(1), 2.5], r"Mixed\.small: 2\.5 does not fit"),
+        ("small", np.ones((2, 3), np.int8), r"Mixed\.small: an array of shape \(2, 3\) is no col"),
+        ("small", np.array([1, "x"], object), r"Mixed\.small: 'x' does not fit small: int8"),
         ("items", [[1], object()], r"Mixed\.items cannot be stored: object inside it"),
         ("items", [[1], {1, 2}], "cannot be stored: set inside it has no stored form"),
         ("items", [[1], [2**64]], "cannot be stored: 18446744073709551616 .* more than 64 bits"),
@@ -284,6 +294,22 @@ def test_batches_take_what_is_alike(other: dict[str, Any]) -> None:
 def test_values_that_do_not_fit_are_refused(field: str, values: Any, complaint: str) -> None:
     with pytest.raises(StateError, match=complaint):
         from_columns(record_schema(Mixed), {**FINE, field: values})
+
+
+def test_a_number_inside_is_refused_by_the_name_that_people_wrote() -> None:
+    class Odd(NamedTuple):
+        small: dict[str, list[rs.Int8 | None]]
+
+    with pytest.raises(StateError, match=r"does not fit small: dict\[str, list\[.*rs\.Int8"):
+        from_columns(record_schema(Odd), {"small": [{"a": [300]}]})
+
+
+def test_text_is_not_taken_for_bytes() -> None:
+    class Sealed(NamedTuple):
+        data: bytes
+
+    with pytest.raises(StateError, match=r"Sealed\.data: 'a' does not fit data: bytes"):
+        from_columns(record_schema(Sealed), {"data": [b"a", "a"]})
 
 
 def test_infinite_floats_are_stored_in_32_bits_too() -> None:
@@ -357,6 +383,57 @@ def test_fields_without_a_stored_form_are_refused(hint: Any, complaint: str) -> 
 
     with pytest.raises(GraphError, match=f"Odd.thing: .*{complaint}"):
         record_schema(Odd, {"hint": hint})
+
+
+@pytest.mark.parametrize(
+    ("hint", "complaint"),
+    [
+        (set[int], "a set has no stable order"),
+        (Mood, "Mood has no stored form"),
+        (list[date], "date has no stored form"),
+    ],
+)
+def test_so_are_those_of_records_inside_of_records(hint: Any, complaint: str) -> None:
+    class Odd(NamedTuple):
+        thing: hint  # type: ignore[valid-type]
+
+    class Holder(NamedTuple):
+        odd: dict[int, Odd]
+
+    class Row(rs.State):
+        odd: Odd | None = None
+
+    scope = {"hint": hint, "Odd": Odd}
+    with pytest.raises(GraphError, match=f"Odd.thing: .*{complaint}"):
+        record_schema(Holder, scope)
+    with pytest.raises(GraphError, match=f"Odd.thing: .*{complaint}"):
+        state_schema(Row, scope)
+
+
+class Tree(NamedTuple):
+    children: list[Tree]
+
+
+def test_a_record_does_not_hold_itself() -> None:
+    with pytest.raises(GraphError, match="Tree holds records of its own type"):
+        record_schema(Tree)
+
+
+def test_names_of_a_function_are_known_inside_of_records() -> None:
+    class Leaf(NamedTuple):
+        size: int
+
+    class Twig(NamedTuple):
+        leaves: list[Leaf]
+
+    class Branch(NamedTuple):
+        twig: Twig
+
+    grown = [Branch(Twig([Leaf(1), Leaf(2)]))]
+    columns = from_records(record_schema(Branch, locals()), grown)
+    (back,) = columns.records()
+    assert back == grown[0]
+    assert type(back.twig.leaves[1]) is Leaf
 
 
 def test_arrays_are_for_state() -> None:

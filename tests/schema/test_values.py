@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections import Counter, OrderedDict
 from typing import Any, NamedTuple
 
@@ -29,7 +30,8 @@ class Point(NamedTuple):
     [
         (list[int], [[], [1, 2], [-(2**63), 2**63]]),
         (list[float], [[0.5, 3]]),
-        (list[rs.Int8], [[1]]),
+        (list[rs.Int8], [[1, -128, 127]]),
+        (list[rs.Float32 | None], [[0.5, None, -math.inf]]),
         (list, [[1, "a"]]),
         (dict[str, list[int]], [{}, {"a": [1]}]),
         (dict[tuple[int, str], bool], [{(1, "a"): True}]),
@@ -58,6 +60,9 @@ def test_what_fits_comes_back(hint: Any, values: list[Any]) -> None:
         (list[int], ["q"]),
         (list[int], [1.5]),
         (list[int], [None]),
+        (list[rs.Int8], [128]),
+        (dict[str, rs.Int16 | None], {"a": -(2**15) - 1}),
+        (tuple[rs.Float32, ...], (1e39,)),
         (list[int], [np.int64(1)]),
         (list[float], [np.float64(1)]),
         (list[bytes], [bytearray(b"a")]),

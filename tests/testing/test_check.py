@@ -277,3 +277,7 @@ class Lengths:
 
 def test_reference_data_is_of_as_many_key_groups_as_are_counted() -> None:
     check_operator(Lengths(), WORDS, examples=5)
+
+
+def test_one_key_group_is_enough() -> None:
+    check_operator(running, WORDS, examples=5, key_groups=1)

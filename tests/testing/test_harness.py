@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -149,6 +150,73 @@ def test_what_is_wrong_is_said() -> None:
     harness.send(Ping(1, 100), Ping(1, 100))
     with pytest.raises(StateError, match=r"Sum\.n of key 1 holds 200, which does not fit n: int8"):
         harness.restart()
+
+
+@rs.operator()
+@dataclass(frozen=True)
+class Counting:
+    n: int = 0
+
+    def process(self, word: Word) -> Iterator[Word]:
+        self.n += 1  # type: ignore[misc]
+        yield word
+
+
+@rs.operator()
+def mixed(word: Word) -> Iterator[Word]:
+    pa.array([1, word.word])
+    yield word
+
+
+@pytest.mark.parametrize(("op", "line"), [(Counting(), "self.n += 1"), (mixed, "pa.array([1")])
+def test_the_line_is_not_one_of_a_library(op: Any, line: str) -> None:
+    """Methods of dataclasses and what Cython compiles have frames in files that are not there."""
+    with pytest.raises(OperatorError) as error:
+        OperatorHarness(op).send(Word(1, "x"))
+    assert error.value.where is not None
+    assert error.value.where.text.startswith(line)
+
+
+class Real(rs.State):
+    x: float = 0.0
+
+
+@rs.operator(key="time")
+def too_large(word: Word, real: Real) -> Iterator[Word]:
+    real.x = 10**400
+    yield word
+
+
+def test_what_the_system_does_after_a_call_is_no_line_of_the_user() -> None:
+    with pytest.raises(OperatorError, match="too_large raised OverflowError") as error:
+        OperatorHarness(too_large).send(Word(1, "x"))
+    assert error.value.where is None
+
+
+@rs.operator(key="time")
+def late(word: Word, tally: Tally) -> Iterator[Word]:
+    yield word
+
+
+@rs.operator()
+def sink(word: Word) -> Iterator[Word]:
+    yield word
+
+
+@pytest.mark.parametrize("op", [late, sink])
+def test_an_operator_may_have_any_name(op: Any) -> None:
+    harness = OperatorHarness(op)
+    assert harness.send(Word(1, "x")) == [Word(1, "x")]
+    assert harness.late == []
+
+
+@pytest.mark.parametrize(
+    ("op", "told"),
+    [(running, "compiled operators hold numbers"), (running_batch, "batch function is not comp")],
+)
+def test_what_cannot_be_compiled_is_refused(op: Any, told: str) -> None:
+    with pytest.raises(GraphError, match=told):
+        OperatorHarness(op, compiled=True)
 
 
 def test_after_an_error() -> None:

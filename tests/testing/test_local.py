@@ -11,6 +11,8 @@ import pytest
 import raystream as rs
 from raystream.dataflow import warming
 from raystream.dataflow.plan import Plan
+from raystream.errors import ConfigError
+from raystream.schema.types import KeyRange
 from raystream.state.objects import ObjectTable
 from raystream.testing import Collect, run_local
 from raystream.testing.local import LocalJob
@@ -91,6 +93,57 @@ def test_the_clock_of_a_paced_run_starts_when_all_is_compiled(
     report = flow.run()
     assert len(warmed) == (speed is not None)
     assert all(at <= report.started for at in warmed)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"cut_every": 0}, "cut_every=0"),
+        ({"checkpoint_seconds": -1.0}, "checkpoint_seconds=-1"),
+        ({"checkpoint_seconds": float("inf")}, "checkpoint_seconds=inf"),
+    ],
+)
+def test_cuts_are_some_way_apart(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        places().run(**options)
+
+
+def test_so_they_are_in_a_test() -> None:
+    with pytest.raises(ConfigError, match="cut_every=0"):
+        run_local(places(), cut_every=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranges", "told"),
+    [
+        ("cuont", [(0, 256)], "no operator 'cuont'"),
+        ("collect", [], "collect has none"),
+        ("collect", [(0, 200)], r"collect has \[0, 200\)"),
+        ("collect", [(0, 100), (101, 256)], "all key groups, 0 to 256"),
+        ("collect", [(0, 256), (256, 256)], "all key groups, 0 to 256"),
+    ],
+)
+def test_ranges_are_all_key_groups(name: str, ranges: list[tuple[int, int]], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        run_local(places(), ranges={name: [KeyRange(*r) for r in ranges]})
+
+
+def test_a_second_run_is_collected_alone() -> None:
+    sink, other = Collect(), Collect()
+    for times, instances in ((9, 3), (4, 2)):
+        flow = rs.Flow("places")
+        rows = Rows(Seen, (tuple(Seen(t, t) for t in range(times)),))
+        flow.source(rows, epochs=rs.by_time(seconds=1)).to(sink, name="sink")
+        run_local(flow, instances={"sink": instances})
+    flow.nodes[-1].sink = other  # type: ignore[attr-defined]
+    run_local(flow)
+    assert sink.records() == other.records()
+
+
+def places() -> rs.Flow:
+    flow = rs.Flow("places")
+    flow.source(rs.io.iterable([Seen(0, 0)], Seen)).to(Collect())
+    return flow
 
 
 def noted(monkeypatch: pytest.MonkeyPatch, method: str) -> list[tuple[LocalJob, int]]:
