@@ -30,14 +30,21 @@ def key_groups(*columns: Any, groups: int = 256) -> np.ndarray:
 
 def _column(values: Any) -> Any:
     """Integers as a NumPy array, text and bytes as an Arrow array."""
+    if isinstance(values, np.ndarray):
+        if values.ndim == 1 and values.dtype.kind in "iub":
+            return values
+        return _held(values.tolist())
+    return _held(values)
+
+
+def _held(values: Any) -> Any:
+    """The same of an Arrow array or a sequence."""
     import pyarrow as pa
 
-    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iub":
-        return values
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if not isinstance(values, pa.Array):
-        values = pa.array(values.tolist() if isinstance(values, np.ndarray) else values)
+        values = pa.array(values)
     if isinstance(values, pa.DictionaryArray):
         values = values.dictionary_decode()
     kind = values.type
