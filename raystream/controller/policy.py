@@ -194,10 +194,10 @@ class CpuThreshold:
         parent = load.parents[i] if load.parents else None
         last = load.reports[i][-self.reports :]
         cpu, rate = _mean(r.cpu for r in last), _mean(r.rate for r in last)
-        if parent is None or not 0 < rate < REGAINED * parent.rate:
+        if parent is None or rate > REGAINED * parent.rate:
             return 0.5
-        each = (parent.cpu - cpu) / (parent.rate - rate)
-        return 1 - each * rate / 2 / cpu
+        share = rate / parent.rate if rate else 0.5  # without records it has timers, say: by rows
+        return 1 - (parent.cpu - cpu) / (1 - share) * share / 2 / cpu
 
     def _why(self, load: Load, i: int) -> str:
         last = load.reports[i][-self.reports :]

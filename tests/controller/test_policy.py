@@ -139,8 +139,10 @@ def test_nobody_is_merged_while_a_bottleneck_is_split() -> None:
         ((1.0, 1000), (0.9, 500), False),  # ... 0.85, more than nine tenths of what it uses
         ((0.8, 1000), (0.9, 500), False),  # others have come since, and it exchanges with each
         ((0.8, 1000), (0.9, 800), True),  # there is more to do than there was
-        ((0.8, 1000), (0.9, 0), True),  # timers, say: nobody knows
-        ((0.8, 0), (0.9, 0), True),
+        ((1.0, 0), (0.75, 0), True),  # timers, say: by half of the rows
+        ((1.0, 0), (0.9, 0), False),
+        ((0.8, 1000), (0.9, 0), False),
+        ((0.8, 0), (0.9, 10), True),
         (None, (0.9, 500), True),
     ],
 )
@@ -163,14 +165,16 @@ def test_a_range_is_cut_again_if_its_last_cut_was_worth_it(
 
 def test_cuts_do_not_follow_cuts_where_instances_cost_more_than_records() -> None:
     even_load = np.full(256, 0.2 / 256)
-    plant = Plant(CpuThreshold(), {"count": even_load}, overhead=0.72)
-    plant.run(600)
-    assert len(plant.ranges("count")) == 2  # one cut shows that it is of no use
+    plant = Plant(CpuThreshold(), {"count": even_load}, overhead=0.72, poll=1.0)
+    plant.run(300)
+    sizes = {name: len(plant.ranges(name)) for name in plant.works}
+    assert set(sizes.values()) <= {1, 2}  # one cut shows that it is of no use
+    assert sizes["count"] == sizes["chain"] == 2  # this one has no records at all
     notes = [n for _, f in plant.found for n in f.notes if n.startswith("count/")]
     assert len(notes) == 2  # of each half, once
     assert all("it would still use 94% of that, as its last cut shows" in n for n in notes)
     plant.demand["count"] = 1.7 * even_load
-    plant.run(600)
+    plant.run(300)
     assert len(plant.ranges("count")) == 4
 
 
