@@ -6,7 +6,6 @@ This is the glue above all layers: it owns the clock and the choice of shell. `F
 from __future__ import annotations
 
 import gc
-import math
 import os
 import time
 import uuid
@@ -106,12 +105,6 @@ def run(
     """
     if durable is None and resume is not None:
         raise ConfigError("resume without durable: say where the cuts are")
-    if not 0 <= checkpoint_seconds < math.inf or (cut_every is not None and cut_every < 1):
-        given = f"{checkpoint_seconds=}" if cut_every is None else f"{cut_every=}"
-        raise ConfigError(
-            f"{given}: there is a cut every so often, which is not below 0 nor endless",
-            hint="cut_every, in epochs, is at least 1.",
-        )
     options = _options(cluster, copies, spares, recovery, restore_into, policy, bounds, pool)
     least = {name: few for name, (few, _) in (bounds or {}).items() if few > 1}
     with _alone(flow.name, cluster):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,9 +43,15 @@ def make_plan(
         saved: the cut to go on from; nothing is read then: its clock goes on.
 
     Raises:
-        GraphError, ConfigError: see `plan_of`. InputError: a source has no splits.
-        StateError: the flow cannot go on from the saved cut.
+        ConfigError: there would be no cuts, or see `plan_of`. GraphError: see there. InputError: a
+        source has no splits. StateError: the flow cannot go on from the saved cut.
     """
+    if cut_every is not None and cut_every < 1:
+        raise ConfigError(f"{cut_every=}: a cut comes after so many epochs, at least 1")
+    if not 0 <= checkpoint_seconds < math.inf:
+        raise ConfigError(
+            f"{checkpoint_seconds=}: between cuts are no less than 0, and not endless"
+        )
     vertices_of(flow)  # what cannot be run is refused before anything is read
     sources = [n for n in flow.nodes if isinstance(n, SourceNode)]
     splits = {n.name: _splits(n) for n in sources}

@@ -28,7 +28,7 @@ from raystream.schema.state import State, StateSchema
 from raystream.schema.values import all_of, check_of, members, shown
 from raystream.state.image import END, KEY, START, Image
 from raystream.state.objects import ObjectTable
-from raystream.state.partition import key_order, places
+from raystream.state.partition import key_order, offsets_of
 from raystream.state.room import as_words
 from raystream.state.rows import Part, StructuredTable
 from raystream.state.texts import TextNumbers
@@ -395,7 +395,7 @@ def take_rows(
             keys = pa.RecordBatch.from_arrays(columns, schema=shape.gone)
             order, offsets = key_order(keys, groups)
             ends = part_ends(offsets, max(1, most // rows.itemsize))
-            begins = places(left, groups, [0, *ends])
+            begins = offsets_of(left, groups, [0, *ends])
             for i, end in enumerate(ends):
                 here = order[offsets[ends[i - 1] if i else 0] : offsets[end]]
                 some = left.slice(begins[i], begins[i + 1] - begins[i])

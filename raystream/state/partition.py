@@ -27,17 +27,16 @@ def keys_of(batch: Any) -> list[Any]:
     return [c.to_numpy() if pa.types.is_integer(c.type) else c for c in columns]
 
 
-def places(batch: Any, groups: int, bounds: Iterable[int]) -> list[int]:
-    """Where key groups begin among rows that are in key order.
+def offsets_of(batch: Any, groups: int, bounds: Iterable[int]) -> list[int]:
+    """Before how many rows, which are in key order, each of these key groups begins.
 
     By halving: a keeper that cuts an image hashes some dozens of keys, and needs no compiled code,
-    which would take a fresh process longer to load than all else that a restore does.
+    which a fresh process would have to load first.
     """
     columns = keys_of(batch)
 
     def group(row: int) -> int:
-        key = [c[row] if isinstance(c, np.ndarray) else c[row].as_py() for c in columns]
-        key = [int(k) if isinstance(k, np.integer) else k for k in key]
+        key = [c[row].item() if isinstance(c, np.ndarray) else c[row].as_py() for c in columns]
         return key_group(tuple(key), groups)
 
     rows = range(batch.num_rows)
@@ -99,9 +98,9 @@ def part_of(header: ImageHeader, keys: KeyRange) -> ImageHeader:
 def _slices(batch: Any, groups: int, ranges: Sequence[KeyRange]) -> list[Any]:
     if batch is None:
         return [None] * len(ranges)
-    begins = places(batch, groups, [keys.lo for keys in ranges])
-    ends = places(batch, groups, [keys.hi for keys in ranges])
-    return [batch.slice(lo, hi - lo) for lo, hi in zip(begins, ends, strict=True)]
+    bounds = sorted({bound for keys in ranges for bound in keys})
+    at = dict(zip(bounds, offsets_of(batch, groups, bounds), strict=True))
+    return [batch.slice(at[keys.lo], at[keys.hi] - at[keys.lo]) for keys in ranges]
 
 
 def recut(chains: Iterable[Sequence[Image]], keys: KeyRange) -> list[list[Image]]:

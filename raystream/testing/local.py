@@ -359,8 +359,6 @@ def run_local(
         ConfigError: such ranges cannot be. JobError: with `check`, an operator or a source emits
         something else the second time.
     """
-    if cut_every is not None and cut_every < 1:
-        raise ConfigError(f"cut_every={cut_every}: there is at least one epoch between cuts")
     plan = make_plan(flow, instances=instances, cut_every=cut_every, check=check)
     for name, own in (ranges or {}).items():
         _set_ranges(plan, name, list(own))

@@ -142,7 +142,7 @@ def test_spark_leaves_no_process_no_folder_and_no_noise(
 
 
 INTERRUPTED = """
-import os, psutil, signal, threading
+import os, psutil, signal, threading, time
 from spark_ingest.session import spark_session
 me = psutil.Process()
 def starts():
@@ -152,7 +152,7 @@ def starts():
         return False
 def interrupt():
     while not starts():
-        pass
+        time.sleep(0.01)
     os.kill(me.pid, signal.SIGINT)
 threading.Thread(target=interrupt).start()
 try:
@@ -171,6 +171,11 @@ except KeyboardInterrupt:
 @pytest.mark.spark
 def test_an_interrupt_while_spark_starts_leaves_no_process() -> None:
     result = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", INTERRUPTED],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "ended\n", "")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from raystream.schema.types import KeyRange
 from raystream.state.image import KEY, Image, ImageHeader, Standing
 from raystream.state.keys import even_ranges, key_group
-from raystream.state.partition import places, recut_encoded
+from raystream.state.partition import offsets_of, recut_encoded
 
 GROUPS = 16
 INTS, TEXTS = st.integers(-(2**63), 2**63 - 1), st.text("aé日", max_size=20)
@@ -36,7 +36,7 @@ def rows_of(keys: list[tuple[Any, ...]]) -> Any:
 def test_key_groups_are_found_by_halving(keys: list[tuple[Any, ...]]) -> None:
     groups = np.sort([key_group(key, GROUPS) for key in keys])
     bounds = range(GROUPS + 1)
-    assert places(rows_of(keys), GROUPS, bounds) == np.searchsorted(groups, bounds).tolist()
+    assert offsets_of(rows_of(keys), GROUPS, bounds) == np.searchsorted(groups, bounds).tolist()
 
 
 CUT = """
@@ -51,7 +51,7 @@ print(sorted({"numba", "pyarrow.compute"} & set(sys.modules)))
 
 
 def test_a_keeper_cuts_images_without_compiled_code(tmp_path: Path) -> None:
-    """A fresh process would load it for longer than a restore may take."""
+    """A fresh process would have to load it first, and somebody waits."""
     rows = rows_of([(f"k{i}", i) for i in range(1000)])
     header = ImageHeader("op", "shape", GROUPS, KeyRange(0, GROUPS), 0, 1, Standing(10))
     encoded = Image(header, rows, rows.slice(0, 0)).encode()
