@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from raystream.dataflow.snapshot import Captured
@@ -18,9 +18,12 @@ RETRY_SECONDS = 0.1
 PART_BYTES = 8 << 20
 """An image is made and shipped in parts of about so many bytes of rows. Their memory is used again
 and again: what is touched for the first time can cost a virtual machine milliseconds a megabyte."""
-WAITING_MAX = 4
-"""When so many checkpoints wait to be shipped, the next one is not taken before it is the turn of
-one of them: they hold memory, and slow keepers would get ever further behind the flow."""
+WAITING_MIN = 4
+"""So few checkpoints may always wait to be shipped."""
+WAITING_BYTES = 256 << 20
+"""When those that wait are more and take so much memory, the next one is not taken before it is the
+turn of one of them: slow keepers would get ever further behind the flow. While a large checkpoint
+is shipped, many small ones may follow it."""
 WAIT_SECONDS = 0.5
 
 Ship = Callable[[ImageHeader, KeyRange, memoryview], bool]
@@ -56,37 +59,39 @@ class Shipper:
         self._full = full
         self._most = most
         self._stopping = threading.Event()
-        self._waiting = 0
+        self._waiting: deque[Captured] = deque()
         self._changed = threading.Condition()
-        self._queue: queue.SimpleQueue[Captured | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ship", daemon=True)
         self._thread.start()
 
     def await_room(self) -> None:
-        """Wait, before a checkpoint is taken, while too many of them wait; no longer than until the
-        end."""
+        """Wait, before a checkpoint is taken, while those that wait take too much memory; no longer
+        than until the end."""
         with self._changed:
-            while self._waiting >= WAITING_MAX and not self._stopping.is_set():
+            while self._crowded() and not self._stopping.is_set():
                 self._changed.wait(WAIT_SECONDS)
+
+    def _crowded(self) -> bool:
+        if len(self._waiting) < WAITING_MIN:
+            return False
+        return sum(captured.nbytes for captured in self._waiting) >= WAITING_BYTES
 
     def put(self, captured: Captured) -> None:
         """Encode and ship a checkpoint; returns at once."""
         self.chain.made(captured.header.base, captured.header.cut)
         with self._changed:
-            self._waiting += 1
-        self._queue.put(captured)
+            self._waiting.append(captured)
+            self._changed.notify_all()
 
     def stop(self) -> None:
         """End the thread when it has shipped what it was given."""
-        self._stopping.set()
-        self._queue.put(None)
+        with self._changed:
+            self._stopping.set()
+            self._changed.notify_all()
         self._thread.join(5.0)
 
     def _run(self) -> None:
-        while (captured := self._queue.get()) is not None:
-            with self._changed:
-                self._waiting -= 1
-                self._changed.notify_all()
+        while (captured := self._next()) is not None:
             try:
                 held = self._store(captured)
                 last = captured.header.standing.ended
@@ -96,6 +101,16 @@ class Shipper:
                 self._fail(error)
                 return
             del captured  # its memory is not kept until the next one comes
+
+    def _next(self) -> Captured | None:
+        """The checkpoint whose turn it is; None at the end, when all have had theirs."""
+        with self._changed:
+            while not self._waiting and not self._stopping.is_set():
+                self._changed.wait(WAIT_SECONDS)
+            if not self._waiting:
+                return None
+            self._changed.notify_all()
+            return self._waiting.popleft()
 
     def _store(self, captured: Captured) -> bool:
         """Encode and ship a checkpoint; whether the keepers hold it."""

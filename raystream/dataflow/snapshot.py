@@ -28,8 +28,8 @@ from raystream.errors import InternalError, StateError, Where
 from raystream.schema.types import KeyRange
 from raystream.state.checkpoint import (
     WHOLE,
-    Finish,
     Shape,
+    Taken,
     Texts,
     check_objects,
     fill_rows,
@@ -54,8 +54,14 @@ class Captured:
     any thread (with the table's guard). Once: the memory of what was copied is given away."""
 
     header: ImageHeader
-    finish: Finish | None
+    taken: Taken | None
     where: Where | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes of memory it takes until the image is made. Any thread may ask."""
+        counts = sum(len(counted) for counted in self.header.standing.counts.values())
+        return counts + (self.taken.held() if self.taken is not None else 0)
 
     def image(self) -> Image:
         """The image.
@@ -72,12 +78,12 @@ class Captured:
         Raises:
             StateError: a value in a Python row does not fit its field.
         """
-        if self.finish is None:
+        if self.taken is None:
             yield Image(self.header, None, None)
             return
         at, whole = self.header.keys.lo, self.header.keys.hi
         with _of(self.header.operator, self.header.cut, self.where):
-            for end, rows, gone in self.finish(nbytes):
+            for end, rows, gone in self.taken.finish(nbytes):
                 keys = KeyRange(at, min(end, whole))
                 yield Image(part_of(self.header, keys), rows, gone)
                 at = end
@@ -316,7 +322,7 @@ def _shape_in_words(machine: Machine) -> str:
     return "" if shape is None else shape.fingerprint
 
 
-def _take(machine: Machine, since: int) -> Finish | None:
+def _take(machine: Machine, since: int) -> Taken | None:
     shape, logic = _shape(machine), getattr(machine, "logic", None)
     if shape is None or logic is None:
         return None

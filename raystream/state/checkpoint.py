@@ -36,6 +36,8 @@ from raystream.state.texts import TextNumbers
 ALIGN = 64
 """Columns begin at multiples of so many bytes."""
 KEY_DTYPE = np.dtype(np.int64)
+VALUE_BYTES = 64
+"""What a value of a Python row takes in memory, about."""
 
 
 class Made(NamedTuple):
@@ -46,9 +48,18 @@ class Made(NamedTuple):
     gone: Any
 
 
-Finish = Callable[[int], Iterator[Made]]
-"""The second half of a checkpoint: makes the parts of an image, one when the next is asked for, in
-about so many bytes of rows each, and at least a key group."""
+class Taken(NamedTuple):
+    """The first half of a checkpoint: rows that are copied, or in view.
+
+    finish: the second half: makes the parts of an image, one when the next is asked for, in about
+    so many bytes of rows each, and at least a key group. held: about how many bytes of memory the
+    copies take, until then; any thread may ask.
+    """
+
+    finish: Callable[[int], Iterator[Made]]
+    held: Callable[[], int]
+
+
 WHOLE = sys.maxsize
 """Bytes of an image in one part."""
 
@@ -148,7 +159,7 @@ def _number(dtype: str) -> Any:
 # ---------------------------------------------------------------- Python rows
 
 
-def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> Finish:
+def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> Taken:
     """Copy what changed after the cut `since`; 0 copies all.
 
     Raises:
@@ -175,7 +186,8 @@ def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> F
             columns.append(_column(shape, f, values, keys))
         return _sorted(columns, shape.rows, groups)
 
-    return finish
+    nbytes = len(keys) * (1 + len(taken)) * VALUE_BYTES
+    return Taken(finish, lambda: nbytes)
 
 
 def check_objects(table: ObjectTable, shape: Shape, since: int) -> None:
@@ -378,7 +390,7 @@ Texts = Sequence[TextNumbers | None]
 
 def take_rows(
     table: StructuredTable, shape: Shape, groups: int, since: int, upto: int, texts: Texts = ()
-) -> Finish:
+) -> Taken:
     """View what changed after the cut `since`; 0 is all. upto: the last epoch that was applied."""
     view = table.view(since or -1, upto)
     gone = table.gone(since) if since else np.zeros((0, table.columns), np.int64)
@@ -403,7 +415,7 @@ def take_rows(
         finally:
             view.close()
 
-    return finish
+    return Taken(finish, lambda: view.nbytes)
 
 
 def part_ends(offsets: np.ndarray, most: int) -> list[int]:

@@ -37,6 +37,11 @@ class View:
         self._at = 0
         self._whole = self._given = False
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that are copied so far. Another thread may ask."""
+        return self._found * self._table.dtype.itemsize
+
     def rows(self) -> np.ndarray:
         """The rows, in no particular order. Once: their memory is the caller's then, until it gives
         it back with `close`.
@@ -108,6 +113,11 @@ class Copy:
         self._room = table.take_spare(table.used)
         rows = self._room.view(table.used)  # no more of it is touched than is found
         self._rows = rows[: table.copy_since(since, upto, rows)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows. Another thread may ask."""
+        return self._rows.nbytes
 
     def rows(self) -> np.ndarray:
         """The rows, in no particular order."""

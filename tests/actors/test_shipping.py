@@ -14,13 +14,13 @@ from raystream.actors.shipping import Shipper
 from raystream.dataflow.snapshot import Captured
 from raystream.schema.types import KeyRange
 from raystream.state.chain import Span
-from raystream.state.checkpoint import Made
+from raystream.state.checkpoint import Made, Taken
 from raystream.state.image import ImageHeader, Standing, decode
 
 
-def captured(base: int, *, ended: bool) -> Captured:
+def captured(base: int, *, ended: bool, nbytes: int = 0) -> Captured:
     header = ImageHeader("count", "", 8, KeyRange(0, 8), base, 37, Standing(ended=ended))
-    return Captured(header, None)
+    return Captured(header, Taken(lambda _: iter([Made(8, None, None)]), lambda: nbytes))
 
 
 def test_the_last_checkpoint_is_shipped_again_and_whole(monkeypatch: Any) -> None:
@@ -61,17 +61,21 @@ def test_another_cut_is_not_shipped_again() -> None:
     assert shipper.chain.base == 0
 
 
-def test_no_checkpoint_is_taken_while_many_wait_to_be_shipped() -> None:
-    """Keepers that are slower than the flow hold it up; they do not fill its memory."""
+@pytest.mark.parametrize("few", [True, False])
+def test_no_checkpoint_is_taken_while_much_waits_to_be_shipped(few: bool) -> None:
+    """Keepers that are slower than the flow hold it up; they do not fill its memory. What is small
+    may wait behind something large, and holds nothing up."""
     go_on, taken = threading.Semaphore(0), threading.Event()
+    many = shipping.WAITING_MIN * (1 if few else 20)
+    nbytes = -(-shipping.WAITING_BYTES // many)
 
     def ship(header: ImageHeader, part: KeyRange, data: memoryview) -> bool:
         return go_on.acquire(timeout=10)
 
     shipper = Shipper(ship, 30, errors.append, lambda: captured(0, ended=True))
-    for _ in range(1 + shipping.WAITING_MAX):  # the first is shipped
+    for _ in range(1 + many):  # the first is shipped
         shipper.await_room()
-        shipper.put(captured(0, ended=False))
+        shipper.put(captured(0, ended=False, nbytes=nbytes))
 
     def take() -> None:
         shipper.await_room()
@@ -81,7 +85,7 @@ def test_no_checkpoint_is_taken_while_many_wait_to_be_shipped() -> None:
     assert not taken.wait(0.1)
     go_on.release()
     assert taken.wait(10)
-    go_on.release(10)
+    go_on.release(many)
     shipper.stop()
     assert not errors
 
@@ -106,7 +110,7 @@ def test_an_image_is_stored_when_its_last_part_is(refused: int | None) -> None:
         return part.lo != (4 if refused == 8 else 1) if refused else True
 
     shipper = Shipper(ship, 30, errors.append, lambda: captured(0, ended=True))
-    shipper.put(Captured(header, finish))
+    shipper.put(Captured(header, Taken(finish, int)))
     shipper.stop()
     parts = [KeyRange(1, 3), KeyRange(3, 4), KeyRange(4, 7)][: 1 if refused == 3 else 3]
     assert [(p, h.keys, h.cut) for p, h in shipped] == [(p, p, 37) for p in parts]

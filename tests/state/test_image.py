@@ -154,7 +154,7 @@ class History:
                 table.remove(key, self.epoch)
 
     def image(self, since: int = 0, standing: Standing | None = None) -> Image:
-        _, rows, gone = next(take_objects(self.table, self.shape, GROUPS, since)(WHOLE))
+        _, rows, gone = next(take_objects(self.table, self.shape, GROUPS, since).finish(WHOLE))
         return Image(header(self.shape, since, self.epoch, standing), rows, gone)
 
 
@@ -306,7 +306,7 @@ def test_parts_are_the_image(data: st.DataObject, seed: int) -> None:
     since = rng.randrange(history.epoch + 1)
     image = image_of(table, NUMBERS, since, header(NUMBERS, since, history.epoch))
     take = take_rows(table, NUMBERS, GROUPS, since, history.epoch)
-    made = list(take(rng.choice((1, 300, WHOLE))))
+    made = list(take.finish(rng.choice((1, 300, WHOLE))))
     ends = [part.end for part in made]
     parts = [
         Image(part_of(image.header, KeyRange(lo, hi)), part.rows, part.gone)
@@ -408,7 +408,7 @@ def test_structured_and_python_rows_have_the_same_images(kind: str, data: st.Dat
 
 
 def image_of(table: StructuredTable, shape: Shape, since: int, head: ImageHeader) -> Image:
-    _, rows, gone = next(take_rows(table, shape, GROUPS, since, head.cut)(WHOLE))
+    _, rows, gone = next(take_rows(table, shape, GROUPS, since, head.cut).finish(WHOLE))
     return Image(head, rows, gone)
 
 
@@ -423,7 +423,7 @@ def test_text_keys_are_numbered_and_named(data: st.DataObject) -> None:
     texts[0].number(pa.array(["unused"]))
     table = StructuredTable(TEXT.state, keys=2, groups=GROUPS)
     fill_rows(table, TEXT, [full], texts)
-    _, rows, gone = next(take_rows(table, TEXT, GROUPS, 0, full.header.cut, texts)(WHOLE))
+    _, rows, gone = next(take_rows(table, TEXT, GROUPS, 0, full.header.cut, texts).finish(WHOLE))
     assert Image(full.header, rows, gone).encode() == full.encode()
 
 
@@ -589,11 +589,11 @@ def test_the_copy_is_not_torn() -> None:
     shape = Shape(key_fields(str), state_schema(Anything))
     history = History(shape)
     history.apply([("k", Anything(many=[(1, "a")], text="before"))])
-    finish = take_objects(history.table, shape, GROUPS, 0)
+    taken = take_objects(history.table, shape, GROUPS, 0)
     row: Any = history.table.rows["k"]
     row.many.append((2, "b"))
     row.text = "after"
-    _, rows, gone = next(finish(WHOLE))
+    _, rows, gone = next(taken.finish(WHOLE))
     assert rows.column("text").to_pylist() == ["before"]
     image = Image(header(shape, 0, 1), rows, gone)
     assert restored(shape, image).table.rows["k"] == Anything(many=[(1, "a")], text="before")

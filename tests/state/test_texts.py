@@ -85,7 +85,7 @@ def test_python_rows_with_text_that_no_column_holds_are_refused(
     two = pa.chunked_array([["a"], ["b"]])  # what Arrow makes of more than it can put in one
     monkeypatch.setattr(checkpoint, makes, lambda *_: [two] if field == "word" else two)
     with pytest.raises(StateError, match=f"{field} of 2 rows takes more than 2 GB"):
-        next(take_objects(table, shape, len(ALL), 0)(WHOLE))
+        next(take_objects(table, shape, len(ALL), 0).finish(WHOLE))
 
 
 class Seen(rs.State):
@@ -103,7 +103,7 @@ def seen(texts: TextNumbers, parts: list[Image]) -> StructuredTable:
 
 
 def image_of(table: StructuredTable, texts: TextNumbers) -> Image:
-    _, rows, gone = next(take_rows(table, NAMES, len(ALL), 0, 5, [texts])(WHOLE))
+    _, rows, gone = next(take_rows(table, NAMES, len(ALL), 0, 5, [texts]).finish(WHOLE))
     header = ImageHeader("op", NAMES.fingerprint, len(ALL), ALL, 0, 5, Standing(5))
     return Image(header, rows, gone)
 
