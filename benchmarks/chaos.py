@@ -251,6 +251,9 @@ def main(
     moves: Annotated[
         float, typer.Option(min=0, help="Ranges split, merged and moved, a minute on average.")
     ] = 0.0,
+    most: Annotated[
+        int, typer.Option(min=2, help="Instances that moves give anything at most.")
+    ] = storm.MOST,
     nodes: Annotated[int, typer.Option(min=1, help="Raylets; all but the first may die.")] = 1,
     copies: Annotated[int, typer.Option(min=1, help="Keepers that hold a checkpoint.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the choice of faults and victims.")] = 1,
@@ -269,7 +272,7 @@ def main(
     rng = random.Random(seed)
     raylets = Nodes(nodes)
     try:
-        jobs = _run_all(chosen, raylets, made, rng, seconds, each, every, moves, copies)
+        jobs = _run_all(chosen, raylets, made, rng, seconds, each, every, (moves, most), copies)
         logs = raylets.logs
     finally:
         raylets.close()
@@ -303,11 +306,15 @@ def _run_all(
     seconds: int,
     each: int | None,
     every: float,
-    moves: float,
+    moves: tuple[float, int],
     copies: int,
 ) -> list[Job]:
     """One job with faults at random; or with `each`, jobs until all faults were made, as long as
-    any of them can be."""
+    any of them can be.
+
+    Args:
+        moves: a minute, and how many instances they give anything at most.
+    """
     console = Console(stderr=True)
     sinks = sorted({chain[-1] for chain in work.chains})
 
@@ -322,7 +329,10 @@ def _run_all(
         limit = 3.0 * took + 120
         refill = kinds if each is None else ()
         monkey = Monkey(rng, nodes, work.chains, every, copies, due, refill, limit, say=say)
-        moving = storm.Storm(random.Random(rng.random()), sinks, 60 / moves, say) if moves else None
+        moving = None
+        if moves[0]:
+            again = random.Random(rng.random())
+            moving = storm.Storm(again, sinks, 60 / moves[0], say, moves[1])
         todo = "faults at random" if each is None else f"{len(due)} faults to make"
         console.print(f"[dim]job {len(jobs) + 1}: {took} s, {todo}[/dim]")
         jobs.append(run_job(work, monkey, moving, took, copies))

@@ -46,7 +46,10 @@ FILL_KEYS = 1000
 """So many keys are seen for the first time in each of the first epochs."""
 CUT_SECONDS = 2.0
 WARM_SECONDS = 6.0
-"""From the last new key to the first move: cuts are stored; its second half counts as usual."""
+"""From the last new key to the first move, and as much again for every `SETTLED_MB`: growing state
+is checkpointed whole again and again, and what is measured is steady load. The last 3 s of it count
+as usual."""
+SETTLED_MB = 250
 BETWEEN_SECONDS = 4.0
 """Between moves, and after the last one."""
 AFTER_SECONDS = 1.0
@@ -216,7 +219,7 @@ def run(form: Form, *, moves: int = 3) -> dict[str, Any]:
     """
     moves = 1 if form.way == "restart" else moves
     several = round(2 * form.megabytes * KEYS_PER_MB)
-    begin = -(-several // FILL_KEYS) / TICKS + WARM_SECONDS
+    begin = -(-several // FILL_KEYS) / TICKS + WARM_SECONDS * (1 + form.megabytes / SETTLED_MB)
     room = BETWEEN_SECONDS + 2 + form.megabytes / 50
     keys = Keys(several, int((begin + moves * room + BETWEEN_SECONDS) * TICKS))
     mover = Mover(form.way, moves, begin)

@@ -28,7 +28,7 @@ KINDS = tuple(
 an instance of anything, also of a sink, goes to another process, on any node."""
 OTHER = "(not asked for)"
 MOST = 4
-"""Instances that anything is given at most."""
+"""Instances that anything is given at most, unless it is said otherwise."""
 ANSWER_SECONDS = 30.0
 """How long a controller may take to say whether it takes a request up; it may be dead."""
 ASKING = 8
@@ -65,12 +65,13 @@ def choose(
     names: Iterable[str],
     sinks: Iterable[str],
     rng: random.Random,
+    most: int = MOST,
 ) -> Ask | None:
     """A request of a kind; None while none is possible.
 
     Args:
         counts: by operator, source or sink how many instances it has. names: of instances that
-            live. sinks: of which the number of instances stays.
+            live. sinks: of which the number of instances stays. most: instances of anything.
     """
     what = kind.partition(", ")[0]
     if what == "move":
@@ -79,7 +80,9 @@ def choose(
         return Ask(kind, chosen.partition("/")[0], instance=chosen) if chosen else None
     more = 1 if what == "out" else -1
     fixed = set(sinks)
-    free = [v for v, n in sorted(counts.items()) if v not in fixed and 1 <= n + more <= MOST]
+    free = [
+        v for v, n in sorted(counts.items()) if v not in fixed and (n < most if more > 0 else n > 1)
+    ]
     vertex = rng.choice(free) if free else ""
     return Ask(kind, vertex, counts[vertex] + more) if vertex else None
 
@@ -88,14 +91,15 @@ def choose(
 class Storm:
     """Asks a job for moves while it is told of the job's progress.
 
-    sinks: names of sinks; every: seconds between requests, on average. asked: what was asked for,
-    and what the controller said to it.
+    sinks: names of sinks; every: seconds between requests, on average; most: instances that
+    anything is given. asked: what was asked for, and what the controller said to it.
     """
 
     rng: random.Random
     sinks: Sequence[str]
     every: float
     say: Callable[[str], None] = print
+    most: int = MOST
     asked: list[tuple[Ask, Taken]] = field(default_factory=list)
     _due: list[str] = field(default_factory=list)
     _next: float = 0.0
@@ -111,7 +115,7 @@ class Storm:
         counts = {name: o.instances for name, o in sample.operators.items()}
         others = self.rng.sample(KINDS, len(KINDS))  # what is due may be impossible
         for kind in (*self._due, *others):
-            ask = choose(kind, counts, sample.processes, self.sinks, self.rng)
+            ask = choose(kind, counts, sample.processes, self.sinks, self.rng, self.most)
             if ask is not None:
                 if kind in self._due:
                     self._due.remove(kind)

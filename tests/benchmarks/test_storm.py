@@ -18,21 +18,25 @@ SINKS = ("counts",)
 counts = st.fixed_dictionaries({v: st.integers(1, MOST) for v in VERTICES})
 
 
-@given(st.sampled_from(KINDS), counts, st.integers(0, 99))
-def test_what_is_asked_for_can_be_had(kind: str, counts: dict[str, int], seed: int) -> None:
+@given(st.sampled_from(KINDS), counts, st.integers(2, MOST), st.integers(0, 99))
+def test_what_is_asked_for_can_be_had(
+    kind: str, counts: dict[str, int], most: int, seed: int
+) -> None:
     names = [f"{v}/{i}" for v, n in counts.items() for i in range(n)]
     others = ["controller", "keeper/0"]
-    ask = choose(kind, counts, names + others, SINKS, random.Random(seed))
+    ask = choose(kind, counts, names + others, SINKS, random.Random(seed), most)
     what, mode = kind.split(", ")
     if ask is None:
-        full = MOST if what == "out" else 1
-        assert what != "move" and counts["lines"] == counts["count"] == full
+        full = range(most, MOST + 1) if what == "out" else (1,)
+        assert what != "move" and {counts["lines"], counts["count"]} <= {*full}
         return
     assert ask.kind == kind and ask.mode == mode
     if what == "move":
         assert ask.instance in names and ask.operator == ask.instance.partition("/")[0]
     else:
-        assert ask.operator not in SINKS and 1 <= ask.instances <= MOST
+        assert ask.operator not in SINKS and 1 <= ask.instances <= max(
+            most, counts[ask.operator] - 1
+        )
         assert ask.instances - counts[ask.operator] == (1 if what == "out" else -1)
 
 
