@@ -22,7 +22,7 @@ import os
 import sysconfig
 import traceback
 from types import FrameType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class Where(NamedTuple):
@@ -191,10 +191,20 @@ def exited(error: SystemExit) -> OperatorError:
     )
 
 
+class Placed(Protocol):
+    """What has a name and a place in the user's code."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def where(self) -> Where | None: ...
+
+
 def operator_error(
-    name: str, error: BaseException, *, epoch: int, key: object = None, doing: str = ""
+    spec: Placed, error: BaseException, *, epoch: int, key: object = None, doing: str = ""
 ) -> OperatorError:
-    """What is raised when a user's function raised `error`. `doing`: at which record or timer."""
+    """What is raised when a user's function raised `error`: in its line or, if none of its own
+    did, where the operator is. `doing`: at which record or timer."""
     place = ", ".join(
         filter(None, [f"key {key!r}" if key is not None else "", f"epoch {epoch}", doing])
     )
@@ -202,6 +212,6 @@ def operator_error(
     where, hint = user_frame(error), f"at {place}"
     if where is None and isinstance(error, TypeError):  # not raised by the function, but by its use
         hint += "\n  Does it return something else than records? It is to `yield` them."
-    wrapped = OperatorError(f"{name} raised {raised}", where=where, hint=hint)
+    wrapped = OperatorError(f"{spec.name} raised {raised}", where=where or spec.where, hint=hint)
     wrapped.__cause__ = error
     return wrapped

@@ -87,7 +87,7 @@ class Rerun:
         try:
             self._exhaust(function(*arguments))
         except Exception as natural:
-            return operator_error(self.spec.name, natural, epoch=epoch, key=key, doing=doing)
+            return operator_error(self.spec, natural, epoch=epoch, key=key, doing=doing)
         place = ", ".join(
             filter(None, [f"key {key!r}" if key is not None else "", f"epoch {epoch}", doing])
         )

@@ -53,11 +53,9 @@ class _Batches:
         try:
             result = self._call(rows, epoch)
         except Exception as error:
-            failure = operator_error(
-                self.spec.name, error, epoch=epoch, doing=f"batch of {len(rows)}"
-            )
-            failure.where = failure.where or self.spec.where  # as when its rows cannot be stored
-            raise failure from error
+            raise operator_error(
+                self.spec, error, epoch=epoch, doing=f"batch of {len(rows)}"
+            ) from error
         return Output((self._emitted(result, given),))
 
     def _call(self, rows: Columns, epoch: int) -> Any:
@@ -115,7 +113,7 @@ class ReferenceLogic(_Batches):
         except RaystreamError:
             raise
         except Exception as error:
-            raise operator_error(self.spec.name, error, epoch=0, doing=f"load of {keys}") from error
+            raise operator_error(self.spec, error, epoch=0, doing=f"load of {keys}") from error
 
     def _call(self, rows: Columns, epoch: int) -> Any:
         return self.spec.process(Batch._of(rows), self.data)

@@ -199,11 +199,13 @@ class Stateless:
         bounds = [0]
         try:
             for record in in_order(given):
-                extend(function(record))
+                emitted = function(record)
+                if emitted is not None:
+                    extend(emitted)
                 bounds.append(len(out))
         except Exception as error:
             raise operator_error(
-                self.spec.name, error, epoch=epoch, doing=f"record {len(bounds) - 1}"
+                self.spec, error, epoch=epoch, doing=f"record {len(bounds) - 1}"
             ) from error
         collector.close_group()
         counts = sizes(np.array(bounds, np.int64))
@@ -260,10 +262,12 @@ class Keyed:
         at = lo
         try:
             for at in range(lo, hi):
-                extend(function(records[at]))
+                emitted = function(records[at])
+                if emitted is not None:
+                    extend(emitted)
         except Exception as error:
             raise operator_error(
-                self.spec.name, error, epoch=epoch, key=keys[at], doing=f"record {at}"
+                self.spec, error, epoch=epoch, key=keys[at], doing=f"record {at}"
             ) from error
 
     def _run(
@@ -300,7 +304,7 @@ class Keyed:
             raise error.told(self.spec, epoch, key) from None
         except Exception as error:
             raise operator_error(
-                self.spec.name, error, epoch=epoch, key=key, doing=f"record {reached(left, hi)}"
+                self.spec, error, epoch=epoch, key=key, doing=f"record {reached(left, hi)}"
             ) from error
 
     def _forget(self, key: Any, epoch: int) -> None:
@@ -354,7 +358,7 @@ class Keyed:
                 self.table.schema.settle(row)
         except Exception as error:
             raise operator_error(
-                self.spec.name, error, epoch=epoch, key=key, doing=f"timer {due}"
+                self.spec, error, epoch=epoch, key=key, doing=f"timer {due}"
             ) from error
         if row._mark == FORGOTTEN:
             self._forget(key, epoch)

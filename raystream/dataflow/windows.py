@@ -75,7 +75,7 @@ class _Windows:
                         late.append(at)
                 except Exception as error:
                     raise operator_error(
-                        self.spec.name, error, epoch=epoch, key=key, doing=f"record {at}"
+                        self.spec, error, epoch=epoch, key=key, doing=f"record {at}"
                     ) from error
             collector.close_group()
         return collector.output(late=late)
@@ -153,7 +153,7 @@ class _Windows:
             collector.extend(self.spec.close(key, window, row) or ())
         except Exception as error:
             raise operator_error(
-                self.spec.name,
+                self.spec,
                 error,
                 epoch=epoch,
                 key=key,
@@ -220,7 +220,7 @@ class FixedWindows(_Windows):
                 ends.append(len(out))
         except Exception as error:
             raise operator_error(
-                self.spec.name,
+                self.spec,
                 error,
                 epoch=epoch,
                 key=window[0],

@@ -69,6 +69,36 @@ def test_a_record_that_was_returned_itself() -> None:
     assert "epoch 1" in error.hint
 
 
+@pytest.mark.parametrize("key", [None, "key"])
+def test_nothing_is_none_or_no_record(key: str | None) -> None:
+    """As of operators with state, which may return None."""
+
+    @rs.operator(key=key)
+    def early(tick: Tick) -> list[Tick] | None:
+        return [tick] if tick.time < 2 else None
+
+    flow, seen = rs.Flow("emitted"), Collect()
+    ticks = [Tick(t, f"key-{t}") for t in range(9)]
+    stream = flow.source(rs.io.iterable(ticks, Tick), epochs=rs.by_time(seconds=3))
+    stream.through(early).to(seen)
+    run_local(flow)
+    assert sorted(seen.records()) == ticks[:2]
+
+
+@pytest.mark.parametrize("key", [None, "key"])
+def test_what_holds_no_records_is_told_with_the_operator(key: str | None) -> None:
+    """No line of it raised: the error is of what was made of its result."""
+
+    @rs.operator(key=key)
+    def number(tick: Tick) -> Iterator[Tick]:
+        return tick.time  # type: ignore[return-value]
+
+    error = fails(number)
+    assert "number raised TypeError: 'int' object is not iterable" in error.message
+    assert error.where is not None and error.where.file == __file__
+    assert "It is to `yield` them" in error.hint
+
+
 def test_a_record_of_another_type() -> None:
     def other() -> Any:
         class Tick(NamedTuple):
