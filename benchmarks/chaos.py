@@ -105,9 +105,11 @@ class Words:
 
 @dataclass
 class LinearRoad:
-    """Linear Road over a prepared folder, as fast as makes it last so long."""
+    """Linear Road over a prepared folder, as fast as makes it last so long. epoch: real seconds of
+    an epoch, if not as long as usual."""
 
     data: Path
+    epoch: float | None = None
     chains: Chains = (
         ("rows", "vehicles", "places", "segments", "accounts", "answers"),
         ("rows", "vehicles", "segments", "answers"),
@@ -120,12 +122,14 @@ class LinearRoad:
         from lrb.source import look_through
 
         prepared = look_through(self.data.resolve())
+        speed = prepared.meta.seconds / seconds
         with tempfile.TemporaryDirectory() as folder:
             self._expected = self._expected or run(prepared, Path(folder, "right"))["checksum"]
             got = run(
                 prepared,
                 Path(folder, "disturbed"),
-                speed=prepared.meta.seconds / seconds,
+                speed=speed,
+                epoch=self.epoch and self.epoch * speed,
                 instances={"vehicles": 2, "segments": 2},
                 on_progress=lambda sample, _: tell(sample),
                 **options,
@@ -251,6 +255,9 @@ def main(
     moves: Annotated[
         float, typer.Option(min=0, help="Ranges split, merged and moved, a minute on average.")
     ] = 0.0,
+    epoch: Annotated[
+        float | None, typer.Option(help="Seconds of an epoch of Linear Road; 0.05 unless given.")
+    ] = None,
     most: Annotated[
         int, typer.Option(min=2, help="Instances that moves give anything at most.")
     ] = storm.MOST,
@@ -267,7 +274,7 @@ def main(
         raise typer.BadParameter(f"--kinds {unknown[0]}: of {', '.join(FAMILIES)}")
     if impossible := [f for f in families if f not in allowed]:
         raise typer.BadParameter(f"--kinds {impossible[0]} needs more --nodes or --copies")
-    chosen: Work = Words(rate, work == "arrival") if data is None else LinearRoad(data)
+    chosen: Work = Words(rate, work == "arrival") if data is None else LinearRoad(data, epoch)
     made = kinds_of(families, chosen.chains)
     rng = random.Random(seed)
     raylets = Nodes(nodes)

@@ -132,11 +132,15 @@ class Nodes:
     def __init__(self, count: int) -> None:
         from ray.cluster_utils import Cluster
 
+        from raystream.actors.environment import fixed, have
+
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         head = {"num_cpus": 1, "include_dashboard": False, "_system_config": HEALTH_CHECKS}
+        os.environ.update(fixed())  # for those that are started later, too
         self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         self.address: str = self._cluster.address
+        have(self.address, fixed())
         self.head = _raylet(self._cluster.head_node)
         self._workers = {_raylet(n): n for n in (self._add() for _ in range(count - 1))}
 

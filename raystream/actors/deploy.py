@@ -7,13 +7,10 @@ import os
 import secrets
 import signal
 import socket
-import sys
-import sysconfig
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import ray
-from ray._private import worker
 from ray.exceptions import (
     ActorUnavailableError,
     AuthenticationError,
@@ -21,15 +18,14 @@ from ray.exceptions import (
     RayError,
     RayTaskError,
 )
-from ray.job_config import JobConfig
 
-from raystream.actors import own_ray
+from raystream.actors import environment, own_ray
 from raystream.actors.carrying import refuse_unpicklable
 from raystream.actors.controller import Charter, Controller
 from raystream.actors.leaving import sigterm_leaves
 from raystream.actors.naming import CONTROLLER, NAMESPACE, actor_name, kill, new_run, processes_of
 from raystream.actors.pool import release
-from raystream.actors.staff import Environment, cause_of, runtime_env
+from raystream.actors.staff import cause_of, runtime_env
 from raystream.controller.members import Options
 from raystream.controller.report import JobReport, Sample
 from raystream.dataflow.plan import Plan
@@ -71,7 +67,7 @@ def run_on_ray(
     options = options or Options()
     run = plan.durable.run if plan.durable is not None else new_run(plan.job)
     with ready(plan, address, options, durable=plan.durable is not None, on_note=on_note):
-        env = environments()
+        env = environment.environments()
         remote: Any = ray.remote  # its stubs do not know these options
         kind = remote(
             num_cpus=0,
@@ -195,7 +191,7 @@ def cluster(
             _start(common, start=start, on_note=on_note)
         else:
             _answers(address)
-            ray.init(address=address, job_config=_job_config(), **common)
+            ray.init(address=address, job_config=environment.job_config(), **common)
     except AuthenticationError as error:
         raise ConfigError(
             f"the Ray cluster at {address!r} is not open to this process: {error.message}",
@@ -262,7 +258,7 @@ def _start(common: dict[str, Any], *, start: bool, on_note: Callable[[str], None
         ConfigError: there is none, and none is to be started; or it does not start.
     """
     if (address := _joinable()) is not None:
-        ray.init(address=address, job_config=_job_config(), **common)
+        ray.init(address=address, job_config=environment.job_config(), **common)
         return
     if not start:
         raise ConfigError(
@@ -322,13 +318,14 @@ def start_ray(**options: Any) -> None:
     """
     for attempt in range(1, STARTS + 1):
         try:
-            ray.init(
-                "local",
-                include_dashboard=False,
-                _node_ip_address="127.0.0.1",
-                job_config=_job_config(),
-                **options,
-            )
+            with environment.given(fixed := environment.fixed()):
+                ray.init(
+                    "local",
+                    include_dashboard=False,
+                    _node_ip_address="127.0.0.1",
+                    job_config=environment.job_config(),
+                    **options,
+                )
         except Exception as error:  # Ray raises just that
             if attempt == STARTS:
                 raise ConfigError(
@@ -337,73 +334,8 @@ def start_ray(**options: Any) -> None:
                     " disk full? Ray says more in /tmp/ray/session_latest/logs/raylet.err.",
                 ) from None
         else:
+            environment.have(ray.get_runtime_context().gcs_address, fixed)
             return
-
-
-MEMORY = {
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-    "MALLOC_ARENA_MAX": "1",
-}
-"""For the C library: columns of an epoch come from memory that was used before, by any thread. Else
-each of them would be mapped and given back anew, and most of that time goes into first touches of
-pages."""
-
-
-def environments() -> Environment:
-    """The variables of the job's processes: what they need beside what Ray told them already."""
-    instances = environment()
-    return Environment(instances, {} if _all_find_modules() else instances)
-
-
-def environment() -> dict[str, str]:
-    """The variables of instances: a fixed hash seed, memory, the submitter's modules.
-
-    What the submitter has set of `MEMORY` holds.
-    """
-    memory = {name: os.environ.get(name, value) for name, value in MEMORY.items()}
-    env = {"PYTHONHASHSEED": "0", "NUMBA_DISABLE_INTEL_SVML": "1", **memory}
-    if not submitted():
-        env["PYTHONPATH"] = os.pathsep.join(_own_folders())
-    return env
-
-
-def _own_folders() -> list[str]:
-    """Where this process looks for modules, but for the libraries of its Python."""
-    library = {
-        os.path.realpath(sysconfig.get_path(p))
-        for p in ("stdlib", "platstdlib", "purelib", "platlib")
-    }
-    own = [os.path.abspath(p or ".") for p in sys.path]
-    return [
-        p
-        for p in dict.fromkeys(own)
-        if os.path.isdir(p)
-        and not any(
-            os.path.realpath(p) == x or os.path.realpath(p).startswith(x + os.sep) for x in library
-        )
-    ]
-
-
-def _job_config() -> JobConfig:
-    """Have all workers look for modules where this process does, whatever their environment."""
-    folders = [] if submitted() else _own_folders()
-    return JobConfig(_py_driver_sys_path=folders[::-1])  # each goes before those of the worker
-
-
-def _all_find_modules() -> bool:
-    """Whether all workers look for modules where this process does, whatever their environment.
-
-    Somebody else may have connected this process to Ray, or added folders since.
-    """
-    me: Any = worker.global_worker  # its stubs do not know all that it has
-    told = me.core_worker.get_job_config().py_driver_sys_path
-    return submitted() or set(_own_folders()) <= set(told)
-
-
-def submitted() -> bool:
-    """Whether this process is the entrypoint of a submitted Ray job."""
-    return "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
 
 
 def refuse_main(plan: Plan) -> None:

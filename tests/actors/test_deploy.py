@@ -16,11 +16,10 @@ import ray
 from ray._common import utils as ray_utils
 from ray._private import services, utils
 from ray.exceptions import GetTimeoutError
-from ray.job_config import JobConfig
 
 import raystream as rs
-from raystream.actors import deploy, own_ray
-from raystream.actors.deploy import MEMORY, cluster, environment, environments, refuse_main, visited
+from raystream.actors import deploy, environment, own_ray
+from raystream.actors.deploy import cluster, refuse_main, visited
 from raystream.cli import REFUSED
 from raystream.controller.members import Options
 from raystream.controller.planning import make_plan
@@ -58,7 +57,18 @@ def test_a_cluster_that_wants_a_token_is_no_bug(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr and "report it" not in done.stderr
 
 
-def test_a_ray_that_was_too_slow_to_start_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where a Ray is when it has started."""
+    monkeypatch.setattr(environment, "_given", {})
+    context = SimpleNamespace(gcs_address="127.0.0.1:7")
+    monkeypatch.setattr(deploy.ray, "get_runtime_context", lambda: context)
+    return "127.0.0.1:7"
+
+
+def test_a_ray_that_was_too_slow_to_start_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
     tried: list[dict[str, Any]] = []
 
     def init(address: str, **options: Any) -> None:
@@ -69,6 +79,7 @@ def test_a_ray_that_was_too_slow_to_start_is_started_again(monkeypatch: pytest.M
     monkeypatch.setattr(deploy.ray, "init", init)
     deploy.start_ray(num_cpus=3)
     assert [options["num_cpus"] for options in tried] == [3, 3]
+    assert [*environment._given] == [at]
 
 
 def test_a_ray_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +99,9 @@ def test_auto_is_the_cluster_of_the_environment(monkeypatch: pytest.MonkeyPatch)
         pass
 
 
-def test_a_cluster_that_was_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_was_killed_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
     """Ray goes on noting its address, and would join it for minutes unless told to start one."""
     asked: list[str | None] = []
     monkeypatch.setattr(services, "find_gcs_addresses", set[str])
@@ -96,7 +109,7 @@ def test_a_cluster_that_was_killed_is_not_waited_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(deploy.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(deploy.ray, "init", lambda address=None, **options: asked.append(address))
     monkeypatch.setattr(deploy.ray, "shutdown", lambda: None)
-    monkeypatch.setattr(own_ray, "note", lambda: "127.0.0.1:7")
+    monkeypatch.setattr(own_ray, "note", lambda: at)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     told: list[str] = []
     with cluster("auto", on_note=told.append):
@@ -139,56 +152,12 @@ def test_who_looks_finds_the_ray_that_a_run_started_for_itself(
         pass  # those of other users are not looked at
 
 
-def test_the_processes_of_a_job_find_what_the_submitter_imports(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("RAY_JOB_CONFIG_JSON_ENV_VAR", raising=False)
-    env = environment()
-    assert env["PYTHONHASHSEED"] == "0"
-    found = env["PYTHONPATH"].split(os.pathsep)
-    assert os.path.dirname(os.path.dirname(rs.__file__)) in found
-    assert not any("site-packages" in p for p in found)
-
-
-def test_only_instances_have_an_environment_where_ray_knows_the_folders(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    told: list[JobConfig] = []
-    monkeypatch.delenv("RAY_JOB_CONFIG_JSON_ENV_VAR", raising=False)
-    monkeypatch.setattr(deploy.ray, "init", lambda *_, job_config, **__: told.append(job_config))
-    deploy.start_ray()
-    folders = told[0]._py_driver_sys_path
-    config = SimpleNamespace(py_driver_sys_path=folders)
-    core = SimpleNamespace(get_job_config=lambda: config)
-    monkeypatch.setattr(deploy.worker, "global_worker", SimpleNamespace(core_worker=core))
-    assert environments() == (environment(), {})
-    assert folders[::-1] == environment()["PYTHONPATH"].split(os.pathsep)
-    monkeypatch.syspath_prepend(tmp_path)
-    assert environments() == (environment(), environment())
-
-
-def test_the_processes_of_a_job_keep_memory_as_the_submitter_wants(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in MEMORY:
-        monkeypatch.delenv(name, raising=False)
-    assert environment().items() >= MEMORY.items()
-    name = next(iter(MEMORY))
-    monkeypatch.setenv(name, "65536")
-    assert environment()[name] == "65536"
-
-
 def test_every_process_of_a_job_imports_only_what_it_needs_to_start() -> None:
     heavy = "{'numba', 'pandas', 'pyarrow.compute', 'ray.autoscaler.sdk'}"
     code = f"import sys, raystream.actors.deploy; print(sorted({heavy} & set(sys.modules)))"
     line = [sys.executable, "-c", code]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_in_a_submitted_job_ray_sees_to_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
-    assert "PYTHONPATH" not in environment()
 
 
 def test_a_flow_of_main_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
