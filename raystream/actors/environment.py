@@ -1,8 +1,8 @@
 """The environment of a job's processes: variables, and where they look for modules.
 
 What a process is to have beside what Ray gives all of its processes, Ray gives it by starting a
-Python that loads Ray, and then has it start again: that takes two thirds of a second of a
-processor. So a Ray that this process starts gives all of its processes what instances need.
+Python that loads Ray, and then has it start again: that takes nearly a second of a processor.
+So a Ray that this process starts gives all of its processes what instances need.
 """
 
 from __future__ import annotations
