@@ -9,11 +9,11 @@ the interpreter's lock or that of an import, and then whoever needs the process 
 from __future__ import annotations
 
 import os
-import resource
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
+
+from raystream.compiled.priority import set_idle
 
 LOOK_SECONDS = 0.2
 """Over which the processors are looked at."""
@@ -74,18 +74,3 @@ def idle_seconds() -> float | None:
         return (int(first[4]) + int(first[5])) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return None
-
-
-def set_idle(thread: int, *, idle: bool) -> None:
-    """Give a thread idle priority, or take it away; nothing where it could not be taken away."""
-    if not idle or may_return():
-        with suppress(OSError, AttributeError):  # Linux has it
-            policy = os.SCHED_IDLE if idle else os.SCHED_OTHER
-            os.sched_setscheduler(thread, policy, os.sched_param(0))
-
-
-def may_return() -> bool:
-    """Whether a thread of this process that went to idle priority may leave it again."""
-    most, _ = resource.getrlimit(resource.RLIMIT_NICE)
-    nice = os.getpriority(os.PRIO_PROCESS, 0)
-    return os.geteuid() == 0 or most == resource.RLIM_INFINITY or 20 - nice <= most

@@ -32,6 +32,7 @@ from raystream.api.operators import OperatorSpec
 from raystream.api.windows import Session, Sliding, Tumbling
 from raystream.compiled.driver import Shape, driver_text
 from raystream.compiled.expressions import EMIT, FIT, FIT_ITEM, FORGET, OPERATE, TRUE, WIDEN
+from raystream.compiled.once import one_at_a_time
 from raystream.compiled.source import LEAVE_AWAY, where_at
 from raystream.compiled.unit import Unit
 from raystream.errors import ConfigError, GraphError, Where
@@ -227,9 +228,8 @@ class _Module:
         from raystream.compiled.checked import FLAGS, user_jit
         from raystream.compiled.mixing import written_jit
 
-        path = kept_file(
-            cache_folder() / self.digest, f"{_file_name(self.spec.name)}.py", self.text
-        )
+        folder = cache_folder() / self.digest
+        path = kept_file(folder, f"{_file_name(self.spec.name)}.py", self.text)
         names = self.module.__dict__
         names.update(self._names(support))
         for name, (tree, file) in self.unit.functions.items():
@@ -243,7 +243,8 @@ class _Module:
             if name in names:
                 names[name] = njit(**FLAGS, cache=True)(names[name])
         try:
-            self._compile()
+            with one_at_a_time(folder):
+                self._compile()
         except (NumbaError, NumbaWarning, KeyError) as error:  # KeyError: a field that is not there
             raise self._refused(error) from None
 

@@ -11,6 +11,7 @@ import pytest
 
 from raystream.actors import loading
 from raystream.actors.loading import Loading, idle_seconds
+from raystream.compiled.priority import may_return
 
 STEPS = 3
 IDLE = {os.SCHED_IDLE} if hasattr(os, "SCHED_IDLE") else set()
@@ -73,11 +74,11 @@ def test_free_processors_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     steps, background = Steps(), Loading()
     background.begin(steps)
     assert steps.over.wait(60)
-    assert steps.seen == (IDLE if loading.may_return() else steps.seen - IDLE)
+    assert steps.seen == (IDLE if may_return() else steps.seen - IDLE)
 
 
 def test_a_step_that_has_begun_is_hurried_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not (IDLE and loading.may_return()):
+    if not (IDLE and may_return()):
         pytest.skip("this user may not, or this system has no idle priority")
     seconds = itertools.count()
     saying(lambda: float(next(seconds)), monkeypatch)

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from filelock import FileLock, Timeout
 
 import raystream as rs
 from raystream.api.operators import spec_of
-from raystream.compiled import build
+from raystream.compiled import build, once
 from raystream.compiled.operator import CompiledOperator, compile_operator
 from raystream.errors import InternalError
 from raystream.schema.blocks import Input
@@ -106,11 +107,24 @@ def test_processes_share_what_one_of_them_compiled(tmp_path: Path) -> None:
         )
 
     together = [start(), start()]
-    for process in together:
-        _, errors = process.communicate()
-        assert process.returncode == 0, errors
+    said = [process.communicate() for process in together]
+    assert sorted(loaded.strip() for loaded, _ in said) == ["0", "2"], said
     loaded, errors = start().communicate()
     assert loaded.strip() == "2", errors
+
+
+def test_a_process_waits_for_who_compiles_but_not_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = FileLock(tmp_path / "lock")
+    monkeypatch.setattr(once, "WAIT_SECONDS", 0.1)
+    for _ in range(2):
+        with other, pytest.raises(ZeroDivisionError), once.one_at_a_time(tmp_path):
+            _ = 1 / 0  # it was not through, so the next one waits as well
+    with once.one_at_a_time(tmp_path), pytest.raises(Timeout):
+        FileLock(tmp_path / "lock").acquire(timeout=0)
+    with other, once.one_at_a_time(tmp_path):  # nobody waits any more
+        assert other.is_locked
 
 
 def printed(code: str) -> str:
@@ -129,7 +143,7 @@ TOGETHER = """
 import faulthandler
 import threading
 from importlib import import_module
-from raystream.compiled import build
+from raystream.compiled import build, once
 faulthandler.dump_traceback_later(30, exit=True)
 other = threading.Thread(target=import_module, args=("raystream.state.kernels",), daemon=True)
 def built(spec, ticks):
@@ -150,7 +164,7 @@ def test_two_threads_that_load_compiled_code_do_not_wait_for_each_other() -> Non
 AT_ONCE = """
 import sys, threading
 from importlib import import_module
-from raystream.compiled import build
+from raystream.compiled import build, once
 errors = []
 def tried(what, *arguments):
     try:

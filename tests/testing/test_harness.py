@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -187,10 +188,12 @@ def too_large(word: Word, real: Real) -> Iterator[Word]:
     yield word
 
 
-def test_what_the_system_does_after_a_call_is_no_line_of_the_user() -> None:
+def test_what_fails_at_no_line_of_the_user_is_shown_at_the_operator() -> None:
     with pytest.raises(OperatorError, match="too_large raised OverflowError") as error:
         OperatorHarness(too_large).send(Word(1, "x"))
-    assert error.value.where is None
+    where = error.value.where
+    assert where is not None and where.file == __file__
+    assert "def too_large" in "".join(Path(__file__).read_text().splitlines()[where.line - 1 :][:2])
 
 
 @rs.operator(key="time")
