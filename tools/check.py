@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,39 +37,42 @@ SHOWN_SECONDS = 0.2
 
 
 def main(arguments: list[str]) -> int:
-    failed = [name for name, command in CHECKS.items() if not check(name, command)]
-    if arguments[:1] == ["--tests"]:
-        print(flush=True)
-        if not tests(arguments[1:]):
+    with ExitStack() as stack:
+        parts = started(arguments[1:], stack) if arguments[:1] == ["--tests"] else {}
+        failed = [name for name, command in CHECKS.items() if not check(name, command)]
+        if parts and not shown(parts):
             failed.append("tests")
     if failed:
         print(f"\nfailed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def tests(arguments: list[str]) -> bool:
+def started(arguments: list[str], stack: ExitStack) -> dict[str, Running]:
     """Tests that start Ray mostly wait, so the others run beside them, in two processes, and are
     shown afterwards.
 
-    The others are the ones that yield: what waits for Ray's processes has limits.
+    The others, and the checks, are the ones that yield: what waits for Ray's processes has limits.
     """
     halves = [arguments] if arguments else [HALF, [f"--ignore={each}" for each in HALF]]
     commands = {"tests that start Ray": command_of(["pytest", "-m", "ray", *arguments])}
     for half, name in zip(halves, ("other tests", "the rest of them"), strict=False):
         commands[name] = [*YIELDING, *command_of(["pytest", "-m", "not ray", *half])]
-    with tempfile.TemporaryDirectory() as folder:
-        parts = {name: Running(each, Path(folder, name)) for name, each in commands.items()}
-        try:
-            for name, part in parts.items():
-                print(f"\n{name}:", flush=True)
-                part.show()
-        finally:
-            for part in parts.values():
-                part.end()
-        *before, _ = parts.items()
-        for name, part in before:
-            if part.failed:  # far above by now
-                print(f"\nof {name}, exit code {part.code}:\n{part.summary()}")
+    folder = stack.enter_context(tempfile.TemporaryDirectory())
+    parts = {name: Running(each, Path(folder, name)) for name, each in commands.items()}
+    for part in parts.values():
+        stack.callback(part.end)
+    return parts
+
+
+def shown(parts: dict[str, Running]) -> bool:
+    """Print what they write until they end; whether all is well."""
+    for name, part in parts.items():
+        print(f"\n{name}:", flush=True)
+        part.show()
+    *before, _ = parts.items()
+    for name, part in before:
+        if part.failed:  # far above by now
+            print(f"\nof {name}, exit code {part.code}:\n{part.summary()}")
     return not any(p.failed for p in parts.values()) and 0 in [p.code for p in parts.values()]
 
 

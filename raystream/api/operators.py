@@ -94,7 +94,7 @@ def operator(
             window,
             time,
             compiled,
-            where_is(target) or where,
+            where,
             scope,
         )
         return target

@@ -78,7 +78,7 @@ def record_schema(cls: type, scope: Mapping[str, Any] | None = None) -> RecordSc
                 where=where_is(cls),
             )
         hints = record_hints(cls, scope)
-        with located(where_is(cls)):
+        with located_at(cls):
             fields = tuple(field_of(cls.__name__, n, h, state=False) for n, h in hints.items())
         for hint in hints.values():
             look_inside(hint, scope, state=False, within=(cls,))
@@ -127,7 +127,7 @@ def look_inside(
             )
         within = (*within, cls)
         for name, inner in record_hints(cls, scope).items():
-            with located(where_is(cls)):
+            with located_at(cls):
                 refuse_inside(cls.__name__, name, inner, state)
             look_inside(inner, scope, state=state, within=within)
     for arg in typing.get_args(hint):
@@ -167,6 +167,16 @@ def where_is(obj: Any) -> Where | None:
     except (TypeError, OSError):
         return None
     return Where(file or "?", line)
+
+
+@contextmanager
+def located_at(obj: Any) -> Iterator[None]:
+    """Give a `GraphError` that names no place that of a class. To find it takes a while."""
+    try:
+        yield
+    except GraphError as error:
+        error.where = error.where or where_is(obj)
+        raise
 
 
 @contextmanager

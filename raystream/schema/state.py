@@ -17,7 +17,7 @@ import numpy as np
 
 from raystream.errors import GraphError
 from raystream.schema.fields import Field, annotation, field_of
-from raystream.schema.records import caller, located, look_inside, resolve_hints, where_is
+from raystream.schema.records import caller, located_at, look_inside, resolve_hints, where_is
 from raystream.schema.types import NEVER, Factory, field
 from raystream.schema.values import check_of
 
@@ -285,7 +285,7 @@ def state_schema(cls: type[State], scope: Mapping[str, Any] | None = None) -> St
     known = _SCHEMAS.get(cls)
     if known is None:
         hints = resolve_hints(cls, scope)
-        with located(where_is(cls)):
+        with located_at(cls):
             fields = tuple(field_of(cls.__name__, n, hints[n], state=True) for n in cls._names)
             for n in cls._names:
                 look_inside(hints[n], scope, state=True)

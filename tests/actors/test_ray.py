@@ -48,7 +48,7 @@ def test_any_number_of_instances_gives_the_same_bits(
     n: int, expected: list[Any], tmp_path: Path
 ) -> None:
     instances = {"sessions": n, "ledger": 4 - n}
-    report = parts.many(tmp_path).run(cluster="auto", instances=instances, cut_every=20)
+    report = parts.many(tmp_path).run(cluster="auto", instances=instances, cut_every=20, spares=0)
     assert parts.records(tmp_path) == expected
     assert {kind for _, kind, _ in expected} == {"Counted", "Word", "Owed", "Missed"}
     ledger = report.operator("ledger")
@@ -63,7 +63,7 @@ def test_arrival_sources_are_cut_by_the_register(tmp_path: Path) -> None:
     flow = rs.Flow("arrival")
     source = flow.source(Rows(Line, lines(3)), epochs=rs.by_arrival(seconds=0.01), name="lines")
     source.through(split).through(running).to(parts.Files(tmp_path))
-    report = flow.run(cluster="auto", instances={"lines": 2})
+    report = flow.run(cluster="auto", instances={"lines": 2}, spares=0)
     words = sorted(w for part in lines(3) for line in part for w in line.text.split())
     assert sorted(r[0] for _, _, r in parts.records(tmp_path)) == words
     assert report.operator("lines").records_in == sum(map(len, lines(3)))
@@ -75,7 +75,7 @@ def test_a_paced_run_tells_sinks_when_it_began(tmp_path: Path) -> None:
     flow.source(Rows(Order, orders), epochs=rs.by_time(seconds=1, speed=50)).to(
         parts.Files(tmp_path)
     )
-    report = flow.run(cluster="auto")
+    report = flow.run(cluster="auto", spares=0)
     context = json.loads((tmp_path / "opened-0").read_text())
     assert context[3] == report.started
     assert context[4:] == [0.0, 50, 0, "", False, 1]
@@ -90,7 +90,7 @@ def test_a_paced_run_tells_sinks_when_it_began(tmp_path: Path) -> None:
 
 def test_an_operator_that_raises_stops_the_job(tmp_path: Path) -> None:
     with pytest.raises(OperatorError) as caught:
-        parts.small(tmp_path, parts.parses).run(cluster="auto", instances={"parses": 2})
+        parts.small(tmp_path, parts.parses).run(cluster="auto", instances={"parses": 2}, spares=0)
     error = caught.value
     assert error.message.startswith("parses raised ValueError: invalid literal for int()")
     assert error.where is not None
@@ -123,7 +123,7 @@ def test_a_sink_that_raises(tmp_path: Path) -> None:
     flow = rs.Flow("full")
     flow.source(Rows(Line, lines(1)), epochs=rs.by_time(seconds=30)).to(parts.Full())
     with pytest.raises(JobError) as caught:
-        flow.run(cluster="auto")
+        flow.run(cluster="auto", spares=0)
     assert (
         caught.value.message
         == "sink full could not write: OSError: [Errno 28] No space left on device"
@@ -181,7 +181,9 @@ def test_checking_mode_names_who_emits_something_else_the_second_time(tmp_path: 
             os.kill(killed[0], signal.SIGKILL)
 
     with pytest.raises(JobError) as caught:
-        parts.endless(tmp_path, by_chance).run(cluster="auto", on_progress=kill, check=True)
+        parts.endless(tmp_path, by_chance).run(
+            cluster="auto", on_progress=kill, check=True, spares=1
+        )
     assert caught.value.message.startswith("by_chance is not deterministic: key groups [0, 256)")
 
 
@@ -201,4 +203,4 @@ def test_ctrl_c_ends_the_job(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        parts.endless(tmp_path).run(cluster="auto", on_progress=interrupt)
+        parts.endless(tmp_path).run(cluster="auto", on_progress=interrupt, spares=0)

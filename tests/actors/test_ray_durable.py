@@ -71,7 +71,7 @@ def written(folder: Path) -> Counter[Running]:
 def test_stopped_with_a_saved_cut_and_resumed_as_another_version(tmp_path: Path) -> None:
     store, out = tmp_path / "store", tmp_path / "out"
     first = parts.slow(out, lines=LINES, paced=200.0)
-    run = Submitted(first, durable=store, cut_every=5, instances={"count": 2, "lines": 2})
+    run = Submitted(first, durable=store, cut_every=5, instances={"count": 2, "lines": 2}, spares=0)
     wait_for_cut(store, run)
     (name,) = jobs("auto")
     assert name.startswith("slow-")
@@ -89,7 +89,7 @@ def test_stopped_with_a_saved_cut_and_resumed_as_another_version(tmp_path: Path)
     with pytest.raises(ConfigError, match="holds cuts of an earlier run"):
         parts.slow(out, lines=LINES).run(cluster="auto", durable=store)
     after = parts.slow(out, parts.grown, lines=LINES, paced=None)
-    report = after.run(cluster="auto", durable=store, resume=True, instances={"count": 3})
+    report = after.run(cluster="auto", durable=store, resume=True, instances={"count": 3}, spares=0)
     (note,) = report.notes
     assert note.startswith("goes on from cut ") and "of run 1 of slow" in note
     assert report.saved > 0 and not report.unsaved
@@ -112,7 +112,7 @@ def test_all_processes_killed_at_once_and_it_goes_on_from_the_durable_tier(tmp_p
 def test_a_run_that_another_has_overtaken_ends(tmp_path: Path) -> None:
     store = tmp_path / "store"
     run = Submitted(
-        parts.slow(tmp_path / "out", lines=LINES, paced=200.0), durable=store, cut_every=5
+        parts.slow(tmp_path / "out", lines=LINES, paced=200.0), durable=store, cut_every=5, spares=0
     )
     wait_for_cut(store, run)
     Saves(open_store(store), "slow").claim("another")

@@ -84,7 +84,7 @@ def test_a_job_goes_on_from_a_bucket_after_everything_was_killed(tmp_path: Path)
             max((p.upto for p in rs.io.parts(tmp_path / "out", partial=True)), default=0)
             <= saved.cut
         )
-        second = started(folder, "--resume", "--check", "--instances", "count=3,files=2")
+        second = started(folder, "--resume", "--instances", "count=3,files=2")
         try:
             said, _ = second.communicate(timeout=LIMIT_SECONDS)
         finally:

@@ -36,21 +36,18 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("runtime")]
 
 
 @pytest.mark.parametrize(
-    ("name", "paced", "unpaced"), [("t0-419", ONE, TWO), ("t5179-5299", TWO, ONE)]
+    ("name", "instances", "speed"), [("t0-419", TWO, 100.0), ("t5179-5299", ONE, None)]
 )
 def test_slices_are_answered_as_by_the_original_validator(
-    name: str, paced: dict[str, int], unpaced: dict[str, int], slices: Path, tmp_path: Path
+    name: str, instances: dict[str, int], speed: float | None, slices: Path, tmp_path: Path
 ) -> None:
     rows, expected = read_csv(slices / SLICES[name]), expected_of(slices, name)
-    data = prepare(tmp_path, rows)
-    first = answer(data, cluster="auto", instances=unpaced)
-    second = answer(data, cluster="auto", instances=paced, speed=100.0)
-    for ran in (first, second):
-        assert_as_expected(ran, expected, rows)
-        assert ran.record["cluster"] == "ray"
-    assert first.record["checksum"] == second.record["checksum"]
-    assert second.record["elapsed"] >= (rows[-1][1] - rows[0][1]) / 100
-    assert second.record["latency"]["p99"] > 0
+    ran = answer(prepare(tmp_path, rows), cluster="auto", instances=instances, speed=speed)
+    assert_as_expected(ran, expected, rows)
+    assert ran.record["cluster"] == "ray"
+    if speed is not None:
+        assert ran.record["elapsed"] >= (rows[-1][1] - rows[0][1]) / speed
+        assert ran.record["latency"]["p99"] > 0
 
 
 @dataclass(frozen=True)
