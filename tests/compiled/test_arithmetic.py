@@ -360,31 +360,31 @@ floats = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @forall(st.integers(0, 13), ints, ints)
 def test_ints(op: int, a: int, b: int) -> None:
     agree(on_ints, Ints(op, a, b))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @forall(st.integers(0, 9), floats, floats)
 def test_floats(op: int, x: float, y: float) -> None:
     agree(on_floats, Floats(op, x, y))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @forall(st.integers(0, 9), ints, ints)
 def test_functions_of_ints(op: int, a: int, b: int) -> None:
     agree(on_functions, Ints(op, a, b))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @forall(ints, floats)
 def test_ints_that_may_be_floats_stay_exact_or_raise(n: int, x: float) -> None:
     agree(on_mixed, Both(n, x))
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @forall(floats, st.integers(-20, 70) | st.integers(100, 104))
 def test_powers_are_rounded_as_pythons(x: float, n: int) -> None:
     agree(on_powers, Power(x, n))
@@ -446,7 +446,7 @@ near = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @forall(near, st.integers(-2, 2), st.sampled_from([1, -1]), st.none() | floats)
 def test_ints_and_floats_are_compared_exactly(
     about: int, by: int, sign: int, other: float | None
@@ -455,7 +455,7 @@ def test_ints_and_floats_are_compared_exactly(
     agree(on_both, Both(n, sign * float(about) if other is None else other))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @forall(st.integers(0, 11), st.none() | ints, st.none() | floats)
 def test_numbers_that_may_be_none(op: int, n: int | None, x: float | None) -> None:
     agree(on_maybe, Maybe(op, n, x))
@@ -470,7 +470,7 @@ amounts = st.one_of(
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @forall(amounts, st.integers(-22, 22))
 def test_floats_are_rounded_to_digits(x: float, n: int) -> None:
     agree(on_digits, Digits(x, 0, n))

@@ -46,7 +46,7 @@ def looked_for(r: Pair) -> Iterator[Whole]:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @forall(ints, floats, st.none() | ints, st.none() | floats, st.booleans())
 def test_what_is_in_a_sequence_is_compared_exactly(
     n: int, x: float, m: int | None, y: float | None, like: bool
@@ -70,7 +70,7 @@ def compared(r: Pair) -> Iterator[Whole]:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @forall(ints | st.just(3), floats | st.just(0.5))
 def test_sequences_are_compared_as_in_python(n: int, x: float) -> None:
     agree(compared, Pair(n, x, None, None), NAN)
