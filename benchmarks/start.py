@@ -46,9 +46,8 @@ def running() -> Iterator[str]:
     import ray
 
     with tempfile.TemporaryDirectory() as folder:
-        empty = {"RAYSTREAM_CACHE": f"{folder}/operators", "NUMBA_CACHE_DIR": f"{folder}/kernels"}
         quiet = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
-        with mock.patch.dict(os.environ, {**empty, **quiet}):
+        with mock.patch.dict(os.environ, {"RAYSTREAM_CACHE": folder, **quiet}):
             ray.init(
                 "local", include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False
             )

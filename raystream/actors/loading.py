@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from raystream.compiled.priority import set_idle
+from raystream.state.priority import set_idle
 
 LOOK_SECONDS = 0.2
 """Over which the processors are looked at."""

@@ -32,13 +32,12 @@ from raystream.api.operators import OperatorSpec
 from raystream.api.windows import Session, Sliding, Tumbling
 from raystream.compiled.driver import Shape, driver_text
 from raystream.compiled.expressions import EMIT, FIT, FIT_ITEM, FORGET, OPERATE, TRUE, WIDEN
-from raystream.compiled.once import one_at_a_time
 from raystream.compiled.source import LEAVE_AWAY, where_at
 from raystream.compiled.unit import Unit
 from raystream.errors import ConfigError, GraphError, Where
 from raystream.schema.types import NEVER, Window
+from raystream.state.kept import CACHE, cache_folder, one_at_a_time
 
-CACHE = "RAYSTREAM_CACHE"
 _EPOCH_OF_FILES = 1_700_000_000
 """Modification time of generated files: Numba's cache compares it, and whoever wrote the file first
 must not matter."""
@@ -57,14 +56,6 @@ class Built:
     process: Callable[..., int]
     fire: Callable[..., int] | None
     parameters: np.ndarray | None
-
-
-def cache_folder() -> Path:
-    """Where compiled operators are kept: $RAYSTREAM_CACHE, or the user's cache folder."""
-    given = os.environ.get(CACHE)
-    if given:
-        return Path(given).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "raystream"
 
 
 def build(spec: OperatorSpec, ticks: int) -> Built:

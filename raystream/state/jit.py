@@ -1,10 +1,15 @@
-"""Numba's `njit` for functions that many processes compile at the same moment and keep on disk.
+"""Numba's `njit` for functions that many processes need at the same moment: one compiles, the
+others load what it kept.
+
+What is kept goes by the content of the files that it comes from and not by their place: each
+working directory that is submitted with raystream in it is a copy elsewhere. Numba alone would also
+not see that a function of another file has changed.
 
 Numba calls the files of a function's machine code 1, 2, 3, by which types come first, and says in
-an index which is whose before they are written. All processes of a job begin at once, and on a
-machine where nothing is kept yet two of them may call different code by the same number: what is
-kept of one would then be the code of other types, for good. Here a file is called by its types, and
-the index knows only files that are there.
+an index which is whose before they are written. Two processes that go without a lock, because none
+can be had, may call different code by the same number: what is kept of one would then be the code
+of other types, for good. Here a file is called by its types, and the index knows only files that
+are there.
 
 Importing this module imports Numba.
 """
@@ -12,22 +17,105 @@ Importing this module imports Numba.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numba
+import numpy as np
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.compiler_lock import global_compiler_lock
+
+from raystream.state.kept import cache_folder, locked
+from raystream.state.priority import be_urgent
+
+
+def _content() -> str:
+    """A hash of all that goes into machine code, beside what Numba looks at itself."""
+    ours = Path(__file__).parent
+    files = [*sorted(ours.glob("*kernels.py")), ours / "keys.py", ours.parent / "schema/types.py"]
+    versions = f"{platform.python_version()} {np.__version__} {numba.__version__}"
+    parts = [versions.encode(), *(file.read_bytes() for file in (Path(__file__), *files))]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+# Read at once: later the files may be those of another version than what this process imported.
+_CONTENT = _content()
 
 
 def kept_njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """`numba.njit` with these options, and what it compiles is kept."""
 
     def jitted(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(**options, cache=True)(function)
+        dispatcher = numba.njit(**options)(function)
+        cache: Any = _Cache
+        dispatcher._cache = cache(function)
         keep_apart(dispatcher._cache._cache_file)
+        dispatcher.compile = partial(_compile, dispatcher)
         return dispatcher
 
     return jitted
+
+
+class _Locator(_CacheLocator):
+    """Says to Numba where a function's machine code is kept."""
+
+    def __init__(self) -> None:
+        self._folder = cache_folder() / f"kernels-{_CONTENT}"
+
+    def get_cache_path(self) -> str:
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        return _CONTENT
+
+    def get_disambiguator(self) -> str:
+        return ""
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _Locator:
+        return cls()
+
+
+class _Impl(CompileResultCacheImpl):
+    _locator_classes: ClassVar[list[Any]] = [_Locator]
+
+
+class _Cache(FunctionCache):
+    """Where nothing can be kept each process compiles for itself."""
+
+    _impl_class = _Impl
+
+    @contextmanager
+    def _guard_against_spurious_io_errors(self) -> Iterator[None]:
+        with suppress(OSError):
+            yield
+
+    def has(self: Any, sig: Any, codegen: Any) -> bool:
+        with suppress(OSError):
+            return self._index_key(sig, codegen) in self._cache_file._load_index()
+        return False
+
+
+def _compile(dispatcher: Any, types: Any) -> Any:
+    """In place of a dispatcher's `compile`: what is not on disk yet is compiled under a lock.
+
+    Numba's own lock comes first, as it does where a function is compiled because another one that
+    calls it is: two threads that take both cannot wait for each other.
+    """
+    compiled = partial(type(dispatcher).compile, dispatcher)
+    cache = dispatcher._cache
+    with global_compiler_lock:
+        if types in dispatcher.overloads or cache.has(types, dispatcher.targetctx.codegen()):
+            return compiled(types)
+        with suppress(OSError):
+            cache._impl.locator.ensure_cache_path()
+        with locked(Path(f"{cache._cache_file._index_path}.lock")):
+            be_urgent()
+            return compiled(types)
 
 
 def keep_apart(file: Any) -> None:

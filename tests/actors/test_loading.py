@@ -11,7 +11,7 @@ import pytest
 
 from raystream.actors import loading
 from raystream.actors.loading import Loading, idle_seconds
-from raystream.compiled.priority import may_return
+from raystream.state.priority import may_return
 
 STEPS = 3
 IDLE = {os.SCHED_IDLE} if hasattr(os, "SCHED_IDLE") else set()

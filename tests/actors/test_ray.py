@@ -43,7 +43,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return parts.records(path)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("n", [1, 3])
 def test_any_number_of_instances_gives_the_same_bits(
     n: int, expected: list[Any], tmp_path: Path
 ) -> None:

@@ -39,10 +39,14 @@ def test_the_register_outlives_its_place_and_its_sources(tmp_path: Path) -> None
     """The only place dies, so that sources say what they know; then a source."""
     kill = parts.Killer("keeper/0", "lines/0", samples=2)
     flow = rs.Flow("drip")
-    lines = flow.source(Drip(), epochs=rs.by_arrival(seconds=0.02), name="lines")
+    lines = flow.source(Drip(), epochs=rs.by_arrival(seconds=0.05), name="lines")
     lines.through(split).through(running).to(parts.Files(tmp_path))
     report = flow.run(
-        cluster="auto", on_progress=kill, cut_every=10, instances={"lines": 2, "running": 2}
+        cluster="auto",
+        on_progress=kill,
+        cut_every=4,
+        instances={"lines": 2, "running": 2},
+        spares=1,
     )
     assert not kill.victims
     assert [name for recovery in report.recoveries for name in recovery.gone] == ["lines/0"]

@@ -330,15 +330,15 @@ def test_logs_are_trimmed_at_commits(at_once: int, monkeypatch: pytest.MonkeyPat
             for log in shell.machine.outlets.logs.values():
                 most = max(most, len(log.entries))
 
-    parts = (tuple(Line(t, "a b") for t in range(2000)),)
+    parts = (tuple(Line(t, "a b") for t in range(1000)),)
     flow = rs.Flow("long")
     source = flow.source(Rows(Line, parts, batch=50), epochs=rs.by_time(seconds=1))
     source.through(split).through(running).to(Collect())
     with shells_of(flow, cut_every=5) as shells:
         shells.start()
         shells.watch(look)
-        assert shells.committed == 2000
-    assert 0 < most < 2000
+        assert shells.committed == 1000
+    assert 0 < most < 1000
 
 
 def test_who_has_ended_keeps_nothing_and_hears_of_commits() -> None:

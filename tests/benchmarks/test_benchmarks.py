@@ -8,8 +8,10 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
@@ -32,10 +34,14 @@ from benchmarks.recovery import (
 )
 from benchmarks.recovery_plot import draw
 from benchmarks.recovery_table import Axis, axes_of, jobs_of, missing, sorted_by_case, table
+from lrb.oracle import expected
 from raystream.errors import JobError
 from raystream.testing import Collect, run_local
 from tests.lrb.rows import balance, report
 from tests.lrb.running import prepare
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize(
@@ -64,7 +70,10 @@ def test_linear_road_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_linear_road_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linear_road_is_judged(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear_road, "oracle", partial(expected, spark))
     data = prepare(tmp_path, [report(0, 1, 3), report(30, 1, 4), balance(30, 1, 7)])
     line = ["lrb", "--data", str(data), "--local", "--repeat", "1", "--judge"]
     result = CliRunner().invoke(app, line)

@@ -17,12 +17,13 @@ from filelock import FileLock, Timeout
 
 import raystream as rs
 from raystream.api.operators import spec_of
-from raystream.compiled import build, once
+from raystream.compiled import build
 from raystream.compiled.operator import CompiledOperator, compile_operator
 from raystream.errors import InternalError
 from raystream.schema.blocks import Input
 from raystream.schema.columns import Columns
 from raystream.schema.records import record_schema
+from raystream.state import kept
 from tests.compiled.reference import given
 
 
@@ -117,13 +118,13 @@ def test_a_process_waits_for_who_compiles_but_not_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = FileLock(tmp_path / "lock")
-    monkeypatch.setattr(once, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(kept, "WAIT_SECONDS", 0.1)
     for _ in range(2):
-        with other, pytest.raises(ZeroDivisionError), once.one_at_a_time(tmp_path):
+        with other, pytest.raises(ZeroDivisionError), kept.one_at_a_time(tmp_path):
             _ = 1 / 0  # it was not through, so the next one waits as well
-    with once.one_at_a_time(tmp_path), pytest.raises(Timeout):
+    with kept.one_at_a_time(tmp_path), pytest.raises(Timeout):
         FileLock(tmp_path / "lock").acquire(timeout=0)
-    with other, once.one_at_a_time(tmp_path):  # nobody waits any more
+    with other, kept.one_at_a_time(tmp_path):  # nobody waits any more
         assert other.is_locked
 
 
@@ -143,7 +144,7 @@ TOGETHER = """
 import faulthandler
 import threading
 from importlib import import_module
-from raystream.compiled import build, once
+from raystream.compiled import build
 faulthandler.dump_traceback_later(30, exit=True)
 other = threading.Thread(target=import_module, args=("raystream.state.kernels",), daemon=True)
 def built(spec, ticks):
@@ -164,7 +165,7 @@ def test_two_threads_that_load_compiled_code_do_not_wait_for_each_other() -> Non
 AT_ONCE = """
 import sys, threading
 from importlib import import_module
-from raystream.compiled import build, once
+from raystream.compiled import build
 errors = []
 def tried(what, *arguments):
     try:

@@ -247,7 +247,7 @@ demands = st.builds(
 policies = st.sampled_from([CpuThreshold(), CpuThreshold(0.5, low=0.4, lull=2), RateBased()])
 
 
-@examples(10)
+@examples(6)
 @given(policies, demands, demands, st.integers(1, 3), st.integers(4, 60))
 def test_targets_tile_bounds_are_kept_and_a_constant_load_comes_to_rest(
     policy: Policy, count: Demand, chain: Demand, least: int, most: int
@@ -275,7 +275,7 @@ def test_what_grows_with_the_load_shrinks_with_it(policy: Policy) -> None:
     sizes = []
     for cores in (0.2, 1, 4, 8, 4, 1, 0.2):
         plant.demand["count"] = cores * even_load
-        plant.run(600)
+        plant.run(400)
         sizes.append(len(plant.ranges("count")))
     assert sizes == sorted(sizes[:4]) + sorted(sizes[4:], reverse=True)
     assert sizes[0] == sizes[-1] == 1 and 12 <= sizes[3] <= 20
@@ -305,7 +305,7 @@ def test_rates_need_one_step_where_the_threshold_needs_several() -> None:
     steps = {}
     for policy in (CpuThreshold(), RateBased()):
         plant = Plant(policy, {"count": np.full(256, 6 / 256), "chain": np.full(256, 3 / 256)})
-        found = [f for f in plant.run(900) if f.targets]
+        found = [f for f in plant.run(400) if f.targets]
         assert max(plant.cpu("count") + plant.cpu("chain")) <= 0.7
         steps[type(policy)] = len(found)
     assert steps[RateBased] <= 3 < steps[CpuThreshold]  # DS2 promises three

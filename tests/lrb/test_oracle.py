@@ -62,9 +62,15 @@ def outcomes(spark: SparkSession, folder: Path, worlds: dict[str, list[Row]]) ->
 
 
 @pytest.fixture(scope="module")
-def micro(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
-    folder = tmp_path_factory.mktemp("micro")
-    return outcomes(spark, folder, {name: world.rows for name, world in WORLDS.items()})
+def micro(
+    spark: SparkSession, slices_found: Path | None, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Outcome]:
+    """All worlds, and those of the original files where these are."""
+    worlds = {name: world.rows for name, world in WORLDS.items()}
+    if slices_found:
+        micro = slices_found / "micro"
+        worlds |= {f"original {name}": read_csv(micro / f"{name}.dat") for name in OFFICIAL}
+    return outcomes(spark, tmp_path_factory.mktemp("micro"), worlds)
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -72,12 +78,12 @@ def test_micro_examples_are_answered_as_the_rules_say(name: str, micro: dict[str
     WORLDS[name].check(micro[name])
 
 
+@pytest.mark.usefixtures("slices")
+@pytest.mark.parametrize("name", OFFICIAL)
 def test_the_original_micro_examples_are_answered_alike(
-    spark: SparkSession, slices: Path, tmp_path: Path
+    name: str, micro: dict[str, Outcome]
 ) -> None:
-    files = {name: read_csv(slices / "micro" / f"{name}.dat") for name in OFFICIAL}
-    for name, outcome in outcomes(spark, tmp_path, files).items():
-        WORLDS[name].check(outcome)
+    WORLDS[name].check(micro[f"original {name}"])
 
 
 # ---- official slices --------------------------------------------------------------------------
@@ -143,10 +149,12 @@ def test_random_traffic_is_answered_as_by_the_plain_rules(
 def test_the_session_is_left_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
     before = spark.conf.get("spark.sql.shuffle.partitions")
     assert not _views_of(spark), "an earlier test, or computation, has left views behind"
-    expected(spark, write_prepared(tmp_path / "right", [report(0, 1, 2)]))
+    data = write_prepared(tmp_path / "any name, a b%20[1]{x,y}*?\\ü", [report(0, 1, 2)])
+    assert counted(expected(spark, data).answers, TOLL) == {(1, 0, -1, 0): 1}
     assert not _views_of(spark)
-    with pytest.raises(InputError):
-        expected(spark, write_prepared(tmp_path / "bad", [report(t, 1, 2) for t in range(11)]))
+    rows = [report(second, 17, 2) for second in range(11)]  # more than it can judge exactly
+    with pytest.raises(InputError, match="car 17 sent 11 reports in minute 1"):
+        expected(spark, write_prepared(tmp_path / "bad", rows))
     assert not _views_of(spark)
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
 
@@ -156,19 +164,6 @@ def _views_of(spark: SparkSession) -> set[str]:
 
 
 _NAMES = {"input", "history"} | {view.name for view in VIEWS}
-
-
-def test_any_folder_name_will_do(spark: SparkSession, tmp_path: Path) -> None:
-    data = write_prepared(tmp_path / "a b%20[1]{x,y}*?\\ü", [report(0, 1, 2)])
-    assert counted(expected(spark, data).answers, TOLL) == {(1, 0, -1, 0): 1}
-
-
-def test_more_reports_in_a_minute_than_it_can_judge_exactly_are_refused(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    rows = [report(second, 17, 2) for second in range(11)]
-    with pytest.raises(InputError, match="car 17 sent 11 reports in minute 1"):
-        expected(spark, write_prepared(tmp_path, rows))
 
 
 def test_missing_rows_are_noticed(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +22,9 @@ from raystream.errors import ConfigError
 from spark_ingest.layout import row_files, split
 from tests.lrb.rows import balance, report, travel_time
 from tests.lrb.running import TWO, prepare
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = "0,38,3,0,0,1,0,8,45545,-1,-1,-1,-1,-1,-1\n2,38,3,-1,-1,-1,-1,-1,-1,2,-1,-1,-1,-1,-1\n"
@@ -98,7 +103,9 @@ def test_help_needs_nothing_heavy() -> None:
 
 
 @pytest.mark.spark
-def test_a_published_file_is_prepared_and_checked(tmp_path: Path) -> None:
+def test_a_published_file_is_prepared_and_checked(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, out = tmp_path / "in.csv", tmp_path / "answers"
     source.write_text(PUBLISHED)
     code, output = outside("run", "--input", source, "--out", out, "--local")
@@ -106,7 +113,8 @@ def test_a_published_file_is_prepared_and_checked(tmp_path: Path) -> None:
     assert (out / "tollalerts.csv").read_text() == "0,3,38,-1,-1,0\n"
     assert look_through(out / "data").meta.rows_total == 2
     (out / "tollalerts.csv").write_text("0,3,38,-1,-1,2\n")
-    code, output = outside("validate", "--input", source, "--answers", out)
+    monkeypatch.setattr("lrb.validate._spark", lambda given, progress: nullcontext(spark))
+    code, output = invoke("validate", "--input", source, "--answers", out)
     assert code == 1, output
     assert "1 wrong" in output
 

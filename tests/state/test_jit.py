@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,6 +69,49 @@ def test_what_was_kept_is_found(tmp_path: Path) -> None:
         one.save(key, f"code of {key}")
     assert [other.load(key) for key in ("ints", "floats")] == ["code of ints", "code of floats"]
     assert len([*tmp_path.glob("*.nbc")]) == 2
+
+
+PACKAGE = Path(image_kernels.__file__).parents[1]
+RUNS = """
+import numpy as np
+from raystream.state import kernels
+ends, epochs = kernels.epoch_runs(np.arange(9), 0, 3, 0)
+assert (ends.tolist(), epochs.tolist()) == ([3, 6, 9], [1, 2, 3])
+stats = kernels._runs.stats
+print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
+"""
+COMPILED, LOADED = "0 1", "1 0"
+
+
+def test_one_process_compiles_and_others_and_copies_load(tmp_path: Path) -> None:
+    def start(where: Path) -> subprocess.Popen[str]:
+        paths = os.pathsep.join([str(where), *sys.path])
+        env = {**os.environ, "RAYSTREAM_CACHE": str(tmp_path / "cache"), "PYTHONPATH": paths}
+        return subprocess.Popen(
+            [sys.executable, "-c", RUNS], env=env, cwd=where, text=True, stdout=subprocess.PIPE
+        )
+
+    def said(process: subprocess.Popen[str]) -> str:
+        return process.communicate(timeout=120)[0].strip()
+
+    together = [start(PACKAGE.parent) for _ in range(3)]
+    assert sorted(map(said, together)) == [COMPILED, LOADED, LOADED]
+    copy = tmp_path / "raystream"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    assert said(start(tmp_path)) == LOADED
+    with (copy / "state" / "row_kernels.py").open("a") as file:
+        file.write("# another version\n")
+    assert said(start(tmp_path)) == COMPILED
+
+
+def test_a_folder_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    env = {**os.environ, "RAYSTREAM_CACHE": str(tmp_path / "file")}
+    line = [sys.executable, "-c", RUNS]
+    done = subprocess.run(
+        line, env=env, cwd=PACKAGE.parent, text=True, capture_output=True, check=False
+    )
+    assert done.stdout.strip() == COMPILED, done.stderr
 
 
 def test_all_that_is_kept_is_kept_apart() -> None:

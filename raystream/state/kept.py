@@ -1,4 +1,4 @@
-"""What many processes of a machine need compiled at the same moment is compiled by one of them.
+"""Where machine code is kept, and that one process of many compiles it.
 
 All instances of a job begin at once, and spare processes load every operator. With nothing on disk
 yet each of them would spend the same seconds of a processor on the same machine code.
@@ -6,14 +6,24 @@ yet each of them would spend the same seconds of a processor on the same machine
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from raystream.compiled.priority import be_urgent
+from raystream.state.priority import be_urgent
 
+CACHE = "RAYSTREAM_CACHE"
 WAIT_SECONDS = 120.0
 """Whoever compiles may have been stopped: after this long a process does so itself."""
+
+
+def cache_folder() -> Path:
+    """Where machine code is kept: $RAYSTREAM_CACHE, or the user's cache folder."""
+    given = os.environ.get(CACHE)
+    if given:
+        return Path(given).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "raystream"
 
 
 @contextmanager
@@ -25,7 +35,7 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
         yield
         return
     with ExitStack() as held:
-        _take(folder / "lock", held)
+        held.enter_context(locked(folder / "lock"))
         if not through.exists():
             be_urgent()
         yield
@@ -33,12 +43,13 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
             through.touch()
 
 
-def _take(lock: Path, held: ExitStack) -> None:
-    """Take a lock that the system gives back when its holder dies; go without where none can be
+@contextmanager
+def locked(lock: Path) -> Iterator[None]:
+    """Hold a lock that the system gives back when its holder dies; go without where none can be
     had."""
     from filelock import FileLock, Timeout
 
-    try:
-        held.enter_context(FileLock(lock, timeout=WAIT_SECONDS, fallback_to_soft=False))
-    except (Timeout, NotImplementedError, OSError):
-        return
+    with ExitStack() as held:
+        with suppress(Timeout, NotImplementedError, OSError):
+            held.enter_context(FileLock(lock, timeout=WAIT_SECONDS, fallback_to_soft=False))
+        yield
