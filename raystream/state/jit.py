@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numba
 import numpy as np
@@ -81,7 +81,7 @@ class _Locator(_CacheLocator):
 
 
 class _Impl(CompileResultCacheImpl):
-    _locator_classes: ClassVar[list[Any]] = [_Locator]
+    _locator_classes: list[Any] = [_Locator]  # noqa: RUF012
 
 
 class _Cache(FunctionCache):
