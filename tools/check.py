@@ -28,7 +28,7 @@ NONE_FOUND = 5
 """Pytest's exit code when no test was chosen."""
 YIELDING = ["nice", "-n", "19"]
 HALF = [f"tests/{name}" for name in (
-    "actors", "api", "compiled", "controller", "dataflow", "io", "schema", "state", "testing"
+    "actors", "api", "compiled", "controller", "dataflow", "io", "schema", "state"
 )]  # fmt: skip
 """Takes about as long as all other tests that start no Ray. By folder, and not by turns: what runs
 in one process, and in which order, is the same each time."""
@@ -54,7 +54,8 @@ def started(arguments: list[str], stack: ExitStack) -> dict[str, Running]:
     The others, and the checks, are the ones that yield: what waits for Ray's processes has limits.
     """
     halves = [arguments] if arguments else [HALF, [f"--ignore={each}" for each in HALF]]
-    commands = {"tests that start Ray": command_of(["pytest", "-m", "ray", *arguments])}
+    ray = arguments or files_that_start_ray()
+    commands = {"tests that start Ray": command_of(["pytest", "-m", "ray", *ray])}
     for half, name in zip(halves, ("other tests", "the rest of them"), strict=False):
         commands[name] = [*YIELDING, *command_of(["pytest", "-m", "not ray", *half])]
     folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -62,6 +63,12 @@ def started(arguments: list[str], stack: ExitStack) -> dict[str, Running]:
     for part in parts.values():
         stack.callback(part.end)
     return parts
+
+
+def files_that_start_ray() -> list[str]:
+    """Others need not be imported."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [str(f.relative_to(ROOT)) for f in files if "pytest.mark.ray" in f.read_text()]
 
 
 def shown(parts: dict[str, Running]) -> bool:

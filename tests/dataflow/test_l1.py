@@ -49,7 +49,7 @@ def sequential(shape: Shape, seconds: float, seed: int) -> tuple[Any, list[Any]]
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@examples(8)
+@examples(6)
 @given(seed=st.integers(0, 2**16), data=st.integers(0, 3), seconds=st.sampled_from([5, 8, 20, 200]))
 def test_the_same_bits_however_it_is_cut_and_stepped(
     name: str, seed: int, data: int, seconds: float
@@ -66,7 +66,7 @@ def test_the_same_bits_however_it_is_cut_and_stepped(
 
 
 @pytest.mark.parametrize("name", [n for n, s in SHAPES.items() if s.free])
-@examples(5)
+@examples(4)
 @given(seed=st.integers(0, 2**16), data=st.integers(0, 3), seconds=st.sampled_from([2, 7, 31, 500]))
 def test_the_same_records_with_other_epochs(
     name: str, seed: int, data: int, seconds: float

@@ -123,7 +123,7 @@ def uninterrupted(build: Build) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@examples(6)
+@examples(4)
 @given(seed=st.integers(0, 2**16), data=st.integers(0, 2), seconds=st.sampled_from([4, 9, 30, 200]))
 def test_going_on_from_images(name: str, seed: int, data: int, seconds: float) -> None:
     def build(sink: Collect) -> rs.Flow:

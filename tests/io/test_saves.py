@@ -357,7 +357,7 @@ def test_damaged_images_are_refused_by_name(store: Store) -> None:
     older = saves.newest().saved
     assert older == saved
     flipped = bytes([*data[:-1], data[-1] ^ 1])
-    for broken in (flipped, b"x" * len(data), b"", data[:-1]):
+    for broken in (flipped, b"", data[:-1]):
         store.put(at.name, broken)
         with pytest.raises(StateError, match=rf"{at.name} is damaged: its size or checksum"):
             everything(saves, saved)

@@ -49,7 +49,7 @@ def sequential(prepared: Prepared) -> dict[Any, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_same_bits(prepared: Prepared, sequential: Any, seed: int) -> None:
     assert answers(prepared, seconds=20, seed=seed) == sequential
 

@@ -23,7 +23,6 @@ from tests.lrb.rows import report
 from tests.lrb.running import (
     SLICES,
     THREE,
-    TWO,
     answer,
     assert_as_expected,
     expected_of,
@@ -37,7 +36,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("runtime")]
 def test_a_slice_is_answered_as_by_the_original_validator(slices: Path, tmp_path: Path) -> None:
     name, speed = "t0-419", 100.0
     rows, expected = read_csv(slices / SLICES[name]), expected_of(slices, name)
-    ran = answer(prepare(tmp_path, rows), cluster="auto", instances=TWO, speed=speed)
+    ran = answer(prepare(tmp_path, rows), cluster="auto", speed=speed)
     assert_as_expected(ran, expected, rows)
     assert ran.record["cluster"] == "ray"
     assert ran.record["elapsed"] >= (rows[-1][1] - rows[0][1]) / speed
