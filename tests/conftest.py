@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import raystream.actors  # noqa: F401  before Ray: it says what Ray is not to print
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -28,7 +28,8 @@ NONE_FOUND = 5
 """Pytest's exit code when no test was chosen."""
 YIELDING = ["nice", "-n", "19"]
 HALF = [f"tests/{name}" for name in (
-    "actors", "api", "compiled", "controller", "dataflow", "io", "schema", "state"
+    "actors", "api", "cli", "compiled", "controller", "dataflow", "docs", "ec2", "io", "schema",
+    "state", "typing",
 )]  # fmt: skip
 """Takes about as long as all other tests that start no Ray. By folder, and not by turns: what runs
 in one process, and in which order, is the same each time."""
