@@ -23,7 +23,12 @@ def cache_folder() -> Path:
     given = os.environ.get(CACHE)
     if given:
         return Path(given).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "raystream"
+    if cache := os.environ.get("XDG_CACHE_HOME"):
+        return Path(cache) / "raystream"
+    try:
+        return Path.home() / ".cache" / "raystream"
+    except RuntimeError:  # a user whom the system does not know: no folder can be made there
+        return Path(os.devnull) / "raystream"
 
 
 @contextmanager

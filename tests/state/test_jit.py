@@ -80,6 +80,14 @@ assert (ends.tolist(), epochs.tolist()) == ([3, 6, 9], [1, 2, 3])
 stats = kernels._runs.stats
 print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
 """
+NO_HOME = """
+import os, pwd
+for name in ("HOME", "XDG_CACHE_HOME"):
+    os.environ.pop(name, None)
+def unknown(user):
+    raise KeyError(user)
+pwd.getpwuid = unknown
+"""
 COMPILED, LOADED = "0 1", "1 0"
 
 
@@ -104,10 +112,11 @@ def test_one_process_compiles_and_others_and_copies_load(tmp_path: Path) -> None
     assert said(start(tmp_path)) == COMPILED
 
 
-def test_a_folder_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["a file", "no home"])
+def test_where_no_folder_can_be_made_everybody_compiles(where: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    env = {**os.environ, "RAYSTREAM_CACHE": str(tmp_path / "file")}
-    line = [sys.executable, "-c", RUNS]
+    env = {**os.environ, "RAYSTREAM_CACHE": str(tmp_path / "file") if where == "a file" else ""}
+    line = [sys.executable, "-c", RUNS if where == "a file" else NO_HOME + RUNS]
     done = subprocess.run(
         line, env=env, cwd=PACKAGE.parent, text=True, capture_output=True, check=False
     )
