@@ -25,6 +25,9 @@ from benchmarks.words import Line, Word, split
 
 BATCH_ROWS = 100_000
 EPOCH_LINES = inputs.LINES_PER_SECOND
+READERS = 2
+"""Instances that read lines in the batch form and count the words of each second, which is most of
+the work there."""
 PACED_EPOCH = 0.0015
 """Seconds."""
 MICRO = 1_000_000
@@ -88,20 +91,24 @@ def paced_count(paced: Paced, tally: works.Tally) -> Iterator[Counted]:
 
 @dataclass(frozen=True)
 class Lines:
-    """W2; `time` in seconds."""
+    """W2; `time` in seconds. Splits take turns, second by second."""
 
     given: inputs.Lines
+    parts: int = 1
 
     record = Line
 
     def splits(self) -> Sequence[rs.Split]:
-        return [rs.Split("lines")]
+        return [rs.Split(str(part)) for part in range(self.parts)]
 
     def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
-        for at in range(position, self.given.rows, EPOCH_LINES):
+        """Positions are seconds."""
+        begin = max(position, int(split.name))
+        for second in range(begin, -(-self.given.rows // EPOCH_LINES), self.parts):
+            at = second * EPOCH_LINES
             n = min(EPOCH_LINES, self.given.rows - at)
             columns = {"time": inputs.seconds_of(at, n), "text": self.given.text(at, n)}
-            yield at + n, rs.Batch(Line, columns)
+            yield second + self.parts, rs.Batch(Line, columns)
 
 
 class Part(NamedTuple):
@@ -208,14 +215,17 @@ def w1(task: Task, cluster: str | None) -> None:
 def w2(task: Task, cluster: str | None) -> None:
     """Run it, and tell."""
     flow = rs.Flow("w2")
-    source = Lines(inputs.Lines(Path(task.path).parent, task.rows))
+    readers = READERS if task.form == "batch" else 1
+    source = Lines(inputs.Lines(Path(task.path).parent, task.rows), readers)
     lines = flow.source(source, epochs=rs.by_time("time", seconds=1), name="lines")
     if task.form == "batch":
         counts = lines.through(combine).through(AddParts(), name="count")
     else:
         counts = lines.through(split).through(CountWords(), name="count")
     counts.to(Answers(task.scratch))
-    report = flow.run(cluster=cluster, checkpoint_seconds=task.cut_seconds)
+    report = flow.run(
+        cluster=cluster, checkpoint_seconds=task.cut_seconds, instances={"lines": readers}
+    )
     tell(report.elapsed, _answers(task), latency_ms=None)
 
 

@@ -10,8 +10,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from io import BufferedReader
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -96,17 +95,24 @@ def _send_all(connection: socket.socket, parts: list[memoryview]) -> None:
             parts[0] = parts[0][sent:]
 
 
+class Large(Exception):
+    """The next frame is one for which who computes does not wait."""
+
+
 class Reader:
     """Reads frames from a connection, which is open until both are closed."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._stream = cast(BufferedReader, connection.makefile("rb", SMALL))
+        self._connection = connection
+        self._buffer = memoryview(bytearray(SMALL))
+        self._first = self._end = 0
+        """What was received and not read: so much of the buffer."""
 
     def __enter__(self) -> Reader:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._stream.close()
+        self._buffer.release()
 
     def read(self, most: int | None = None) -> Frame | None:
         """The next frame; None when the connection ends.
@@ -117,18 +123,73 @@ class Reader:
         Raises:
             OSError: the connection is broken. ValueError: it is larger.
         """
-        begun = self._stream.read(_BEGINNING.size)
-        if len(begun) < _BEGINNING.size:
-            return None
-        kind, head_size, body_size = _BEGINNING.unpack(begun)
+        while self._end - self._first < _BEGINNING.size:
+            if not self._receive():
+                return None
+        kind, head_size, body_size = _BEGINNING.unpack_from(self._buffer, self._first)
         if most is not None and head_size + body_size > most:
             raise ValueError(f"a frame of {head_size + body_size} bytes")
-        head = self._stream.read(head_size)
-        body = np.empty(body_size, np.uint8)
-        if len(head) < head_size or (body_size and self._stream.readinto(body.data) < body_size):
+        self._first += _BEGINNING.size
+        head, body = bytearray(head_size), np.empty(body_size, np.uint8)
+        if not (self._fill(memoryview(head)) and self._fill(body.data)):
             return None
         body.flags.writeable = False
+        return Frame(kind, bytes(head), body)
+
+    def read_now(self) -> Frame | None:
+        """The next frame; None if it is not there yet, or not all of it.
+
+        Raises:
+            OSError: the connection is broken. EOFError: it has ended. Large: it is to be `read`.
+        """
+        frame = self._buffered()
+        if frame is None:
+            with suppress(BlockingIOError):
+                if not self._receive(socket.MSG_DONTWAIT):
+                    raise EOFError
+                frame = self._buffered()
+        return frame
+
+    def _buffered(self) -> Frame | None:
+        """The next frame, if all of it is in the buffer."""
+        received = self._end - self._first
+        if received < _BEGINNING.size:
+            return None
+        kind, head_size, body_size = _BEGINNING.unpack_from(self._buffer, self._first)
+        if _BEGINNING.size + head_size + body_size > SMALL:
+            raise Large
+        begin = self._first + _BEGINNING.size
+        end = begin + head_size + body_size
+        if end > self._end:
+            return None
+        self._first = end
+        head = bytes(self._buffer[begin : begin + head_size])
+        # Not from where it lies: nobody says that this is where numbers may begin.
+        body = np.array(self._buffer[begin + head_size : end], np.uint8)
+        body.flags.writeable = False
         return Frame(kind, head, body)
+
+    def _receive(self, flags: int = 0) -> int:
+        """Have more in the buffer, which is not full; how many bytes came."""
+        if self._first:
+            left = self._end - self._first
+            self._buffer[:left] = self._buffer[self._first : self._end]
+            self._first, self._end = 0, left
+        came = self._connection.recv_into(self._buffer[self._end :], 0, flags)
+        self._end += came
+        return came
+
+    def _fill(self, block: memoryview) -> bool:
+        """Read so many bytes; False when the connection ends before."""
+        filled = min(len(block), self._end - self._first)
+        block[:filled] = self._buffer[self._first : self._first + filled]
+        self._first += filled
+        while filled < len(block):
+            came = self._connection.recv_into(block[filled:])
+            if not came:
+                return False
+            filled += came
+        return True
 
 
 def listen(host: str) -> tuple[socket.socket, str]:

@@ -12,11 +12,11 @@ import threading
 import time
 import traceback
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from raystream.actors.inbox import Inbox
 from raystream.actors.metering import Meter
 from raystream.actors.reading import Claim, SourceReader
 from raystream.actors.server import Cursors, LogServer
@@ -142,7 +142,7 @@ class Shell:
         if ship is not None:
             most = PART_BYTES if plan.durable is None else WHOLE
             self._shipper = Shipper(ship, role.floor, self._fail, self._captured, most)
-        self._inbox: queue.SimpleQueue[tuple[int, Piece] | None] = queue.SimpleQueue()
+        self._inbox = Inbox(lambda: self.machine.position + AHEAD)
         self._room = threading.Condition()
         self._subscriptions: dict[tuple[int, str], Subscription] = {}
         self._version = 0
@@ -230,6 +230,7 @@ class Shell:
                     self._missed,
                     (lambda: self._floor) if self.plan.check else None,
                     serving.first,
+                    self._inbox,
                 )
                 self._subscriptions[name].start()
 
@@ -291,6 +292,8 @@ class Shell:
             self._shipper.stop()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(5.0)
+        if not self._thread.is_alive():
+            self._inbox.close()
         self.server.shutdown()
 
     def progress(self) -> Any:
@@ -377,11 +380,10 @@ class Shell:
             while machine.ready() and self._may_publish():
                 with self._turns:
                     header = machine.step()
-                idle = self._inbox.empty() and not machine.ready()
+                idle = self._inbox.empty and not machine.ready()
                 self._published(header, at_leisure=idle)
                 tidy()
-                if not self._inbox.empty():
-                    self._receive(machine)
+                self._receive(machine, 0.0)
         self._ended_at = time.time()
         self._linger()
 
@@ -405,18 +407,17 @@ class Shell:
         positions = None if self._source is None else self._source.positions()
         return capture(self.machine, since, splits=positions)
 
-    def _receive(self, machine: Instance | SourceInstance) -> None:
-        """Take what is in the inbox; waits for something."""
-        most = None
-        with suppress(queue.Empty):
+    def _receive(self, machine: Instance | SourceInstance, seconds: float = WAIT_SECONDS) -> None:
+        """Take what has come; waits so long for something, in which case more can be trimmed."""
+        if seconds:
             with self.meter.meanwhile("idle"):
-                item = self._inbox.get(timeout=WAIT_SECONDS)
-            most = TRIM_EPOCHS
-            while True:
-                if item is not None and isinstance(machine, Instance):
-                    machine.receive(*item)
-                item = self._inbox.get_nowait()
-        self._trim(most)
+                items = self._inbox.take(seconds)
+        elif (items := self._inbox.take(seconds)) is None:
+            return
+        for item in items or ():
+            if isinstance(machine, Instance):
+                machine.receive(*item)
+        self._trim(None if items is None else TRIM_EPOCHS)
 
     def _may_publish(self) -> bool:
         """Wait until the slowest subscriber is near enough; False when stopping."""
@@ -437,8 +438,8 @@ class Shell:
         while self.machine.position // every > self._floor // every and self._crowded():
             if self.stopping:
                 return False
-            with self.meter.meanwhile("blocked"), suppress(queue.Empty):
-                self._inbox.get(timeout=WAIT_SECONDS)
+            with self.meter.meanwhile("blocked"):
+                self._inbox.take(WAIT_SECONDS)
             self._trim()
         return not self.stopping
 

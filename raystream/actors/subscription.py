@@ -1,14 +1,26 @@
-"""Reading another instance's log: one thread per edge and producing instance."""
+"""Reading another instance's log: one thread per edge and producing instance, which lends its
+connection to the thread that computes while pieces are small."""
 
 from __future__ import annotations
 
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from raystream.actors import frames
-from raystream.actors.frames import LATER, PIECES, REFUSED, TICKET, Reader, Refused
+from raystream.actors.frames import (
+    LATER,
+    PIECES,
+    REFUSED,
+    SMALL,
+    TICKET,
+    Frame,
+    Large,
+    Reader,
+    Refused,
+)
+from raystream.actors.inbox import Inbox, Item
 from raystream.actors.wire import Decoder, Ticket
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge
@@ -20,6 +32,8 @@ RECONNECT_SECONDS = 600.0
 to decide: it must outlast a controller that is restarted, and a process that starts and takes its
 place at the third attempt. Time for which it was connected does not count, however silent the other
 side was."""
+WAIT_SECONDS = 0.5
+"""How long it sleeps at most, while its connection is lent, before it looks whether it should stop."""
 RETRY_SECONDS = 0.01
 RETRY_MAX_SECONDS = 0.2
 """How long it rests between two attempts, each of which costs both sides: a tenth of the time that
@@ -34,6 +48,7 @@ class Subscription:
     epoch that the producer has; what is before that comes from others.
     deliver: called on this thread with each piece; it blocks while the instance is too far behind.
     fail: called once when the subscription cannot go on.
+    inbox: of the thread that computes, if that reads small pieces itself.
     """
 
     def __init__(
@@ -48,6 +63,7 @@ class Subscription:
         fail: Callable[[BaseException], None],
         since: Callable[[], int] | None = None,
         first: int = 1,
+        inbox: Inbox | None = None,
     ) -> None:
         self.edge = edge
         self.address = address
@@ -63,6 +79,8 @@ class Subscription:
         self._fail = fail
         self._connection: socket.socket | None = None
         self._connected: float | None = None
+        self._inbox = inbox
+        self._returned = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"edge-{edge.id}", daemon=True)
 
     def start(self) -> None:
@@ -71,6 +89,7 @@ class Subscription:
     def stop(self) -> None:
         """End the subscription; the thread ends soon after."""
         self.stopped = True
+        self._returned.set()
         connection = self._connection
         if connection is not None:
             frames.end(connection)
@@ -107,28 +126,94 @@ class Subscription:
 
     def _follow(self) -> bool:
         """Read until the range ends (True) or the connection does (False)."""
-        decoder = Decoder(self.edge.schema, self.keys)
         self._connected = None
         self.next = max(self.next, self._since() + 1, self._first)
         ticket = Ticket(self.token, self.instance, self.edge.id, self.keys, self.next)
         with frames.connect(self.address) as self._connection, Reader(self._connection) as reader:
             frames.send(self._connection, TICKET, ticket.pack())
-            while not self.stopped:
-                frame = reader.read()
-                if frame is None or frame.kind == LATER:
-                    return False
-                if frame.kind == REFUSED:
-                    raise Refused(frame.head.decode())
-                if self._connected is None:
-                    self._connected = time.monotonic()
-                if frame.kind != PIECES:
-                    continue
-                for piece in decoder.pieces(frame.head, frame.body):
-                    epoch = piece.header.epoch
-                    if epoch > self.next and epoch > self._applied() + 1:
-                        raise InternalError(f"{self.address} left out epochs before {epoch}")
-                    self._deliver(self.edge.id, piece)
-                    self.next = epoch + 1
-                    if piece.header.ended:
-                        return True
+            stream = _Stream(self, reader)
+            try:
+                while not self.stopped:
+                    frame = stream.read()
+                    if self._inbox is not None and len(frame.head) + len(frame.body) < SMALL:
+                        self._lend(self._inbox, self._connection, stream)
+            except _Over:
+                return True
+            except EOFError:
+                return False
         return True
+
+    def _lend(self, inbox: Inbox, connection: socket.socket, stream: _Stream) -> None:
+        """Have the thread that computes read on, until there is something large; raises what ended
+        that otherwise."""
+        self._returned.clear()
+        stream.ended = None
+        inbox.lend(connection, stream)
+        while not (self.stopped or self._returned.wait(WAIT_SECONDS)):
+            pass
+        inbox.recall(connection)
+        if stream.ended is not None and not isinstance(stream.ended, Large):
+            raise stream.ended
+
+    def _items(self, frame: Frame | None, decoder: Decoder) -> Iterator[Item]:
+        """The pieces of a frame, for whoever reads it.
+
+        Raises:
+            Refused: the subscription was. EOFError: the other side ended the connection.
+            _Over: the range has ended. InternalError: epochs are missing. JobError: it is damaged.
+        """
+        if frame is None or frame.kind == LATER:
+            raise EOFError
+        if frame.kind == REFUSED:
+            raise Refused(frame.head.decode())
+        if self._connected is None:
+            self._connected = time.monotonic()
+        if frame.kind != PIECES:
+            return
+        for piece in decoder.pieces(frame.head, frame.body):
+            epoch = piece.header.epoch
+            if epoch > self.next and epoch > self._applied() + 1:
+                raise InternalError(f"{self.address} left out epochs before {epoch}")
+            yield self.edge.id, piece
+            self.next = epoch + 1
+            if piece.header.ended:
+                raise _Over
+
+
+class _Over(Exception):
+    """The range has ended: nothing more will come."""
+
+
+class _Stream:
+    """A connection of a subscription, for the thread that reads it. ended: why it was given back."""
+
+    def __init__(self, subscription: Subscription, reader: Reader) -> None:
+        self.ended: Exception | None = None
+        self._subscription = subscription
+        self._reader = reader
+        self._decoder = Decoder(subscription.edge.schema, subscription.keys)
+
+    @property
+    def next(self) -> int:
+        """The epoch that comes next."""
+        return self._subscription.next
+
+    def read(self) -> Frame:
+        """Wait for a frame, and deliver its pieces."""
+        subscription, frame = self._subscription, self._reader.read()
+        for edge, piece in subscription._items(frame, self._decoder):
+            subscription._deliver(edge, piece)
+        assert frame is not None
+        return frame
+
+    def pull(self, items: list[Item], upto: int) -> None:
+        """Add the pieces of the frames that are there, up to an epoch."""
+        subscription = self._subscription
+        while subscription.next <= upto and (frame := self._reader.read_now()) is not None:
+            for item in subscription._items(frame, self._decoder):
+                items.append(item)
+
+    def give_back(self, why: Exception) -> None:
+        """Let the thread of the subscription go on."""
+        self.ended = why
+        self._subscription._returned.set()

@@ -1,0 +1,168 @@
+"""What comes to the thread that computes: what other threads put in, and small frames that it reads
+itself.
+
+Each subscription has a thread that reads. At a pace that is a way through two threads for each
+piece, and the interpreter's lock is handed over in between, which takes longer than what is done
+with the piece. So while pieces are small a subscription lends its connection, and who waits for
+them reads them. Large ones are left to the thread: they come while something is computed.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from raystream.dataflow.pieces import Piece
+
+Item = tuple[int, Piece]
+"""An edge, and what came on it."""
+
+
+class Lent(Protocol):
+    """A connection that its subscription lends."""
+
+    @property
+    def next(self) -> int:
+        """The epoch that comes next."""
+        ...
+
+    def pull(self, items: list[Item], upto: int) -> None:
+        """Add the pieces of the frames that are there, up to an epoch; what it raises ends that."""
+        ...
+
+    def give_back(self, why: Exception) -> None:
+        """It is not read here any more."""
+        ...
+
+
+class Inbox:
+    """For one thread that takes, and any that put in or lend.
+
+    Args:
+        upto: the last epoch that may be taken, now; streams that are further ahead are not read.
+    """
+
+    def __init__(self, upto: Callable[[], int]) -> None:
+        self._upto = upto
+        self._items = deque[Item | None]()
+        self._waiting = False
+        self._lock = threading.Lock()
+        """Held while somebody reads what is lent, or changes what that is."""
+        self._lent: dict[int, Lent] = {}
+        self._resting: set[int] = set()
+        """Those of them that are too far ahead."""
+        self._fresh: set[int] = set()
+        """Those that may have frames which they have received already, of which the system knows
+        nothing."""
+        self._poll = select.poll()
+        self._rung, self._bell = socket.socketpair()
+        for end in (self._rung, self._bell):
+            end.setblocking(False)
+        self._poll.register(self._rung, select.POLLIN)
+
+    def put(self, item: Item | None) -> None:
+        """Hand something over; None only wakes who waits."""
+        self._items.append(item)
+        if self._waiting:
+            self._ring()
+
+    def lend(self, connection: socket.socket, lent: Lent) -> None:
+        """Have a connection read, until it is given back or recalled."""
+        with self._lock:
+            file = connection.fileno()
+            self._lent[file] = lent
+            self._fresh.add(file)
+            self._poll.register(file, select.POLLIN)
+        self._ring()
+
+    def recall(self, connection: socket.socket) -> None:
+        """From now on it is not read here, if it still was."""
+        with self._lock:
+            self._forget(connection.fileno())
+
+    def take(self, seconds: float) -> list[Item] | None:
+        """What has come; waits so long for something, and None if nothing did."""
+        items, some = list[Item](), self._put_in
+        came = some(items)
+        if not came or self._lent:
+            for file in self._ready(0.0 if came else seconds):
+                came = True
+                self._read(file, items)
+            came = some(items) or came
+        return items if came else None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody put in anything."""
+        return not self._items
+
+    def close(self) -> None:
+        """Nobody takes any more."""
+        self._bell.close()
+        self._rung.close()
+
+    def _put_in(self, items: list[Item]) -> bool:
+        """Add what was put in; whether there was something."""
+        came = bool(self._items)
+        while self._items:
+            item = self._items.popleft()
+            if item is not None:
+                items.append(item)
+        return came
+
+    def _ready(self, seconds: float) -> list[int]:
+        """Who has something to read; waits so long for one of them."""
+        if self._resting:
+            self._wake()
+        self._waiting = True
+        if self._items or self._fresh:  # since before it was seen that somebody waits
+            seconds = 0.0
+        ready = [file for file, _ in self._poll.poll(1000 * seconds)]
+        self._waiting = False
+        if self._fresh:
+            with self._lock:
+                ready += self._fresh.difference(ready)
+                self._fresh.clear()
+        return ready
+
+    def _read(self, file: int, items: list[Item]) -> None:
+        if file == self._rung.fileno():
+            with suppress(BlockingIOError):
+                self._rung.recv(1 << 12)
+            return
+        with self._lock:
+            lent = self._lent.get(file)
+            if lent is None:  # recalled meanwhile
+                return
+            try:
+                lent.pull(items, self._upto())
+            except Exception as why:
+                self._forget(file)
+                lent.give_back(why)
+                return
+            if lent.next > self._upto():
+                self._poll.unregister(file)
+                self._resting.add(file)
+
+    def _wake(self) -> None:
+        """Go on to read those that are not too far ahead any more."""
+        with self._lock:
+            for file in [f for f in self._resting if self._lent[f].next <= self._upto()]:
+                self._resting.discard(file)
+                self._fresh.add(file)
+                self._poll.register(file, select.POLLIN)
+
+    def _forget(self, file: int) -> None:
+        if self._lent.pop(file, None) is not None and file not in self._resting:
+            self._poll.unregister(file)
+        self._resting.discard(file)
+        self._fresh.discard(file)
+
+    def _ring(self) -> None:
+        with suppress(OSError):  # it rings already; or nobody takes any more
+            self._bell.send(b"!")
