@@ -117,30 +117,38 @@ class LogServer:
             if not self._goes_on(stream):
                 end(stream.connection)
 
-    def push(self) -> bool:
-        """Send the newest epoch to all who have what was before it, where that can be done without
-        a wait; whether nobody is left for whom there is something."""
-        left = [stream for stream in self._streams if not self._push(stream)]
+    def push(self, at_leisure: bool) -> bool:
+        """Send what is new to all to whom that can be sent without a wait; whether nobody is left
+        for whom there is something.
+
+        Args:
+            at_leisure: there is nothing else to do at once. Else what has no rows is left to the
+                threads, which send it as one message with what follows.
+        """
+        left = [stream for stream in self._streams if not self._push(stream, at_leisure)]
         return not left
 
-    def _push(self, stream: Stream) -> bool:
-        """Send one of them what is newest; whether nothing is left to send."""
+    def _push(self, stream: Stream, at_leisure: bool) -> bool:
+        """Send one of them what is new; whether nothing is left to send."""
         if not stream.sending.acquire(blocking=False):
             return False
         try:
             log = self._outlets.logs[stream.subscriber[0]]
-            if stream.rest or stream.next != log.next - 1:
-                return not stream.rest and stream.next == log.next
-            entry = log.entry(stream.next)
-            if entry.rows.nbytes() > SMALL or entry.header.ended or not self._goes_on(stream):
+            first, end = stream.next, log.next
+            if stream.rest or first == end:
+                return not stream.rest
+            if first < log.first or end - first > BURST or not self._goes_on(stream):
                 return False
-            (message,) = messages([entry], stream.keys)
-            frame = packed(PIECES, *message)
+            entries = [log.entry(epoch) for epoch in range(first, end)]
+            size = sum([entry.rows.nbytes() for entry in entries])
+            if size > SMALL or entries[-1].header.ended or not (size or at_leisure):
+                return False
+            frame = b"".join([packed(PIECES, *m) for m in messages(entries, stream.keys)])
             rest = send_now(stream.connection, frame)
             if len(rest) == len(frame):
                 return False
             stream.rest = rest
-            self._sent(stream, entry.epoch)
+            self._sent(stream, end - 1)
             return not rest
         except OSError:  # its thread will find that, too
             return False

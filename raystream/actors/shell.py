@@ -393,7 +393,7 @@ class Shell:
         Args:
             at_leisure: there is nothing else to do at once.
         """
-        if not (at_leisure and self.server.push()):
+        if not self.server.push(at_leisure):
             self.cursors.notify()
         with self._room:
             self._room.notify_all()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import raystream as rs
@@ -17,9 +18,11 @@ from raystream.actors.server import TICKET_BYTES, LogServer, Stream
 from raystream.actors.shell import Shell
 from raystream.actors.subscription import RECONNECT_SECONDS, Subscription
 from raystream.actors.wire import Decoder, Ticket
-from raystream.dataflow.pieces import Piece
+from raystream.dataflow.pieces import Header, Piece
 from raystream.errors import JobError
+from raystream.schema.columns import from_records
 from raystream.schema.types import KeyRange
+from raystream.state.log import Entry
 from raystream.testing import Collect
 from tests.actors.shells import TOKEN, Shells, shells_of
 from tests.flows import Line, Order, Rows, running, word_flow
@@ -319,20 +322,80 @@ def test_what_is_not_taken_at_once_is_sent_by_the_thread_of_the_stream(
 
 
 @pytest.mark.parametrize("speed", [None, 1000.0])
-def test_who_has_more_to_do_at_once_leaves_sending_to_threads(
+def test_who_has_more_to_do_at_once_leaves_nothing_at_all_to_threads(
     speed: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They send what has come together meanwhile: runs of empty epochs as one message."""
-    asked: list[LogServer] = []
-    monkeypatch.setattr(LogServer, "push", lambda self: asked.append(self) or False)
+    """They send it with what follows: runs of empty epochs as one message."""
+    epochs = 200
+    asked: list[tuple[LogServer, bool]] = []
+    sent: list[int] = []
+    push, messages = LogServer.push, server.messages
+
+    def pushes(self: LogServer, at_leisure: bool) -> bool:
+        asked.append((self, at_leisure))
+        return push(self, at_leisure)
+
+    def counted(entries: Any, keys: KeyRange) -> Any:
+        sent.append(len(entries))
+        return messages(entries, keys)
+
+    monkeypatch.setattr(LogServer, "push", pushes)
+    monkeypatch.setattr(server, "messages", counted)
     flow, sink = rs.Flow("quiet"), Collect()
-    orders = (Order(0, 1, 1), Order(100, 1, 1))
+    orders = (Order(0, 1, 1), Order(epochs - 1, 1, 1))
     flow.source(Rows(Order, (orders,)), epochs=rs.by_time(seconds=1, speed=speed)).to(sink)
     with shells_of(flow) as shells:
         shells.start(None if speed is None else time.time() + 0.1)
         shells.watch()
-        assert (shells.of("rows")[0].server in asked) == (speed is not None)
+        source = shells.of("rows")[0].server
+    leisures = [at_leisure for who, at_leisure in asked if who is source]
+    assert len(leisures) == epochs and any(leisures) == (speed is not None)
+    assert sum(sent) == epochs
+    if speed is None:
+        assert max(sent) > 1
     assert sorted(sink.records()) == list(orders)
+
+
+@pytest.mark.parametrize("late", [1, 3])
+def test_who_computes_sends_all_that_is_new(late: int) -> None:
+    flow, sink = rs.Flow("late"), Collect()
+    orders = tuple(Order(t, 1, 1) for t in range(10))
+    flow.source(Rows(Order, (orders,)), epochs=rs.by_time(seconds=1)).to(sink)
+    with shells_of(flow) as shells:
+        shells.start()
+        shells.watch()
+        shell = shells.of("rows")[0]
+        log = shell.machine.outlets.logs[edge_of(shell).id]
+        ours, theirs = socket.socketpair()
+        with ours, theirs, Reader(theirs) as reader:
+            log.entries.extend(fresh_entries(shell, log.next, late))
+            log.next += late
+            shell.cursors.expect({(edge_of(shell).id, READER): 1})
+            ticket = Ticket(TOKEN, READER, edge_of(shell).id, ALL, log.next - late)
+            stream = Stream(ours, ticket)
+            assert shell.server._push(stream, at_leisure=False)
+            assert stream.next == log.next and shell.cursors.slowest() == log.next
+            decoder, found = Decoder(edge_of(shell).schema, ALL), []
+            while len(found) < late:
+                frame = reader.read()
+                assert frame is not None
+                found += [p.header.epoch for p in decoder.pieces(frame.head, frame.body)]
+            assert found == list(range(log.next - late, log.next))
+            assert shell.server._push(stream, at_leisure=False)  # nothing is left
+            stream.sending.acquire()
+            assert not shell.server._push(stream, at_leisure=True)  # somebody is sending
+
+
+def fresh_entries(shell: Shell, first: int, many: int) -> list[Entry[Header]]:
+    """Entries with a row each, as if a source had logged them."""
+    schema = edge_of(shell).schema
+    offsets = np.concatenate([[0], np.ones(256, np.int64)])
+    return [
+        Entry(
+            epoch, Header(epoch, ALL, epoch), from_records(schema, [Order(epoch, 1, 1)]), offsets
+        )
+        for epoch in range(first, first + many)
+    ]
 
 
 def test_the_stream_of_who_is_not_expected_any_more_ends_also_if_he_takes_nothing() -> None:
