@@ -83,19 +83,20 @@ def messages(entries: Iterable[Entry[Header]], keys: KeyRange) -> Iterator[Messa
 
 
 def _chunks(headers: list[Header], rows: Columns, offsets: np.ndarray) -> Iterator[Message]:
-    counts = (offsets[1:] - offsets[:-1]).astype(np.uint32).tobytes()
     chunks = max(1, -(-rows.nbytes() // MESSAGE_BYTES))
     size = -(-len(rows) // chunks)
     chunks = -(-len(rows) // size)
     for i in range(chunks):
         part = rows.slice(i * size, min((i + 1) * size, len(rows)))
         last = i == chunks - 1
-        yield _message(headers if last else [], counts if last else b"", i, chunks, part)
+        yield _message(
+            headers if last else [], offsets.tobytes() if last else b"", i, chunks, part
+        )
 
 
 def _message(
     headers: list[Header],
-    counts: bytes = b"",
+    offsets: bytes = b"",
     chunk: int = 0,
     chunks: int = 1,
     part: Columns | None = None,
@@ -104,14 +105,8 @@ def _message(
     packed = [[h.epoch, h.watermark, _CUT * h.cut | _ENDED * h.ended] for h in headers]
     rows, blocks = (0, []) if part is None else (len(part), blocks_of(part))
     sizes = [len(block) for block in blocks]
-    head = [keys.lo, keys.hi, packed, counts, chunk, chunks, rows, sizes]
+    head = [keys.lo, keys.hi, packed, offsets, chunk, chunks, rows, sizes]
     return Message(msgpack.packb(head), padded(blocks))
-
-
-def _unpack_counts(data: bytes, groups: int) -> np.ndarray:
-    offsets = np.zeros(groups + 1, np.int64)
-    np.frombuffer(data, np.uint32).cumsum(out=offsets[1:])
-    return offsets
 
 
 class Decoder:
@@ -133,7 +128,7 @@ class Decoder:
         Raises:
             JobError: the chunks of a piece do not follow each other, or are not of this schema.
         """
-        lo, hi, headers, counts, chunk, chunks, length, sizes = msgpack.unpackb(head)
+        lo, hi, headers, offsets, chunk, chunks, length, sizes = msgpack.unpackb(head)
         if chunk != len(self._parts):
             raise JobError(f"chunk {chunk} of a piece came after {len(self._parts)}")
         if length:
@@ -150,6 +145,12 @@ class Decoder:
                 epoch, KeyRange(lo, hi), watermark, bool(flags & _CUT), bool(flags & _ENDED)
             )
             if i == len(headers) - 1 and len(rows):
-                yield Piece(header, rows, _unpack_counts(counts, len(self.keys)))
+                yield Piece(header, rows, self._offsets(offsets, len(rows)))
             else:
                 yield Piece(header, self._nothing, self._no_offsets)
+
+    def _offsets(self, data: bytes, rows: int) -> np.ndarray:
+        offsets = np.frombuffer(data, np.int64)
+        if len(offsets) != len(self._no_offsets) or offsets[0] or offsets[-1] != rows:
+            raise JobError(f"a piece of {self.schema.name} came damaged: its key groups differ")
+        return offsets
