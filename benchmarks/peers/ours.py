@@ -1,7 +1,7 @@
 """Ours, from the same files: W1 as in `benchmarks.w1`, W2, and W1 at a pace.
 
-W2's batch form counts the words of a batch of lines before they are sent; the windowed operator
-adds up such counts. Its interpreted form sends every word.
+W2's batch form counts the words of an epoch's lines, window by window, before they are sent; the
+windowed operator adds up such counts. Its interpreted form sends every word.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from benchmarks.peers.programs.protocol import MASK, Task, tell
 from benchmarks.words import Line, Word, split
 
 BATCH_ROWS = 100_000
-EPOCH_LINES = inputs.LINES_PER_SECOND
-READERS = 2
-"""Instances that read lines in the batch form and count the words of each second, which is most of
-the work there."""
+BATCH_SPAN = 5, 2
+"""Seconds of an epoch of W2's batch form, and instances that read lines and count their words, which
+is most of the work there."""
 PACED_EPOCH = 0.0015
 """Seconds."""
 MICRO = 1_000_000
@@ -91,9 +90,10 @@ def paced_count(paced: Paced, tally: works.Tally) -> Iterator[Counted]:
 
 @dataclass(frozen=True)
 class Lines:
-    """W2; `time` in seconds. Splits take turns, second by second."""
+    """W2; `time` in seconds. Splits take turns, span by span of so many seconds."""
 
     given: inputs.Lines
+    seconds: int = 1
     parts: int = 1
 
     record = Line
@@ -102,13 +102,14 @@ class Lines:
         return [rs.Split(str(part)) for part in range(self.parts)]
 
     def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
-        """Positions are seconds."""
-        begin = max(position, int(split.name))
-        for second in range(begin, -(-self.given.rows // EPOCH_LINES), self.parts):
-            at = second * EPOCH_LINES
-            n = min(EPOCH_LINES, self.given.rows - at)
+        """Positions are spans."""
+        size = self.seconds * inputs.LINES_PER_SECOND
+        spans = -(-self.given.rows // size)
+        for span in range(max(position, int(split.name)), spans, self.parts):
+            at = span * size
+            n = min(size, self.given.rows - at)
             columns = {"time": inputs.seconds_of(at, n), "text": self.given.text(at, n)}
-            yield second + self.parts, rs.Batch(Line, columns)
+            yield span + self.parts, rs.Batch(Line, columns)
 
 
 class Part(NamedTuple):
@@ -129,19 +130,21 @@ class Sum(rs.State):
 
 @rs.operator()
 def combine(lines: rs.Batch[Line]) -> rs.Batch[Part]:
-    """The counts of the words of each second."""
+    """The counts of the words of each window."""
     words = pc.split_pattern(lines["text"], " ")
     which = pc.list_parent_indices(words).to_numpy()
     coded = pc.list_flatten(words).dictionary_encode()
     size = len(coded.dictionary)
-    seconds, second = np.unique(lines["time"], return_inverse=True)
-    at = second[which] * size + coded.indices.to_numpy()
-    counts = np.bincount(at, minlength=len(seconds) * size)
+    windows, first, window = np.unique(
+        lines["time"] // inputs.WINDOW_SECONDS, return_index=True, return_inverse=True
+    )
+    at = window[which] * size + coded.indices.to_numpy()
+    counts = np.bincount(at, minlength=len(windows) * size)
     found = np.flatnonzero(counts)
     origin = np.empty(len(counts), np.int64)
     origin[at[::-1]] = which[::-1]  # the line where it comes first
     columns = {
-        "time": seconds[found // size],
+        "time": lines["time"][first[found // size]],
         "word": coded.dictionary.take(pa.array(found % size)),
         "n": counts[found],
     }
@@ -215,9 +218,9 @@ def w1(task: Task, cluster: str | None) -> None:
 def w2(task: Task, cluster: str | None) -> None:
     """Run it, and tell."""
     flow = rs.Flow("w2")
-    readers = READERS if task.form == "batch" else 1
-    source = Lines(inputs.Lines(Path(task.path).parent, task.rows), readers)
-    lines = flow.source(source, epochs=rs.by_time("time", seconds=1), name="lines")
+    seconds, readers = BATCH_SPAN if task.form == "batch" else (1, 1)
+    source = Lines(inputs.Lines(Path(task.path).parent, task.rows), seconds, readers)
+    lines = flow.source(source, epochs=rs.by_time("time", seconds=seconds), name="lines")
     if task.form == "batch":
         counts = lines.through(combine).through(AddParts(), name="count")
     else:
