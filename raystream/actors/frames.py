@@ -185,7 +185,8 @@ class Reader:
         block[:filled] = self._buffer[self._first : self._first + filled]
         self._first += filled
         while filled < len(block):
-            came = self._connection.recv_into(block[filled:])
+            # All of it at once: for each part the interpreter's lock would have to be had again.
+            came = self._connection.recv_into(block[filled:], 0, socket.MSG_WAITALL)
             if not came:
                 return False
             filled += came
