@@ -11,7 +11,7 @@ from raystream.controller.recovery import Place
 from raystream.dataflow.snapshot import Captured
 from raystream.schema.types import KeyRange
 from raystream.state.chain import Chain
-from raystream.state.image import Image, ImageHeader, decode
+from raystream.state.image import Image, ImageHeader, header_of
 from raystream.state.images import Arrivals, ImageStore, Stored
 from raystream.testing.simregister import RegisterPlace
 from raystream.testing.simworld import World, Wrong
@@ -60,7 +60,7 @@ class Keeper(RegisterPlace):
 
     def _check_whole(self, keys: KeyRange, cut: int, parts: tuple[memoryview, ...]) -> None:
         """What is held has all its parts."""
-        if sum(len(decode(data).header.keys) for data in parts) != len(keys):
+        if sum(len(header_of(data).keys) for data in parts) != len(keys):
             raise Wrong(f"{self.name} holds {keys} at {cut} without a part of it")
 
     def trim(self, floor: int, places: tuple[Place, ...]) -> None:
