@@ -117,12 +117,12 @@ def floor_of(view: View) -> int:
     """
     if not view.progress:
         return view.committed
-    at_end = [p for p in view.progress if p.ended and p.stored >= p.position]
-    if len(at_end) == len(view.progress):
+    going = [p for p in view.progress if not (p.ended and p.stored >= p.position)]
+    if not going:
         return max(p.position for p in view.progress)
     if view.stateless:
         return view.committed
-    reached = min(min(p.position, p.stored) for p in view.progress if p not in at_end)
+    reached = min(min(p.position, p.stored) for p in going)
     regular = reached // view.cut_every * view.cut_every
     cut = max(regular, *(e for e in view.cuts if e <= reached), 0)
     if any(cut < p.since for p in view.progress):

@@ -95,6 +95,8 @@ class Entry:
     def lasting(self) -> tuple[Post, ...]:
         """The keepers that are to stay, the oldest first; all, if none is. One that is new may not
         have begun: it is not to take the journal from those that hold it."""
+        if not self.drained:
+            return self.posts
         return tuple(p for p in self.posts if p.node not in self.drained) or self.posts
 
     def places(self, copies: int) -> tuple[str, ...]:

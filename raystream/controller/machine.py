@@ -130,6 +130,8 @@ class Machine(Moving):
 
     def _handle(self, event: Event, now: float) -> None:
         match event:
+            case do.Heard(process, progress):  # by far the most
+                self._heard(process, progress, now)
             case do.Tick(nodes, for_operators):
                 self._nodes, self._for_operators = nodes, for_operators
                 self._failing.clear()
@@ -155,8 +157,6 @@ class Machine(Moving):
                 self._missing(process, again=again)
             case do.Taken(process):
                 self._taken(process)
-            case do.Heard(process, progress):
-                self._heard(process, progress, now)
             case do.Handed(view, process, content):
                 if self._register is not None:
                     self._register = answered(self._register, view, process, content)

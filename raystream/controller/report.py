@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from raystream.dataflow.instance import Instance, SourceInstance, port_names
+from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.schema.types import KeyRange, SinkContext
 from raystream.state.chain import Span
-from raystream.state.counts import IN, LATE, OUT, at_port
+from raystream.state.counts import IN, LATE, OUT
 
 SAMPLE_SECONDS = 1.0
 """How often a sample is taken."""
@@ -237,8 +237,8 @@ def older(one: Progress, other: Progress | None) -> bool:
     """Whether an instance had said this before the other: answers may overtake each other."""
     if other is None:
         return False
-    one_at, other_at = ((p.position, p.ended, p.seconds) for p in (one, other))
-    return one_at < other_at
+    at = (one.position, one.ended, one.seconds)
+    return at < (other.position, other.ended, other.seconds)
 
 
 def totals(progress: Iterable[Progress]) -> tuple[OperatorReport, ...]:
@@ -288,6 +288,7 @@ def progress_of(
     view: int = 0,
     row_bytes: float = 0.0,
     shown: int = 0,
+    kept_at: int = 0,
     spent: Spent = IDLE,
 ) -> Progress:
     """What an instance says of itself. stored: unless given, all that it has applied. row_bytes:
@@ -314,7 +315,7 @@ def progress_of(
         name or f"{machine.vertex.name}/{index}",
         machine.position if stored is None else stored.upto,
         0 if stored is None else max(stored.since, missed + 1 if missed else 0),
-        {name: c.total(at_port(name)) for name in port_names(machine.vertex)},
+        {name: c.total(at) for name, at in machine.outlets.counted},
         version,
         floor,
         closed,
@@ -329,6 +330,7 @@ def progress_of(
         load=machine.load.tobytes(),
         shown=shown,
         table_bytes=getattr(table, "nbytes", 0),
+        kept_at=kept_at,
     )
 
 

@@ -63,7 +63,10 @@ class Taking(Keeping):
         self._failing: set[str] = set()  # nodes where none could be since the last tick
 
     def _member(self, process: str) -> Member | None:
-        return next((m for m in self.members if m.seat.process == process), None)
+        for m in self.members:  # a loop: it is asked for with all that is heard
+            if m.seat.process == process:
+                return m
+        return None
 
     def engaged(self, process: str) -> Engagement | None:
         """For what a process that has no place yet is made ready."""

@@ -42,5 +42,7 @@ class Cuts:
 
     def missed(self, position: int) -> int:
         """The newest epoch up to a position that was asked for and passed as no cut; 0 for none."""
+        if not self._asked:
+            return 0  # as most often, and asked for all the time
         passed = (e for e in self._asked if self.begun < e <= position)
         return max((e for e in passed if e not in self._taken), default=0)

@@ -56,7 +56,7 @@ class Outlets:
 
     guard: held while the logs change; a shell that serves them from other threads sets its lock.
     last: the epoch after which the range has ended, NEVER while that is not known.
-    counted: under which names it is counted what goes out, or comes to a sink (`port_names`).
+    counted: what goes out, or comes to a sink (`port_names`), and under which name it is counted.
     """
 
     def __init__(self, plan: Plan, vertex: Vertex, keys: KeyRange) -> None:
@@ -65,7 +65,7 @@ class Outlets:
         self.keys = keys
         self.fused = [(f, logic_of(f.spec, plan)) for f in vertex.fused]
         self.logs: dict[int, EpochLog[Header]] = {e.id: EpochLog() for e in vertex.outputs}
-        self.counted = [at_port(name) for name in port_names(vertex)]
+        self.counted = [(name, at_port(name)) for name in port_names(vertex)]
         self._nothing: list[tuple[int, Columns, np.ndarray]] = []
         self.last = NEVER
         self.guard: AbstractContextManager[Any] = nullcontext()
@@ -83,7 +83,7 @@ class Outlets:
         if any(e.rows.length for e in head):
             ports = self._through(head, header.epoch)
             cut = self._cut(ports)
-            for name, e in zip(self.counted, ports, strict=True):
+            for (_, name), e in zip(self.counted, ports, strict=True):
                 counts.add(name, e.offsets)
             for edge in self.vertex.outputs:
                 counts.add(OUT, ports[edge.port].offsets)
@@ -288,7 +288,7 @@ class Instance:
         """Hand a sink what came in, one batch per record type."""
         from raystream.api.batch import Batch
 
-        for t, name in enumerate(self.outlets.counted):
+        for t, (_, name) in enumerate(self.outlets.counted):
             mine = {e.id: pieces[e.id] if e.type == t else [] for e in self.vertex.inputs}
             given = assemble(self.feeds, mine, self.vertex.schemas, self.keys, None)
             rows = given.columns[t]

@@ -231,7 +231,10 @@ class RecordedSplit:
 
     def _refuse_leap(self) -> None:
         """A job goes through every epoch, so it would not come to a row that is so far ahead."""
-        steps = np.diff(self.runs.epochs, prepend=self.last)
+        epochs = self.runs.epochs
+        if epochs[-1] - self.last < LEAP:
+            return  # they rise
+        steps = np.diff(epochs, prepend=self.last)
         if steps.max() < LEAP:
             return
         run = int(steps.argmax())
@@ -272,7 +275,7 @@ def gather(groups: list[int], rows: list[Columns], keys: KeyRange) -> tuple[Colu
     counts = np.zeros(len(keys) + 1, np.int64)
     for g, part in zip(groups, rows, strict=True):
         counts[g - keys.lo + 1] += len(part)
-    return concat(rows), np.cumsum(counts)
+    return concat(rows), counts.cumsum()
 
 
 Positions = Mapping[str, tuple[int, ...]]

@@ -71,11 +71,16 @@ class Found(NamedTuple):
 
 
 class Saves:
-    """The saved cuts of one job in a store. Errors of the store: see `Store`."""
+    """The saved cuts of one job in a store. Errors of the store: see `Store`.
 
-    def __init__(self, store: Store, job: str) -> None:
+    Args:
+        at_once: so many small chains are read side by side to be checked; 1 starts no threads.
+    """
+
+    def __init__(self, store: Store, job: str, *, at_once: int = CHECKED_AT_ONCE) -> None:
         self.store = store
         self.job = job
+        self._at_once = at_once
 
     def __str__(self) -> str:
         return f"{self.store.url}/{folder_of(self.job)}"
@@ -173,9 +178,12 @@ class Saves:
             deque(self._at_cut(saved, *at), maxlen=0)
 
         chains = [(vertex, chain) for vertex, found in saved.chains.items() for chain in found]
-        with ThreadPoolExecutor(CHECKED_AT_ONCE) as pool:
-            deque(pool.map(check, [at for at in chains if _small(at[1])]), maxlen=0)
-        deque(map(check, [at for at in chains if not _small(at[1])]), maxlen=0)
+        in_turn = chains
+        if self._at_once > 1:
+            with ThreadPoolExecutor(self._at_once) as pool:
+                deque(pool.map(check, [at for at in chains if _small(at[1])]), maxlen=0)
+            in_turn = [at for at in chains if not _small(at[1])]
+        deque(map(check, in_turn), maxlen=0)
 
     def images(self, saved: Saved, vertex: str, keys: KeyRange) -> list[list[Image]]:
         """What a saved cut knows of a range: chains for parts that follow each other and make it

@@ -62,7 +62,7 @@ class Counts:
 
     def stored(self) -> dict[str, bytes]:
         """As it is stored."""
-        return {name: np.diff(upto).tobytes() for name, upto in self._upto.items()}
+        return {name: self.by_group(name).tobytes() for name in self._upto}
 
 
 def part_of_counts(counted: Counted, keys: KeyRange, part: KeyRange) -> Counted:

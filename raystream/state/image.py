@@ -145,29 +145,45 @@ def decode(data: Any) -> Image:
     Raises:
         StateError: it is no image, an image of another version, or damaged.
     """
+    header, streams = _opened(data)
+    if not header.shape:
+        return Image(header, None, None)
+    source = pa.BufferReader(streams)
+    rows, gone = (_batch(source) for _ in range(2))
+    return Image(header, rows, gone)
+
+
+def header_of(data: Any) -> ImageHeader:
+    """The header of an image whose stored form is `data`, all of which is checked as by `decode`;
+    only its rows are not looked at.
+
+    Raises:
+        StateError: as `decode`.
+    """
+    return _opened(data)[0]
+
+
+def _opened(data: Any) -> tuple[ImageHeader, Any]:
+    """The header of an image, and the buffer of all that follows it."""
     buffer = pa.py_buffer(data)
-    if buffer.size < _PREFIX.size or buffer.slice(0, len(MAGIC)).to_pybytes() != MAGIC:
-        raise StateError(f"{buffer.size} bytes that are no checkpoint: they do not begin as one")
-    _, version, checksum, size = _PREFIX.unpack(buffer.slice(0, _PREFIX.size).to_pybytes())
+    view = memoryview(buffer)
+    if len(view) < _PREFIX.size or view[: len(MAGIC)].tobytes() != MAGIC:
+        raise StateError(f"{len(view)} bytes that are no checkpoint: they do not begin as one")
+    _, version, checksum, size = _PREFIX.unpack_from(view)
     if version != VERSION:
         raise StateError(
             f"a checkpoint of format version {version}; this raystream reads version {VERSION}",
             hint="Resume with the version of raystream that wrote it.",
         )
-    if zlib.crc32(buffer.slice(_PREFIX.size - 4)) != checksum:
+    if zlib.crc32(view[_PREFIX.size - _SIZE.size :]) != checksum:
         raise StateError(
-            f"a checkpoint of {buffer.size} bytes is damaged: its checksum is another",
+            f"a checkpoint of {len(view)} bytes is damaged: its checksum is another",
             hint="Another copy may be whole.",
         )
-    head = buffer.slice(_PREFIX.size, size).to_pybytes()
-    unpacker = msgpack.Unpacker(strict_map_key=False, use_list=False)
-    unpacker.feed(head)
-    header = _unpacked(unpacker.unpack())
-    if not header.shape:
-        return Image(header, None, None)
-    source = pa.BufferReader(buffer.slice(_PREFIX.size + size))
-    rows, gone = (_batch(source) for _ in range(2))
-    return Image(header, rows, gone)
+    # Of a size of its own: it would make room for a megabyte, each time.
+    unpacker = msgpack.Unpacker(strict_map_key=False, use_list=False, read_size=size)
+    unpacker.feed(view[_PREFIX.size : _PREFIX.size + size])
+    return _unpacked(unpacker.unpack()), buffer.slice(_PREFIX.size + size)
 
 
 def _batch(source: Any) -> Any:

@@ -23,7 +23,7 @@ from raystream.state.keys import common, key_group
 
 def keys_of(batch: Any) -> list[Any]:
     """The key columns of rows: int64 NumPy arrays and Arrow text or bytes."""
-    columns = [batch.column(n) for n in batch.schema.names if n.startswith(KEY)]
+    columns = [batch.column(i) for i, n in enumerate(batch.schema.names) if n.startswith(KEY)]
     return [c.to_numpy() if pa.types.is_integer(c.type) else c for c in columns]
 
 
@@ -33,6 +33,8 @@ def offsets_of(batch: Any, groups: int, bounds: Iterable[int]) -> list[int]:
     By halving: a keeper that cuts an image hashes some dozens of keys, and needs no compiled code,
     which a fresh process would have to load first.
     """
+    if not batch.num_rows:
+        return [0 for _ in bounds]
     columns = keys_of(batch)
 
     def group(row: int) -> int:
@@ -49,10 +51,11 @@ def key_order(batch: Any, groups: int) -> tuple[np.ndarray, np.ndarray]:
     from raystream.state.image_kernels import sort_in_groups
     from raystream.state.kernels import sort_by_key
 
-    columns = [c if isinstance(c, np.ndarray) else _ranks(c) for c in keys_of(batch)]
+    keys = keys_of(batch)
+    columns = [c if isinstance(c, np.ndarray) else _ranks(c) for c in keys]
     if START in batch.schema.names:
         columns.append(batch.column(START).to_numpy())
-    order, offsets = sort_by_key(keys_of(batch), groups)
+    order, offsets = sort_by_key(keys, groups)
     for column in columns[::-1]:
         sort_in_groups(read_only(column), offsets, order)
     return order, offsets
@@ -89,6 +92,8 @@ def partition(image: Image, ranges: Sequence[KeyRange]) -> list[Image]:
 
 def part_of(header: ImageHeader, keys: KeyRange) -> ImageHeader:
     """The header of the part of an image for a range inside its own."""
+    if keys == header.keys:
+        return header
     s = header.standing
     splits = {n: at for n, at in s.splits.items() if keys.lo <= at[0] < keys.hi}
     counts = part_of_counts(s.counts, header.keys, keys)

@@ -148,19 +148,24 @@ class Named(NamedTuple):
     cut: int
 
 
-_NAMES = re.compile(
-    r"(runs)/(\d+)|(cuts)/(\d+)-(\d+)|(images)/(\d+)/[^/.][^/]*/\d+-\d+/\d+-(\d+)-[0-9a-f]{8}"
-)
+_NAMES = {
+    "runs": re.compile(r"runs/(\d+)()"),
+    "cuts": re.compile(r"cuts/(\d+)-(\d+)"),
+    "images": re.compile(r"images/(\d+)/[^/.][^/]*/\d+-\d+/\d+-(\d+)-[0-9a-f]{8}"),
+}
+"""By kind the form of a name behind the folder of its job."""
 
 
 def named(job: str, name: str) -> Named | None:
     """What a name stands for; None if it is not one that this module gives to things of a job."""
     folder, _, rest = name.partition("/")
-    match = _NAMES.fullmatch(rest) if folder == folder_of(job) else None
+    kind, _, _ = rest.partition("/")
+    form = _NAMES.get(kind) if folder == folder_of(job) else None
+    match = None if form is None else form.fullmatch(rest)
     if match is None:
         return None
-    kind, number, *cut = (g for g in match.groups() if g is not None)
-    return Named(kind, int(number), int(cut[0]) if cut else 0)
+    number, cut = match.groups()
+    return Named(kind, int(number), int(cut or 0))
 
 
 # ---------------------------------------------------------------- the stored form

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 
 from raystream.controller.journal import Entry, Seat
 from raystream.controller.members import Options
 from raystream.controller.recovery import Place
 from raystream.dataflow.plan import Plan
 from raystream.schema.types import KeyRange
-from raystream.state.assignment import Serving
-from raystream.state.keys import common, cover
+from raystream.state.assignment import Serving, overlap
+from raystream.state.keys import cover
 from raystream.testing.simprocess import Instances, Reading
 from raystream.testing.simshipping import Keeper
 from raystream.testing.simtier import Tier
@@ -89,7 +90,7 @@ class Laws:
     def _released(self, before: tuple[Serving, ...], after: tuple[Serving, ...]) -> None:
         """Who has ended may be left out, with nobody in its place."""
         for s in before:
-            if not any(t.vertex == s.vertex and common(t.keys, s.keys) for t in after):
+            if not any(t.vertex == s.vertex and overlap(t.keys, s.keys) for t in after):
                 if not self.at[s.address].machine.ended:
                     raise Wrong(f"nobody owns {s.keys} of vertex {s.vertex}, which has not ended")
                 self.released += (s,)
@@ -100,7 +101,7 @@ class Laws:
         gone = [
             r
             for r in self.released
-            if not any(s.vertex == r.vertex and common(s.keys, r.keys) for s in serving)
+            if not any(s.vertex == r.vertex and overlap(s.keys, r.keys) for s in serving)
         ]
         whole = replace(entry.assignment, serving=(*serving, *gone))
         for vertex in self.plan.vertices:
@@ -114,8 +115,7 @@ class Laws:
             if at.position < floor and not at.ended and process.alive:
                 raise Wrong(f"{floor} was committed, and {seat.name} is at {at.position}")
             cut = min(floor, at.position) if at.ended else floor
-            kept = self.held(seat.place, cut)
-            if not kept:
+            if not any(self._of(k, seat.place, cut) for k in self.keepers.values()):
                 raise Wrong(f"{floor} was committed, and {seat.name} is not stored")
 
     def _check_copies(self, entry: Entry) -> None:
@@ -129,10 +129,10 @@ class Laws:
             cut = min(entry.committed, machine.position) if machine.ended else entry.committed
             held = [
                 {g for keys in self._of(k, seat.place, cut) for g in range(*keys)}
-                for k in self.held(seat.place, cut)
+                for k in self.keepers.values()
                 if k.process in posts
             ]
-            kept = Counter(group for groups in held for group in groups)
+            kept = Counter(chain.from_iterable(held))
             full = min(self.options.copies, len(seat.keepers))
             if lacking := [group for group in range(*seat.place.keys) if kept[group] < full]:
                 raise Wrong(
@@ -157,13 +157,10 @@ class Laws:
     def _of(self, keeper: Keeper, place: Place, cut: int) -> list[KeyRange]:
         """The ranges of which a keeper ever held what a place had at a cut, which may be after the
         end of its range."""
-        return [
-            keys
-            for v, keys, c in keeper.ever
-            if v == place.vertex
-            and (c == cut or (c < cut and (v, keys, c) in keeper.ends))
-            and common(keys, place.keys)
-        ]
+        vertex = place.vertex
+        there = keeper.ever.get((vertex, cut), ())
+        over = [keys for keys, end in keeper.ends.get(vertex, ()) if end < cut]
+        return [keys for keys in (*there, *over) if overlap(keys, place.keys)]
 
     def check_lost(self, place: Place, floor: int) -> None:
         """A checkpoint may be called lost when those who held it are dead."""

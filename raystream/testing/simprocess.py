@@ -7,7 +7,7 @@ all from an epoch on; pieces come in order within a stream, in any order between
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from raystream.controller.journal import Seat
@@ -237,7 +237,8 @@ class Instances(Box):
     def progress(self) -> Progress:
         """What it says of itself."""
         view = 0 if self.claimer is None else self.claimer.claims.told.number
-        said = progress_of(
+        at_end = self.machine.ended and self.end_kept == self.kept
+        return progress_of(
             self.machine,
             self.place.index,
             name=self.name,
@@ -248,9 +249,8 @@ class Instances(Box):
             closed=self.over or self.vertex.kind != "sink",
             kept=self.kept,
             view=view,
+            kept_at=min(self.kept_at, self.machine.position - at_end),
         )
-        at_end = self.machine.ended and self.end_kept == self.kept
-        return replace(said, kept_at=min(self.kept_at, said.position - at_end))
 
     def die(self) -> None:
         """Its process is gone; of what it sent last some still comes."""

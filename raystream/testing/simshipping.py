@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from raystream.controller.recovery import Place
 from raystream.dataflow.snapshot import Captured
 from raystream.schema.types import KeyRange
 from raystream.state.chain import Chain
-from raystream.state.image import Image, ImageHeader, decode
+from raystream.state.image import Image, ImageHeader, header_of
 from raystream.state.images import Arrivals, ImageStore, Stored
 from raystream.testing.simregister import RegisterPlace
 from raystream.testing.simworld import World, Wrong
@@ -28,7 +28,8 @@ STORE_LIMIT = 0.3
 class Keeper(RegisterPlace):
     """Holds images and the journal, and may be a place of the boundary register.
 
-    ever: every (vertex, range, cut) that it has held; ends: those of which the cut was the end.
+    ever: by (vertex, cut) every range that it has held; ends: by vertex every (range, cut) of which
+    the cut was the end.
     """
 
     def __init__(self, process: str, node: str) -> None:
@@ -37,8 +38,8 @@ class Keeper(RegisterPlace):
         self.node = node
         self.images: ImageStore[tuple[memoryview, ...]] = ImageStore()
         self.journal: Shelf[Entry] = Shelf()
-        self.ever: set[tuple[int, KeyRange, int]] = set()
-        self.ends: set[tuple[int, KeyRange, int]] = set()
+        self.ever: defaultdict[tuple[int, int], set[KeyRange]] = defaultdict(set)
+        self.ends: defaultdict[int, set[tuple[KeyRange, int]]] = defaultdict(set)
         self._arrivals: Arrivals[memoryview] = Arrivals()
 
     def store(self, world: World, to: Shipping, header: ImageHeader, part: KeyRange,
@@ -53,14 +54,14 @@ class Keeper(RegisterPlace):
             held = self.images.store(vertex, keys, whole)
         if whole is not None and held:
             self._check_whole(keys, cut, whole.data)
-            self.ever.add((vertex, keys, cut))
+            self.ever[vertex, cut].add(keys)
             if header.standing.ended:
-                self.ends.add((vertex, keys, cut))
+                self.ends[vertex].add((keys, cut))
         world.send(LINK, to.instance, to.answered, ship, self, held)
 
     def _check_whole(self, keys: KeyRange, cut: int, parts: tuple[memoryview, ...]) -> None:
         """What is held has all its parts."""
-        if sum(len(decode(data).header.keys) for data in parts) != len(keys):
+        if sum(len(header_of(data).keys) for data in parts) != len(keys):
             raise Wrong(f"{self.name} holds {keys} at {cut} without a part of it")
 
     def trim(self, floor: int, places: tuple[Place, ...]) -> None:

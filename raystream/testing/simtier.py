@@ -52,7 +52,7 @@ class Tier:
     """What keepers do with the store of a job. saved: the newest cut, None before the first."""
 
     def __init__(self, job: str) -> None:
-        self.saves = Saves(MemoryStore(), job)
+        self.saves = Saves(MemoryStore(), job, at_once=1)
         self.saved: Saved | None = None
 
     def put(
