@@ -25,8 +25,8 @@ from benchmarks.words import Line, Word, split
 
 BATCH_ROWS = 100_000
 BATCH_SPAN = 5, 2
-"""Seconds of an epoch of W2's batch form, and instances that read lines and count their words, which
-is most of the work there."""
+"""Seconds of an epoch of W2's batch form, and instances that read lines and count their words,
+which is most of the work there."""
 PACED_EPOCH = 0.0015
 """Seconds."""
 MICRO = 1_000_000

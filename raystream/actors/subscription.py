@@ -33,7 +33,7 @@ to decide: it must outlast a controller that is restarted, and a process that st
 place at the third attempt. Time for which it was connected does not count, however silent the other
 side was."""
 WAIT_SECONDS = 0.5
-"""How long it sleeps at most, while its connection is lent, before it looks whether it should stop."""
+"""How long it sleeps at most, while its connection is lent, before it looks whether to stop."""
 RETRY_SECONDS = 0.01
 RETRY_MAX_SECONDS = 0.2
 """How long it rests between two attempts, each of which costs both sides: a tenth of the time that

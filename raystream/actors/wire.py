@@ -89,9 +89,7 @@ def _chunks(headers: list[Header], rows: Columns, offsets: np.ndarray) -> Iterat
     for i in range(chunks):
         part = rows.slice(i * size, min((i + 1) * size, len(rows)))
         last = i == chunks - 1
-        yield _message(
-            headers if last else [], offsets.tobytes() if last else b"", i, chunks, part
-        )
+        yield _message(headers if last else [], offsets.tobytes() if last else b"", i, chunks, part)
 
 
 def _message(

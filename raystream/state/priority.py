@@ -7,8 +7,8 @@ import resource
 from contextlib import suppress
 
 NICER = 10
-"""A process that records wait for is so much less nice than what Ray gives all of its processes: one
-that starts beside it, or loads what it may need, has a third of its share of a processor."""
+"""A process that records wait for is so much less nice than what Ray gives all of its processes:
+one that starts beside it, or loads what it may need, has a third of its share of a processor."""
 
 
 def set_idle(thread: int, *, idle: bool) -> None:

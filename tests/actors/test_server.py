@@ -391,9 +391,7 @@ def fresh_entries(shell: Shell, first: int, many: int) -> list[Entry[Header]]:
     schema = edge_of(shell).schema
     offsets = np.concatenate([[0], np.ones(256, np.int64)])
     return [
-        Entry(
-            epoch, Header(epoch, ALL, epoch), from_records(schema, [Order(epoch, 1, 1)]), offsets
-        )
+        Entry(epoch, Header(epoch, ALL, epoch), from_records(schema, [Order(epoch, 1, 1)]), offsets)
         for epoch in range(first, first + many)
     ]
 
