@@ -185,7 +185,7 @@ class _Over(Exception):
 
 
 class _Stream:
-    """A connection of a subscription, for the thread that reads it. ended: why it was given back."""
+    """A connection of a subscription, for the thread that reads it. ended: why it was returned."""
 
     def __init__(self, subscription: Subscription, reader: Reader) -> None:
         self.ended: Exception | None = None
