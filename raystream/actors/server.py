@@ -135,7 +135,7 @@ class LogServer:
         try:
             log = self._outlets.logs[stream.subscriber[0]]
             first, end = stream.next, log.next
-            if stream.rest or first == end:
+            if stream.rest or first >= end:  # who took a place makes what others have already
                 return not stream.rest
             if first < log.first or end - first > BURST or not self._goes_on(stream):
                 return False

@@ -382,6 +382,8 @@ def test_who_computes_sends_all_that_is_new(late: int) -> None:
                 found += [p.header.epoch for p in decoder.pieces(frame.head, frame.body)]
             assert found == list(range(log.next - late, log.next))
             assert shell.server._push(stream, at_leisure=False)  # nothing is left
+            stream.next += 3  # who took a place is not there yet
+            assert shell.server._push(stream, at_leisure=True)
             stream.sending.acquire()
             assert not shell.server._push(stream, at_leisure=True)  # somebody is sending
 
