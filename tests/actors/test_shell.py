@@ -277,6 +277,30 @@ def held(shell: Shell) -> int:
     return len(log.entries)
 
 
+def test_large_pieces_come_by_threads_and_small_ones_by_who_computes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ways: dict[str, list[int]] = {"edge": [], "compute": []}
+    items = subscription.Subscription._items
+
+    def seen(*given: Any) -> Any:
+        for edge, piece in items(*given):
+            ways[threading.current_thread().name.partition("-")[0]].append(len(piece.rows))
+            yield edge, piece
+
+    monkeypatch.setattr(subscription.Subscription, "_items", seen)
+    sizes = [10 if t % 7 else 20_000 for t in range(70)]
+    flow, sink = rs.Flow("mixed"), Collect()
+    rows = tuple(Order(t, i, 1) for t, n in enumerate(sizes) for i in range(n))
+    flow.source(Rows(Order, (rows,)), epochs=rs.by_time(seconds=1)).to(sink)
+    with shells_of(flow) as shells:
+        shells.start()
+        shells.watch()
+    assert sorted(sink.records()) == list(rows)
+    assert sorted(ways["edge"] + ways["compute"]) == sorted(sizes)
+    assert ways["edge"].count(20_000) == 10 and 10 in ways["compute"]
+
+
 def test_a_consumer_that_is_gone_holds_its_producers_back() -> None:
     """However long nobody takes its place: logs hold what came after the floor, and no more."""
     line = "word " * 20_000
