@@ -45,7 +45,6 @@ from raystream.controller.status import Status, status_of
 from raystream.controller.story import Notes
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, InternalError, JobError, RaystreamError, Stopped, lost
-from raystream.state.priority import go_first
 
 POLL_SECONDS = 0.25
 """How often each instance is asked for its progress."""
@@ -94,7 +93,6 @@ class Controller:
     """Runs one job; `run` returns when the job has ended."""
 
     def __init__(self, charter: Charter) -> None:
-        go_first()
         self._charter = charter
         self._machine: Machine
         self._staff: Staff

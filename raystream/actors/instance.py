@@ -41,7 +41,6 @@ from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment
 from raystream.state.image import Image, ImageHeader, decode
 from raystream.state.partition import partition
-from raystream.state.priority import go_first
 
 ASK_SECONDS = 1.0
 """How long a source waits for one place of the boundary register before it asks again."""
@@ -180,7 +179,6 @@ class InstanceActor:
         with _told():
             if self._shell is not None:
                 return Refusal.PLACED
-            go_first()
             chains = self._images(holders, place, floor) if floor else ()
             if chains is None:
                 return Refusal.MISSING

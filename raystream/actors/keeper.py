@@ -25,7 +25,6 @@ from raystream.io.store import open_store
 from raystream.schema.types import KeyRange
 from raystream.state.images import Arrivals, ImageStore, Stored
 from raystream.state.partition import recut_encoded
-from raystream.state.priority import go_first
 from raystream.state.saved import Saved, SavedChain
 
 LOOK_SECONDS = 0.5
@@ -47,7 +46,6 @@ class Keeper:
 
     def __init__(self, plan: Plan) -> None:
         put_off_pandas()
-        go_first()
         self._plan = plan
         self._images: ImageStore[Parts] = ImageStore()
         self._arrivals: Arrivals[Any] = Arrivals()

@@ -1,14 +1,10 @@
-"""Who goes first where there are more threads than processors."""
+"""Threads that only get what processors have left over."""
 
 from __future__ import annotations
 
 import os
 import resource
 from contextlib import suppress
-
-NICER = 10
-"""A process that records wait for is so much less nice than what Ray gives all of its processes:
-one that starts beside it, or loads what it may need, has a third of its share of a processor."""
 
 
 def set_idle(thread: int, *, idle: bool) -> None:
@@ -17,16 +13,6 @@ def set_idle(thread: int, *, idle: bool) -> None:
         with suppress(OSError, AttributeError):  # Linux has it
             policy = os.SCHED_IDLE if idle else os.SCHED_OTHER
             os.sched_setscheduler(thread, policy, os.sched_param(0))
-
-
-def go_first() -> None:
-    """Let this process go before those that only make ready; nothing where that is not allowed. Its
-    threads must not differ: one that has the interpreter's lock would keep the others waiting."""
-    with suppress(OSError, AttributeError):
-        nice = max(0, os.getpriority(os.PRIO_PROCESS, 0) - NICER)
-        for thread in os.listdir("/proc/self/task"):
-            with suppress(ProcessLookupError):  # it has ended
-                os.setpriority(os.PRIO_PROCESS, int(thread), nice)
 
 
 def may_return() -> bool:
