@@ -20,7 +20,7 @@ from tests.flows import Line, Running, Tally, Word, split
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
 
-LINES = 1500
+LINES = 4000
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Held:
 
     def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
         for i in range(position, LINES):
-            waits = not self.gate.exists()
-            time.sleep(0.02 if waits else 0.001)
-            while i > LINES - 100 and not self.gate.exists():
-                time.sleep(0.05)
+            while not self.gate.exists():
+                time.sleep(0.005)
+                if i <= LINES - 100:
+                    break
             yield i + 1, rs.Batch(Line, {"time": [i], "text": [f"{split.name}{i % 7} w{i % 5}"]})
 
 
