@@ -106,13 +106,17 @@ def page_depths(counts: np.ndarray, room: int) -> np.ndarray:
     can tell them apart.
 
     counts: how many rows have each value of their first bits, [2 ** bits]. Returns for each value
-    by how many bits its page is chosen, int64.
+    of as many first bits as are needed by how many its page is chosen, int64: a directory is short,
+    so that it is in the cache when rows come in no order.
     """
-    bits = len(counts).bit_length() - 1
-    depths = np.full(len(counts), bits)
-    whole = np.ones(len(counts), bool)  # whether the values up to here are one page
-    for depth in reversed(range(bits)):
-        counts = counts.reshape(-1, 2).sum(axis=1)
-        whole = whole.reshape(-1, 2).all(axis=1) & (counts <= room)
-        depths.reshape(len(whole), -1)[whole] = depth
+    crowded, by_depth = np.zeros(len(counts), bool), list[np.ndarray]()
+    while len(counts) > 1:
+        counts = counts[::2] + counts[1::2]
+        crowded = crowded[::2] | crowded[1::2] | (counts > room)
+        by_depth.append(crowded)
+    depths = np.zeros(1, np.int64)
+    for crowded in reversed(by_depth):
+        if not crowded.any():
+            break
+        depths = (depths + crowded).repeat(2)
     return depths

@@ -25,6 +25,10 @@ def rebuild(hashes: Any, index: Any, used: Any) -> Any:
         for number in range(first, last):
             prefetch(index, np.int64(hashes[number] & mask))  # type: ignore[call-arg]
         for number in range(first, last):
+            met = np.int64(index[np.int64(hashes[number] & mask)])
+            if met >= 0:
+                prefetch(hashes, met)  # type: ignore[call-arg]
+        for number in range(first, last):
             at = np.int64(hashes[number] & mask)
             while index[at] >= 0:
                 again += hashes[index[at]] == hashes[number]
