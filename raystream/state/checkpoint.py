@@ -502,7 +502,7 @@ def fill_rows(
     # the texts takes about as long as to fill the table, and both let the interpreter's lock go.
     ends = [0, *accumulate(image.rows.num_rows for image in images)]
     with ThreadPoolExecutor(1) as aside:
-        learnt = [aside.submit(known.number, image.rows.column(0)) for image in images]
+        learnt = [aside.submit(known.learn, image.rows.column(0)) for image in images]
         numbers = [np.arange(*span) for span in pairwise(ends)]
         table.fill([_part(shape, i, [n]) for i, n in zip(images, numbers, strict=True)])
         for each in learnt:

@@ -38,30 +38,37 @@ class TextNumbers:
 
     def number(self, column: Any) -> np.ndarray:
         """int64: the numbers of an Arrow column of text or bytes; new text gets new ones."""
-        from raystream.state.kernels import hash_columns, string_buffers
+        given = _given(column)
+        return np.arange(len(column)) if self._begun(*given) else self._found(*given)
 
-        hashes = hash_columns([column])
-        offsets, data = string_buffers(column)
-        if not self._used and self._begun(offsets, data, hashes):
-            return np.arange(len(column))
-        out, at = np.empty(len(column), np.int64), 0
+    def learn(self, column: Any) -> None:
+        """As `number`, for who knows which ones it gives."""
+        given = _given(column)
+        if not self._begun(*given):
+            self._found(*given)
+
+    def _found(self, offsets: np.ndarray, data: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+        out, at = np.empty(len(hashes), np.int64), 0
         while True:
             at, self._used = self._kernels.number_all(
                 offsets, data, hashes, self._offsets, self._data, self._hashes, self._index,
                 self._used, out, at,
             )  # fmt: skip
-            if at == len(column):
+            if at == len(hashes):
                 return out
             room = int(offsets[at + 1] - offsets[at])
             self._reserve(self._used + 1, int(self._offsets[self._used]) + room)
 
     def _begun(self, offsets: np.ndarray, data: np.ndarray, hashes: np.ndarray) -> bool:
-        """Begin with a whole column, as after a restore; False if its texts are not distinct."""
+        """Begin with a whole column, as after a restore; False if there are texts already, or the
+        column's are not distinct."""
+        if self._used:
+            return False
         index = np.full(2 * _size_for(len(hashes)), -1, np.int32)
         if self._kernels.rebuild(hashes, index, len(hashes)):
             return False
         self._index, self._hashes, self._used = index, hashes, len(hashes)
-        self._offsets = offsets.astype(np.int64) - offsets[0]
+        self._offsets = np.subtract(offsets, offsets[0], dtype=np.int64)
         self._data = data[offsets[0] : offsets[-1]].copy()
         return True
 
@@ -95,6 +102,13 @@ class TextNumbers:
             self._kernels.rebuild(self._hashes, self._index, self._used)
         if nbytes > len(self._data):
             self._data = _grown(self._data, 2 * nbytes, int(self._offsets[self._used]))
+
+
+def _given(column: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Offsets, bytes and hashes of a column."""
+    from raystream.state.kernels import hash_columns, string_buffers
+
+    return *string_buffers(column), hash_columns([column])
 
 
 def _size_for(texts: int) -> int:
