@@ -166,9 +166,12 @@ def settled(machine: Machine, cut: int) -> None:
 
 def view_with(guard: AbstractContextManager[Any], machine: Machine) -> None:
     """Let images be made on other threads, with this lock; it is then held in each step."""
-    table = getattr(getattr(machine, "logic", None), "table", None)
-    if isinstance(table, StructuredTable):
+    logic = getattr(machine, "logic", None)
+    if isinstance(table := getattr(logic, "table", None), StructuredTable):
         table.guard = guard
+    for known in _texts(logic):
+        if known is not None:
+            known.guard = guard
 
 
 def install(machine: Machine, chains: Sequence[Sequence[Image]], floor: int = 0) -> Standing:

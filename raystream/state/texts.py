@@ -2,75 +2,91 @@
 
 A number means something inside one instance only. It is kept as long as the instance lives, though
 its row may be gone.
+
+The index is that of rows: the key of a text there is its hash. It grows page by page, and the bytes
+where they are, so that no record waits until all texts are placed anew.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from raystream.errors import StateError
+from raystream.state.room import Room
+from raystream.state.row_index import RowIndex
+from raystream.state.rows import head_fields
 
-LEAST_CAPACITY = 16
 BYTES_MAX = 2**31 - 1
 """Arrow's text columns have offsets of 32 bits."""
+BLOCK = 1 << 16
+"""Texts that are learnt at a time: their hashes stay in the cache meanwhile."""
 
 
 class TextNumbers:
     """Gives text (or bytes) the numbers 0, 1, 2 and so on, and the text back. Not thread-safe,
-    except that numbers which were given may be turned back meanwhile."""
+    except that numbers which were given may be turned back meanwhile.
+
+    guard: held while another thread takes hold of what numbers stand for; a shell that lets one do
+        that sets its lock, and holds it whenever it has texts numbered.
+    heads: of each text its hash, as `_key`, and where its bytes begin, as `_epoch`; so that of the
+    one after the last is where they end.
+    """
 
     def __init__(self) -> None:
         from raystream.state import text_kernels as kernels
 
         self._kernels = kernels
         self._used = 0
-        self._data = np.empty(0, np.uint8)
-        self._offsets = np.zeros(1, np.int64)
-        self._hashes = np.empty(0, np.uint64)
-        self._index = np.empty(0, np.int32)
-        self._reserve(LEAST_CAPACITY, 16 * LEAST_CAPACITY)
+        self._head_room, self._byte_room = Room(np.dtype(head_fields(1))), Room(np.dtype(np.uint8))
+        self._heads, self._data = (r.view(len(r)) for r in (self._head_room, self._byte_room))
+        self._index = RowIndex()
+        self.guard: AbstractContextManager[Any] = nullcontext()
+        self._index.warm(self._heads)
 
     def __len__(self) -> int:
         return self._used
 
     def number(self, column: Any) -> np.ndarray:
         """int64: the numbers of an Arrow column of text or bytes; new text gets new ones."""
-        given = _given(column)
-        return np.arange(len(column)) if self._begun(*given) else self._found(*given)
+        from raystream.state.kernels import hash_columns, string_buffers
+
+        offsets, data = string_buffers(column)
+        hashes = hash_columns([column])
+        out, at = np.empty(len(column), np.int64), 0
+        while True:
+            at, self._used, crowded = self._kernels.number_all(
+                offsets, data, hashes, self._heads, self._data, self._index.arrays, self._used,
+                out, at,
+            )  # fmt: skip
+            if at == len(column):
+                return out
+            if crowded >= 0:
+                self._index.split(self._heads, crowded)
+            else:
+                self._reserve(1, int(offsets[at + 1] - offsets[at]))
 
     def learn(self, column: Any) -> None:
-        """As `number`, for who knows which ones it gives."""
-        given = _given(column)
-        if not self._begun(*given):
-            self._found(*given)
+        """As `number`, of a column in which no text comes twice, for who knows the numbers."""
+        from raystream.state.kernels import hash_columns, string_buffers
 
-    def _found(self, offsets: np.ndarray, data: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-        out, at = np.empty(len(hashes), np.int64), 0
-        while True:
-            at, self._used = self._kernels.number_all(
-                offsets, data, hashes, self._offsets, self._data, self._hashes, self._index,
-                self._used, out, at,
-            )  # fmt: skip
-            if at == len(hashes):
-                return out
-            room = int(offsets[at + 1] - offsets[at])
-            self._reserve(self._used + 1, int(self._offsets[self._used]) + room)
-
-    def _begun(self, offsets: np.ndarray, data: np.ndarray, hashes: np.ndarray) -> bool:
-        """Begin with a whole column, as after a restore; False if there are texts already, or the
-        column's are not distinct."""
         if self._used:
-            return False
-        index = np.full(2 * _size_for(len(hashes)), -1, np.int32)
-        if self._kernels.rebuild(hashes, index, len(hashes)):
-            return False
-        self._index, self._hashes, self._used = index, hashes, len(hashes)
-        self._offsets = np.subtract(offsets, offsets[0], dtype=np.int64)
-        self._data = data[offsets[0] : offsets[-1]].copy()
-        return True
+            self.number(column)
+            return
+        offsets, data = string_buffers(column)
+        begin, n = np.int64(offsets[0]), len(column)
+        self._reserve(n, int(offsets[-1] - begin))
+        self._data[: offsets[-1] - begin] = data[begin : offsets[-1]]
+        for first in range(0, n, BLOCK):
+            block = column.slice(first, BLOCK)
+            heads = self._heads[first : first + len(block) + 1]
+            heads["_key"][:-1, 0] = hash_columns([block]).view(np.int64)
+            heads["_epoch"] = offsets[first : first + len(heads)] - begin
+        self._index.fill(self._heads, n)
+        self._used = n
 
     def text(self, numbers: np.ndarray, kind: Any) -> Any:
         """The Arrow column, of this type, that numbers stand for.
@@ -78,44 +94,27 @@ class TextNumbers:
         Raises:
             StateError: it would be larger than 2 GB.
         """
+        with self.guard:
+            heads, data = self._heads, self._data
         offsets = np.zeros(len(numbers) + 1, np.int64)
-        np.cumsum(self._offsets[numbers + 1] - self._offsets[numbers], out=offsets[1:])
+        begins = heads["_epoch"]
+        np.cumsum(begins[numbers + 1] - begins[numbers], out=offsets[1:])
         if offsets[-1] > BYTES_MAX:
             raise StateError(
                 f"the text of {len(numbers)} keys takes {offsets[-1]} bytes, and one checkpoint"
                 f" holds {BYTES_MAX}",
                 hint="Let more instances share the keys.",
             )
-        data = np.empty(int(offsets[-1]), np.uint8)
-        self._kernels.gather(self._offsets, self._data, numbers, offsets, data)
-        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+        gathered = np.empty(int(offsets[-1]), np.uint8)
+        self._kernels.gather(heads, data, numbers, offsets, gathered)
+        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(gathered)]
         return pa.Array.from_buffers(kind, len(numbers), buffers)
 
     def _reserve(self, texts: int, nbytes: int) -> None:
-        """Make room for so many texts of so many bytes together, or for more."""
-        size = _size_for(texts)
-        if size > len(self._hashes):
-            self._hashes = _grown(self._hashes, size, self._used)
-            self._offsets = _grown(self._offsets, size + 1, self._used + 1)
-        if 2 * size > len(self._index):
-            self._index = np.full(2 * size, -1, np.int32)
-            self._kernels.rebuild(self._hashes, self._index, self._used)
-        if nbytes > len(self._data):
-            self._data = _grown(self._data, 2 * nbytes, int(self._offsets[self._used]))
-
-
-def _given(column: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Offsets, bytes and hashes of a column."""
-    from raystream.state.kernels import hash_columns, string_buffers
-
-    return *string_buffers(column), hash_columns([column])
-
-
-def _size_for(texts: int) -> int:
-    return max(LEAST_CAPACITY, 1 << (texts - 1).bit_length())
-
-
-def _grown(array: np.ndarray, size: int, used: int) -> np.ndarray:
-    grown = np.empty(size, array.dtype)
-    grown[:used] = array[:used]
-    return grown
+        """Make room for so many more texts of so many bytes together."""
+        texts, nbytes = self._used + texts + 1, int(self._heads["_epoch"][self._used]) + nbytes
+        self._heads = self._data = np.zeros(0, np.uint8)  # with a view memory would be copied
+        self._head_room.grow(texts)
+        self._byte_room.grow(nbytes)
+        self._heads = self._head_room.view(len(self._head_room))
+        self._data = self._byte_room.view(len(self._byte_room))

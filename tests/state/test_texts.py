@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from threading import Event, Lock
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +61,33 @@ def test_it_grows() -> None:
     assert len(texts) == 1 + len(set(many))
     assert texts.text(numbers, pa.string()) == column
     assert np.array_equal(texts.number(column), numbers)
+
+
+def test_numbers_are_turned_back_while_texts_are_added() -> None:
+    texts, over, lock = TextNumbers(), Event(), Lock()
+    texts.guard = lock
+    first = pa.array([f"{i:x}" for i in range(500)])
+    numbers = texts.number(first)
+
+    def turned_back() -> int:
+        for rounds in count(1):
+            assert texts.text(numbers, pa.string()) == first
+            if over.is_set():
+                return rounds
+        return 0
+
+    with ThreadPoolExecutor(1) as aside:
+        reading = aside.submit(turned_back)
+        try:
+            for at in range(1, 100):
+                more = pa.array([f"{500 * at + i:x}" for i in range(500)])
+                with lock:
+                    given = texts.number(more).tolist()
+                assert given == [*range(500 * at, 500 * (at + 1))]
+        finally:
+            over.set()
+        assert reading.result(timeout=60)
+    assert texts.text(numbers, pa.string()) == first
 
 
 def test_text_that_no_column_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
