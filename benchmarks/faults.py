@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import threading
 import time
 from collections import deque
@@ -15,7 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import psutil
+try:
+    import psutil
+except ModuleNotFoundError:
+    sys.exit("this needs psutil, which is not installed: pip install 'raystream[bench]'")
 
 from raystream.errors import JobError
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from system import ROOT, ConfigError, can_install, install, need_java, say
 
-EXTRAS = {"run": "spark,report", "dev": "spark,report,dev"}
+EXTRAS = {"run": "spark,report,bench", "dev": "spark,report,dev"}
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 CONSTRAINTS = ROOT / "constraints.txt"
