@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,14 +26,17 @@ from raystream.errors import LostError
 from tests.controller.driven import Driven
 
 CHARTER = Charter("job-1", "token", Environment({}, {}), Options())
-ME = "this controller"
 LIVE = Controller._live
 
 
 @dataclass
 class Cluster:
-    """Who is there, who was ended, and what is not answered."""
+    """Who is there, who was ended, and what is not answered.
 
+    me: a controller here. One of an earlier test may end itself late, and is not of this cluster.
+    """
+
+    me: str = field(default_factory=map("controller {}".format, count(1)).__next__)
     again: bool = True
     there: dict[str, Any] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
@@ -42,6 +46,10 @@ class Cluster:
     def live(self, plan: str, entry: Entry) -> None:
         self.begun.append((plan, entry))
         time.sleep(0.5)
+
+    def kill(self, who: str) -> None:
+        if who == self.me:
+            self.ended.append(who)
 
     def get(self, call: tuple[str, Callable[[], Any]], timeout: float) -> Any:
         if call[0] in self.silent:
@@ -66,7 +74,7 @@ def instance(*, begun: bool) -> Any:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
-    context = SimpleNamespace(current_actor=ME)
+    context = SimpleNamespace(current_actor=made.me)
     monkeypatch.setattr(
         ray,
         "get_runtime_context",
@@ -74,7 +82,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     )
     monkeypatch.setattr(ray, "get", made.get)
     monkeypatch.setattr(ray, "wait", lambda calls, **_: (calls, []))
-    monkeypatch.setattr(ray, "kill", made.ended.append)
+    monkeypatch.setattr(ray, "kill", made.kill)
     monkeypatch.setattr(controller, "restarts", lambda: 1)
     monkeypatch.setattr(controller, "processes_of", lambda run: list(made.there))
     monkeypatch.setattr(controller, "actor", lambda run, process: made.there.get(process))
@@ -138,7 +146,7 @@ def test_who_waits_for_the_result_gets_it_though_ray_does_not_answer(
     asking.start()
     asking.join(10)
     assert results == ["the report"]
-    until(lambda: ME in cluster.ended)
+    until(lambda: cluster.me in cluster.ended)
 
 
 def test_while_ray_does_not_answer_the_nodes_are_those_that_were(
@@ -152,7 +160,7 @@ def test_while_ray_does_not_answer_the_nodes_are_those_that_were(
     monkeypatch.setattr(ray, "nodes", nodes)
     made._look_at_nodes()
     assert made._nodes == ("a", "b") and made._for_operators == {"b"}
-    until(lambda: cluster.ended == [ME])
+    until(lambda: cluster.ended == [cluster.me])
 
 
 def test_a_job_that_has_not_begun_has_no_floor(cluster: Cluster) -> None:
@@ -160,7 +168,7 @@ def test_a_job_that_has_not_begun_has_no_floor(cluster: Cluster) -> None:
     made = Controller(CHARTER)
     made._machine = SimpleNamespace(options=Options(), journal=Entry())  # type: ignore[assignment]
     assert made._floor() is None
-    until(lambda: cluster.ended == [ME])
+    until(lambda: cluster.ended == [cluster.me])
 
 
 def test_a_job_that_has_not_begun_leaves_no_nodes_and_its_story_begins_with_it(
@@ -175,7 +183,7 @@ def test_a_job_that_has_not_begun_leaves_no_nodes_and_its_story_begins_with_it(
     assert made._notes.said == ()
     made._note("no node has come")
     assert made._notes.said == ((0.0, "no node has come"),)
-    until(lambda: cluster.ended == [ME])
+    until(lambda: cluster.ended == [cluster.me])
 
 
 @pytest.mark.parametrize("silent", ["claim", "plan"])
@@ -186,8 +194,8 @@ def test_one_that_cannot_go_on_says_so_and_ends_all(cluster: Cluster, silent: st
     made = Controller(CHARTER)
     assert isinstance(made.run(None), LostError)  # type: ignore[arg-type]
     assert "cannot go on from its journal" in made.standing().ended
-    until(lambda: ME in cluster.ended)
-    assert {*cluster.ended} == {"keeper-1.1", "1.2", ME}
+    until(lambda: cluster.me in cluster.ended)
+    assert {*cluster.ended} == {"keeper-1.1", "1.2", cluster.me}
 
 
 @pytest.mark.parametrize("pool", [None, PoolOptions(2)])
@@ -199,7 +207,7 @@ def test_one_that_cannot_go_on_asks_for_no_nodes_any_more(
     monkeypatch.setattr(controller, "release", released.append)
     cluster.there = {"1.2": instance(begun=True)}
     Controller(CHARTER._replace(options=Options(pool=pool)))
-    until(lambda: ME in cluster.ended)
+    until(lambda: cluster.me in cluster.ended)
     assert released == ([] if pool is None else [CHARTER.run])
 
 
@@ -207,7 +215,7 @@ def test_one_that_nobody_asks_to_run_ends_itself(cluster: Cluster) -> None:
     """Its submitter died before it could."""
     cluster.again = False
     Controller(CHARTER)
-    until(lambda: cluster.ended == [ME])
+    until(lambda: cluster.ended == [cluster.me])
 
 
 def test_who_does_not_show_its_journal_is_left_out(cluster: Cluster) -> None:
