@@ -507,7 +507,7 @@ def fill_rows(
         table.fill([_part(shape, i, [n]) for i, n in zip(images, numbers, strict=True)])
         for each in learnt:
             each.result()
-    if len(known) != ends[-1]:
+    if len(known) != ends[-1]:  # of two images; in one alone nobody looks, nor does `table.fill`
         raise StateError("a checkpoint holds a key twice")
 
 

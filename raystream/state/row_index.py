@@ -105,9 +105,9 @@ def page_depths(counts: np.ndarray, room: int) -> np.ndarray:
     """As few pages as hold rows without a page that has more than its room, as far as so many bits
     can tell them apart.
 
-    counts: how many rows have each value of their first bits, [2 ** bits]. Returns for each value
-    of as many first bits as are needed by how many its page is chosen, int64: a directory is short,
-    so that it is in the cache when rows come in no order.
+    counts: how many rows have each value of their first bits, [2 ** bits]. Returns by how many bits
+    a page is chosen, for each value of as many first bits as any page needs: int64 [2 ** most]. A
+    short directory stays in the cache when rows come in no order.
     """
     crowded, by_depth = np.zeros(len(counts), bool), list[np.ndarray]()
     while len(counts) > 1:

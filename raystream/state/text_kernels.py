@@ -31,8 +31,12 @@ def number_all(
     offsets: Any, data: Any, hashes: Any, heads: Any, own_data: Any, index: Any, used: Any,
     out: Any, first: Any,
 ) -> Any:  # fmt: skip
-    """Find or insert texts[first:] into out[first:]; (where it stopped for lack of room, how many
-    texts there are now, the page of the index that has no room, -1 if it is another room)."""
+    """Find or insert the texts of a column from `first` on; (where it stopped for lack of room, how
+    many texts there are now, the page of the index that has no room, -1 if it is another room).
+
+    offsets, data: of the column, [n + 1] and bytes. hashes: uint64 [n]. heads, own_data: as in
+    `state.texts`, of which the first `used` are texts. out: their numbers, int64 [n].
+    """
     homes = np.empty(AHEAD, np.int64)
     for base in range(first, len(hashes), AHEAD):
         many = min(AHEAD, len(hashes) - base)
@@ -74,7 +78,7 @@ def number_all(
 
 @kept_njit(nogil=True)
 def gather(heads: Any, own_data: Any, numbers: Any, offsets: Any, data: Any) -> None:
-    """Put the texts of these numbers where `offsets` say."""
+    """Put the texts of numbers, int64 [n], where `offsets` say, int64 [n + 1]."""
     for i in range(len(numbers)):
         begin, to = heads[numbers[i]]._epoch, offsets[i]
         for j in range(offsets[i + 1] - to):

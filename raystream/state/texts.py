@@ -32,8 +32,9 @@ class TextNumbers:
 
     guard: held while another thread takes hold of what numbers stand for; a shell that lets one do
         that sets its lock, and holds it whenever it has texts numbered.
-    heads: of each text its hash, as `_key`, and where its bytes begin, as `_epoch`; so that of the
-    one after the last is where they end.
+
+    Of each text `heads` has the hash, as `_key`, and where its bytes begin, as `_epoch`: the one
+    after the last says where they end.
     """
 
     def __init__(self) -> None:
@@ -70,7 +71,8 @@ class TextNumbers:
                 self._reserve(1, int(offsets[at + 1] - offsets[at]))
 
     def learn(self, column: Any) -> None:
-        """As `number`, of a column in which no text comes twice, for who knows the numbers."""
+        """As `number`, for who knows the numbers. The column's texts are distinct: where it is the
+        first, none of them is looked for."""
         from raystream.state.kernels import hash_columns, string_buffers
 
         if self._used:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -172,3 +174,19 @@ def test_nobody_falls_with_the_last_copy(
     monkey.due.append("kill count")
     monkey(sample_of(sleepers, floor=3))
     assert [s.kind for s in monkey.strikes] == ["keeper", "kill count"][:copies]
+
+
+def test_where_psutil_is_missing_it_is_said_what_to_install() -> None:
+    program = "import sys; sys.modules['psutil'] = None; import benchmarks.chaos"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == (
+        "this needs psutil, which is not installed: pip install 'raystream[bench]'\n"
+    )

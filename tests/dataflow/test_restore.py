@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Self
 
@@ -17,7 +18,7 @@ from raystream.api.flow import OperatorNode
 from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.snapshot import advance, capture, install, settled
+from raystream.dataflow.snapshot import advance, capture, install, settled, view_with
 from raystream.dataflow.source import Taken
 from raystream.errors import InternalError, StateError
 from raystream.schema.columns import empty
@@ -40,6 +41,7 @@ from tests.flows import (
     Word,
     ledger_flow,
     running,
+    running_batch,
     word_flow,
 )
 
@@ -374,6 +376,20 @@ def test_a_cut_is_where_the_instance_is() -> None:
     job = job_at(lambda sink: word_flow(sink, CountWords()), 5)
     with pytest.raises(InternalError, match="CountWords at 5 was cut at 6"):
         capture(job.by_vertex[1][0], cut=6)
+
+
+def test_who_makes_images_on_another_thread_has_the_lock_of_rows_and_texts() -> None:
+    def build(sink: Collect) -> rs.Flow:
+        flow = rs.Flow("words")
+        source = rs.io.iterable([Word(0, "a")], Word)
+        flow.source(source).through(running_batch, name="count").to(sink)
+        return flow
+
+    lock: Any = nullcontext()
+    machine = fresh(build, "count")
+    view_with(lock, machine)
+    logic: Any = machine.logic
+    assert logic.table.guard is lock and [known.guard for known in logic.keyed.texts] == [lock]
 
 
 def test_an_image_holds_where_an_instance_stands() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from threading import Event, Lock
@@ -24,6 +25,7 @@ from raystream.state.checkpoint import WHOLE, Shape, fill_rows, take_objects, ta
 from raystream.state.image import Image, ImageHeader, Standing
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import partition
+from raystream.state.room import Room
 from raystream.state.rows import Part, StructuredTable
 from raystream.state.texts import TextNumbers
 from tests.dataflow.cuts import random_ranges
@@ -63,7 +65,15 @@ def test_it_grows() -> None:
     assert np.array_equal(texts.number(column), numbers)
 
 
-def test_numbers_are_turned_back_while_texts_are_added() -> None:
+def test_numbers_are_turned_back_while_texts_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the guard somebody would come while memory grows and nobody has a view of it."""
+    grow = Room.grow
+
+    def slowly(self: Room, items: int) -> None:
+        time.sleep(0.01)
+        grow(self, items)
+
+    monkeypatch.setattr(Room, "grow", slowly)
     texts, over, lock = TextNumbers(), Event(), Lock()
     texts.guard = lock
     first = pa.array([f"{i:x}" for i in range(500)])
