@@ -108,8 +108,9 @@ class Inbox:
 
     def _put_in(self, items: list[Item]) -> bool:
         """Add what was put in; whether there was something."""
-        came = bool(self._items)
+        came = False
         while self._items:
+            came = True  # not before: others put in meanwhile, and what does not count is dropped
             item = self._items.popleft()
             if item is not None:
                 items.append(item)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -117,6 +119,37 @@ def test_who_waits_is_woken(inbox: Inbox, item: Item | None) -> None:
     inbox.put(item)
     waiting.join(LIMIT)
     assert found == [[] if item is None else [item]]
+
+
+class Late(deque[Any]):
+    """Somebody puts in something just when it was seen that there is nothing, for the `look`th
+    time."""
+
+    def __init__(self, look: int, item: Item | None) -> None:
+        super().__init__()
+        self.look = look
+        self.item = item
+
+    def __len__(self) -> int:
+        n = super().__len__()
+        if not n:
+            self.look -= 1
+            if not self.look:
+                self.append(self.item)
+        return n
+
+
+@pytest.mark.parametrize("look", range(1, 6))
+@pytest.mark.parametrize("item", [None, (0, piece(5))])
+def test_what_is_put_in_at_any_moment_comes(
+    inbox: Inbox, stream: Stream, look: int, item: Item | None
+) -> None:
+    inbox.lend(stream.ours, stream)
+    inbox.take(0.0)  # it has rung for that
+    late = inbox._items = Late(look, item)
+    taken = [inbox.take(0.0) for _ in range(6)]
+    assert late.look <= 0, "never looked so often"
+    assert [one for one in taken if one is not None] == [[] if item is None else [item]]
 
 
 def test_who_waits_reads_what_is_lent(inbox: Inbox, stream: Stream) -> None:
