@@ -94,7 +94,7 @@ class Inbox:
                 came = True
                 self._read(file, items)
             came = some(items) or came
-        return items if came else None
+        return items if came or items else None  # whatever `came` says, what was taken is given
 
     @property
     def empty(self) -> bool:

@@ -27,7 +27,7 @@ from raystream.controller.report import progress_of, sink_context
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
-from raystream.dataflow.routing import catching_up, readers, reads, silences
+from raystream.dataflow.routing import catching_up, readers, reads
 from raystream.dataflow.snapshot import (
     Captured,
     advance,
@@ -206,8 +206,6 @@ class Shell:
             if assignment.version <= self._version or self.stopping:
                 return
             self.machine.cuts.ask(assignment.cuts)  # before it says that it was told
-            for silence in silences(self.vertex, self.keys, assignment):
-                self._inbox.put(silence)
             self._version = assignment.version
             self.cursors.expect(
                 readers(self.vertex, assignment, self.role.floor),

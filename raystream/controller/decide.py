@@ -18,8 +18,8 @@ class View:
 
     progress: the last report of every instance that the assignment names. dead: those of them whose
     process is gone. finished: those that said that their work is done. failed: what a user's
-    function raised, by instance. committed: the newest committed cut. assigned: whom the newest
-    assignment names. cuts: cuts beside every `cut_every`-th epoch. stateless: no checkpoints are
+    function raised, by instance. committed: the newest committed cut. sources: those instances that
+    are of sources. cuts: cuts beside every `cut_every`-th epoch. stateless: no checkpoints are
     taken, so there is no cut before the end. pinned: somebody is given state at `committed`, so
     that stays the floor.
     """
@@ -30,7 +30,7 @@ class View:
     failed: tuple[tuple[str, str], ...]
     committed: int
     cut_every: int
-    assigned: frozenset[str] = frozenset()
+    sources: frozenset[str] = frozenset()
     cuts: tuple[int, ...] = ()
     stateless: bool = False
     pinned: bool = False
@@ -54,14 +54,6 @@ class Recover:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """Nobody is to read from these any more, nor to wait for them."""
-
-    instances: tuple[str, ...]
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
 class Stop:
     """End the job; `failed` says whether it could not go on."""
 
@@ -69,7 +61,7 @@ class Stop:
     because: str
 
 
-Command = Commit | Recover | Release | Stop
+Command = Commit | Recover | Stop
 
 
 def decide(view: View) -> list[Command]:
@@ -82,30 +74,28 @@ def decide(view: View) -> list[Command]:
         return list(recover)
     if view.progress and all(p.name in view.finished | view.dead for p in view.progress):
         return [Stop(False, "all input was processed")]
-    commands: list[Command] = []
-    gone = tuple(sorted(view.dead & view.assigned))
-    if gone:
-        commands.append(Release(gone, "they died after their end was committed"))
     floor = floor_of(view)
     if floor > view.committed and not view.pinned:
-        commands.append(Commit(floor, f"every range is stored at the cut {floor}"))
-    return commands
+        return [Commit(floor, f"every range is stored at the cut {floor}")]
+    return []
 
 
 def recoveries(view: View) -> list[Recover]:
     """The dead that others have to replace, by where these begin.
 
-    Who had ended and is committed is missed by nobody. A sink is, until it was closed: another one
-    goes on from its end to do that.
+    Who had ended and is committed goes on from its end, a source at the floor, to say so once more.
+    Others need nothing of it; but its range may be moved, and every cut that is saved has what it
+    was. Once all are over only a sink is missed that was not closed.
     """
-    dead = [p for p in view.progress if p.name in view.dead]
-    over = {p.name for p in dead if p.ended and p.position <= view.committed}
+    over = {p.name: p for p in view.progress if p.ended and p.position <= view.committed}
+    ending = len(over) == len(view.progress)
     begin: dict[int, list[str]] = {}
-    for name in sorted(view.dead - over):
-        begin.setdefault(view.committed, []).append(name)
-    for p in dead:
-        if p.name in over and not p.closed and p.name not in view.finished:
-            begin.setdefault(p.position, []).append(p.name)
+    for name in sorted(view.dead):
+        end = over.get(name)
+        if ending and end is not None and (end.closed or name in view.finished):
+            continue
+        at = view.committed if end is None or name in view.sources else end.position
+        begin.setdefault(at, []).append(name)
     return [Recover(tuple(ns), at, f"{', '.join(ns)} died") for at, ns in begin.items()]
 
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from raystream.controller import commands as do
 from raystream.controller.commands import Command, Event
-from raystream.controller.decide import Commit, Recover, Release, View, behind, decide
+from raystream.controller.decide import Commit, Recover, View, behind, decide
 from raystream.controller.journal import Entry
 from raystream.controller.keeping import KEEPER
 from raystream.controller.members import (
@@ -208,7 +208,7 @@ class Machine(Moving):
             tuple((name, str(error)) for name, error in self._failed),
             self.journal.committed,
             self.plan.cut_every,
-            frozenset(s.instance for s in self.journal.assignment.serving),
+            frozenset(m.name for m in self._sources()),
             self._cuts(),
             self.options.recovery != "state",
             self._pinned,
@@ -264,10 +264,6 @@ class Machine(Moving):
                 self._commit(command.epoch, now)
             elif isinstance(command, Recover):
                 self._recover(command)
-            elif isinstance(command, Release):
-                known = {m.name: m.progress.position for m in self.members if m.progress}
-                last = {name: known[name] for name in command.instances}
-                self._assign(self.journal.assignment.released(last))
             elif command.failed:
                 self._end(self._failed[0][1])
             else:

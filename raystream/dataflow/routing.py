@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from raystream.dataflow.pieces import Piece, silence
 from raystream.dataflow.plan import Edge, Vertex
-from raystream.schema.types import KeyRange
 from raystream.state.assignment import Assignment, Serving
 
 
@@ -17,21 +15,6 @@ def reads(vertex: Vertex, assignment: Assignment) -> dict[tuple[int, str], tuple
         for edge in vertex.inputs
         for s in assignment.of(edge.producer)
     }
-
-
-def silences(vertex: Vertex, keys: KeyRange, assignment: Assignment) -> list[tuple[int, Piece]]:
-    """What an instance of `vertex` that serves `keys` has from producers that ended and are gone:
-    by edge the first piece after the last of each, which is empty.
-
-    It may have their epochs from a candidate of a wider range, which was given up, and so not know
-    that they ended.
-    """
-    return [
-        (edge.id, silence(o.last + 1, o.keys, edge.schema, len(keys)))
-        for edge in vertex.inputs
-        for o in assignment.over
-        if o.vertex == edge.producer
-    ]
 
 
 def readers(vertex: Vertex, assignment: Assignment, floor: int) -> dict[tuple[int, str], int]:

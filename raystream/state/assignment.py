@@ -6,7 +6,7 @@ for every epoch; candidates catch up beside them and own nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from raystream.errors import InternalError
@@ -32,26 +32,15 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
-    """A range that ended after the epoch `last`; who served it is gone."""
-
-    vertex: int
-    keys: KeyRange
-    last: int
-
-
-@dataclass(frozen=True, slots=True)
 class Assignment:
     """Who serves what. The empty assignment has version 0.
 
-    cuts: epochs at whose end there is a checkpoint, besides every n-th. over: ranges of which
-    nobody else says that they ended.
+    cuts: epochs at whose end there is a checkpoint, besides every n-th.
     """
 
     version: int = 0
     serving: tuple[Serving, ...] = ()
     cuts: tuple[int, ...] = ()
-    over: tuple[Over, ...] = ()
 
     def of(self, vertex: int) -> tuple[Serving, ...]:
         """Everybody who serves ranges of a vertex, owners and candidates, by range."""
@@ -99,12 +88,6 @@ class Assignment:
         """The next version: these instances are gone; their ranges may be nobody's."""
         gone = set(names)
         return self._next(tuple(s for s in self.serving if s.instance not in gone))
-
-    def released(self, last: Mapping[str, int]) -> Assignment:
-        """The next version: these instances have ended after these epochs, and are gone."""
-        gone = [s for s in self.serving if s.instance in last]
-        over = tuple(Over(s.vertex, s.keys, last[s.instance]) for s in gone)
-        return replace(self.without(last), over=self.over + over)
 
     def cut_at(self, epoch: int, floor: int) -> Assignment:
         """The next version: there is a checkpoint at `epoch` too; cuts up to the floor are over."""

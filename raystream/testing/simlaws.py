@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from itertools import chain
 
 from raystream.controller.journal import Entry, Seat
@@ -11,7 +10,7 @@ from raystream.controller.members import Options
 from raystream.controller.recovery import Place
 from raystream.dataflow.plan import Plan
 from raystream.schema.types import KeyRange
-from raystream.state.assignment import Serving, overlap
+from raystream.state.assignment import overlap
 from raystream.state.keys import cover
 from raystream.testing.simprocess import Instances, Reading
 from raystream.testing.simshipping import Keeper
@@ -22,10 +21,10 @@ from raystream.testing.simworld import Wrong
 class Laws:
     """Watches over a job.
 
-    entry: the newest that was written. released: owners of ranges that are over, and nobody's.
-    at_floor: the ranges that were served when the newest cut was committed: of what others stored
-    before nothing has to be kept. decisions: how many entries were written. at: every instance
-    ever, by address; takers: by process. ships: whether checkpoints are taken.
+    entry: the newest that was written. at_floor: the ranges that were served when the newest cut
+    was committed: of what others stored before nothing has to be kept. decisions: how many entries
+    were written. at: every instance ever, by address; takers: by process. ships: whether
+    checkpoints are taken.
     """
 
     plan: Plan
@@ -38,7 +37,6 @@ class Laws:
 
     def __init__(self) -> None:
         self.entry = Entry()
-        self.released: tuple[Serving, ...] = ()
         self.at_floor: set[tuple[int, KeyRange]] = set()
         self.decisions = 0
 
@@ -76,36 +74,16 @@ class Laws:
 
     def check_entry(self, entry: Entry) -> None:
         """What a new entry must keep to."""
-        self._released(_owners(self.entry), _owners(entry))
         if entry.committed > self.entry.committed:
             self.at_floor = {(s.vertex, s.keys) for s in entry.assignment.serving}
         self.entry = entry
         self.decisions += 1
         if entry.assignment.serving:
-            self._check_tiles(entry)
+            for vertex in self.plan.vertices:
+                entry.assignment.check(vertex.id, entry.committed + 1, self.plan.groups)
         if entry.committed > self.plan.begins and self.ships:
             self._check_floor(entry)
             self._check_copies(entry)
-
-    def _released(self, before: tuple[Serving, ...], after: tuple[Serving, ...]) -> None:
-        """Who has ended may be left out, with nobody in its place."""
-        for s in before:
-            if not any(t.vertex == s.vertex and overlap(t.keys, s.keys) for t in after):
-                if not self.at[s.address].machine.ended:
-                    raise Wrong(f"nobody owns {s.keys} of vertex {s.vertex}, which has not ended")
-                self.released += (s,)
-
-    def _check_tiles(self, entry: Entry) -> None:
-        """Owners tile; those of ranges that are over count although nobody reads them any more."""
-        serving = _owners(entry)
-        gone = [
-            r
-            for r in self.released
-            if not any(s.vertex == r.vertex and overlap(s.keys, r.keys) for s in serving)
-        ]
-        whole = replace(entry.assignment, serving=(*serving, *gone))
-        for vertex in self.plan.vertices:
-            whole.check(vertex.id, entry.committed + 1, self.plan.groups)
 
     def _check_floor(self, entry: Entry) -> None:
         """Law L4: everybody has reached the floor, and it was stored."""
@@ -171,7 +149,3 @@ class Laws:
         whole = cover(parts, place.keys)
         if whole is not None:
             raise Wrong(f"{place.name} at {floor} is not lost: {[(k.name, k.alive) for k in held]}")
-
-
-def _owners(entry: Entry) -> tuple[Serving, ...]:
-    return tuple(s for s in entry.assignment.serving if not s.candidate)

@@ -16,7 +16,7 @@ from raystream.controller.report import Progress, progress_of, sink_context
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge, Vertex
-from raystream.dataflow.routing import Served, catching_up, readers, reads, silences
+from raystream.dataflow.routing import Served, catching_up, readers, reads
 from raystream.dataflow.snapshot import Captured, advance, capture, install, settled
 from raystream.dataflow.source import Positions, Recorded, Taken
 from raystream.errors import JobError, RaystreamError
@@ -168,9 +168,6 @@ class Instances(Box):
             return
         self.version = assignment.version
         self.machine.cuts.ask(assignment.cuts)
-        if isinstance(self.machine, Instance):
-            for at, piece in silences(self.vertex, self.place.keys, assignment):
-                self.machine.receive(at, piece)
         self.served.expect(
             readers(self.vertex, assignment, self.begun), catching_up(self.vertex, assignment)
         )

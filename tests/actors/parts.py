@@ -64,14 +64,14 @@ class Killer:
     after the one before: there is one copy of everything. killed: their ids.
 
     Args:
-        samples: in so many in a row nothing must be lacking.
+        samples: in so many in a row nothing must be lacking. after: an epoch that is committed.
     """
 
-    def __init__(self, *victims: str, samples: int = 1) -> None:
+    def __init__(self, *victims: str, samples: int = 1, after: int = 0) -> None:
         self.samples = samples
         self.victims = [*victims]
         self.killed: list[int] = []
-        self._floor = 0
+        self._floor = after
         self._whole = 0  # samples in a row in which nothing was lacking
 
     def __call__(self, sample: Any) -> None:
@@ -99,6 +99,18 @@ def many(folder: Path, speed: float | None = None) -> rs.Flow:
     paid = flow.source(Rows(Payment, events(2, Payment)), epochs=epochs, name="payments")
     ledger = (orders | paid).through(CompiledLedger(), name="ledger")
     (sessions | late | ledger).to(Files(folder), name="files")
+    return flow
+
+
+def unequal(folder: Path, speed: float | None = None) -> rs.Flow:
+    """Two branches, one of which ends after ten epochs, and the other after two hundred."""
+    flow = rs.Flow("unequal")
+    for name, seconds in (("short", 10), ("long", 200)):
+        rows = (tuple(Line(t, f"{name} w{t % 3}") for t in range(seconds)),)
+        epochs = rs.by_time(seconds=1, speed=speed)
+        words = flow.source(Rows(Line, rows), epochs=epochs, name=f"{name}_lines").through(split)
+        (folder / name).mkdir()
+        words.through(running, name=f"{name}_count").to(Files(folder / name), name=f"{name}_files")
     return flow
 
 

@@ -169,6 +169,23 @@ def test_processes_that_are_killed_are_replaced(
     mine.rmdir()
 
 
+def test_who_has_ended_and_is_killed_is_replaced_while_others_go_on(tmp_path: Path) -> None:
+    """Its end is in every cut, and its range may have to move."""
+    for where in ("alone", "ray"):
+        (tmp_path / where).mkdir()
+    run_local(parts.unequal(tmp_path / "alone"))
+    kill = parts.Killer("short_lines/0", "short_count/0", "short_files/0", after=15)
+    flow = parts.unequal(tmp_path / "ray", speed=20)
+    report = flow.run(cluster="auto", on_progress=kill, cut_every=5)
+    assert not kill.victims
+    gone = [name for recovery in report.recoveries for name in recovery.gone]
+    assert sorted(gone) == ["short_count/0", "short_files/0", "short_lines/0"]
+    for branch in ("short", "long"):
+        found = parts.records(tmp_path / "ray" / branch)
+        assert found == parts.records(tmp_path / "alone" / branch) != []
+        assert (tmp_path / "ray" / branch / "closed").exists()
+
+
 def test_checking_mode_names_who_emits_something_else_the_second_time(tmp_path: Path) -> None:
     killed: list[int] = []
 

@@ -396,18 +396,6 @@ def test_who_has_ended_stores_its_last_checkpoint_again_with_other_keepers() -> 
         shells.until(held)
 
 
-def test_who_is_told_that_a_range_is_over_does_not_wait_for_it() -> None:
-    """Its instance ended and is gone, and nobody who sent its last epochs said that it had."""
-    with shells_of(word_flow(Collect(), running)) as shells:
-        source, *others = shells.shells
-        over = shells.assignment.released({source.role.name: 0})
-        for shell in others:
-            shell.assign(over)
-            shell.start("run", None)
-        shells.until(lambda: all(s.machine.ended for s in others))
-        assert not source.begun and not any(s.error for s in others)
-
-
 def test_who_has_ended_misses_nothing_that_was_trimmed() -> None:
     """A range that was moved at its end says that once more, and it is trimmed before all wake."""
     refused = JobError("refused: the epoch was trimmed")

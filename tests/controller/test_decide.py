@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from raystream.controller.decide import (
     Commit,
     Recover,
-    Release,
     Stop,
     View,
     behind,
@@ -38,9 +37,9 @@ def view(
     committed: int = 0,
     failed: tuple[tuple[str, str], ...] = (),
     cut_every: int = 10,
-    assigned: frozenset[str] = frozenset(),
+    sources: frozenset[str] = frozenset(),
 ) -> View:
-    return View(progress, dead, finished, failed, committed, cut_every, assigned)
+    return View(progress, dead, finished, failed, committed, cut_every, sources)
 
 
 def test_a_cut_is_committed_when_every_instance_has_applied_it() -> None:
@@ -93,18 +92,12 @@ def test_who_died_is_replaced_from_the_floor() -> None:
     assert decide(both) == [Recover(("count/0", "count/1"), 20, "count/0, count/1 died")]
 
 
-def test_who_died_after_its_end_was_committed_is_not_missed() -> None:
-    view_ = view(at(17, ended=True), at(31, index=1), dead=frozenset({"count/0"}), committed=20)
-    assert decide(view_) == [Commit(30, "every range is stored at the cut 30")]
-
-
-def test_nobody_is_sent_to_who_died_after_its_end() -> None:
-    """Whoever is restored later would try to reach it, and give up in the end."""
-    dead, both = frozenset({"count/0"}), frozenset({"count/0", "count/1"})
-    states = (at(17, ended=True), at(29, stored=20, index=1))
-    (release,) = decide(view(*states, dead=dead, committed=20, assigned=both))
-    assert isinstance(release, Release) and release.instances == ("count/0",)
-    assert decide(view(*states, dead=dead, committed=20, assigned=both - dead)) == []
+def test_who_died_after_its_end_was_committed_is_replaced_while_others_go_on() -> None:
+    """Nobody else could store, or give, what it was at its end."""
+    gone = view(at(17, ended=True), at(29, index=1), dead=frozenset({"count/0"}), committed=20)
+    assert decide(gone) == [Recover(("count/0",), 17, "count/0 died")]
+    source = replace(gone, sources=frozenset({"count/0"}))
+    assert decide(source) == [Recover(("count/0",), 20, "count/0 died")]
 
 
 def test_what_a_function_raised_is_not_tried_again() -> None:
@@ -146,24 +139,21 @@ def test_a_cut_that_one_could_not_store_is_no_floor() -> None:
     assert floor_of(view(ended, at(47, index=1), committed=10)) == 40
 
 
-def test_who_ended_and_is_committed_is_missed_by_nobody() -> None:
-    over = at(30, ended=True)
-    gone = view(over, at(52, index=1), dead=frozenset({over.name}), committed=40)
-    assert recoveries(gone) == []
-    assert decide(gone) == [Commit(50, "every range is stored at the cut 50")]
+def test_once_all_have_ended_and_are_committed_nobody_is_missed() -> None:
+    over, last = at(30, ended=True), at(52, index=1, ended=True)
+    gone = view(over, last, dead=frozenset({over.name}), committed=52)
+    assert recoveries(gone) == [] and decide(gone) == []
+    early = replace(gone, committed=40)
+    assert recoveries(early) == [Recover((over.name,), 30, "count/0 died")]
     early = replace(gone, committed=20)
     assert recoveries(early) == [Recover((over.name,), 20, "count/0 died")]
 
 
 def test_a_sink_that_died_before_it_was_closed_goes_on_from_its_end() -> None:
-    sink = replace(at(37, ended=True), closed=False)
-    gone = view(sink, at(9, index=1), dead=frozenset({sink.name, "count/1"}), committed=40)
-    assert recoveries(gone) == [
-        Recover(("count/1",), 40, "count/1 died"),
-        Recover((sink.name,), 37, "count/0 died"),
-    ]
-    done = replace(gone, finished=frozenset({sink.name}))
-    assert [r.instances for r in recoveries(done)] == [("count/1",)]
+    sink, other = replace(at(37, ended=True), closed=False), at(40, index=1, ended=True)
+    gone = view(sink, other, dead=frozenset({sink.name, other.name}), committed=40)
+    assert recoveries(gone) == [Recover((sink.name,), 37, "count/0 died")]
+    assert recoveries(replace(gone, finished=frozenset({sink.name}))) == []
 
 
 def test_who_was_not_told_is_told_again() -> None:

@@ -377,8 +377,8 @@ def test_the_journal_knows_at_the_end_what_all_have_said() -> None:
     assert {p.records_in for p in again.progress()} == {7}
 
 
-def test_who_ended_and_died_is_named_with_its_last_epoch() -> None:
-    """Who has its epochs from others could wait for it."""
+def test_a_source_that_ended_and_died_is_replaced_while_others_go_on() -> None:
+    """It may be moved, and its end is in each cut that is saved."""
     job = Driven()
     job.start()
     source = next(m for m in job.machine.members if m.name == "lines/0")
@@ -388,10 +388,16 @@ def test_who_ended_and_died_is_named_with_its_last_epoch() -> None:
     job.tick()
     assert job.machine.journal.committed == 30
     job.hear(do.Gone(source.seat.process, "killed"))
+    job.hear(do.Hired(job.all(do.Hire)[-1].process, "a", 1))
+    become = job.all(do.Become)[-1]
+    assert (become.place.operator, become.place.keys, become.floor) == (
+        "lines",
+        source.seat.place.keys,
+        30,
+    )
+    job.hear(do.Became(become.process, "grpc://new"))
     told = job.all(do.Assign)[-1].assignment
-    (over,) = told.over
-    assert (over.vertex, over.keys, over.last) == (0, source.seat.place.keys, 17)
-    assert "lines/0" not in [s.instance for s in told.serving]
+    assert {s.instance for s in told.of(0)} == {become.place.name}
 
 
 def test_a_user_s_error_ends_the_job() -> None:

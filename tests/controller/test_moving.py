@@ -570,6 +570,31 @@ def test_nobody_goes_to_a_node_that_is_to_be_left(step: str) -> None:
 # ---------------------------------------------------------------- values
 
 
+@pytest.mark.parametrize("ranges", [(ALL,), (KeyRange(0, 4), KeyRange(4, 8), HALVES[1])])
+def test_a_source_is_scaled_of_which_a_part_ended_and_died(ranges: tuple[KeyRange, ...]) -> None:
+    job = Moved()
+    job.ask("lines", *HALVES)
+    job.hire()
+    finish(job)
+    first = next(name for name, keys in job.owners("lines").items() if keys == HALVES[0])
+    for m in job.machine.members:
+        ended = m.name == first
+        job.at(27 if ended else 40, only=m.name, ended=ended)
+    job.tick()
+    assert job.machine.journal.committed == 40
+    job.die(first)
+    job.hire()
+    job.restore()
+    assert job.ask("lines", *ranges) == ""
+    job.at(45)
+    job.tick()
+    job.hire()
+    job.restore()
+    job.at(46)
+    job.tick()
+    assert set(job.owners("lines").values()) == {*ranges} and not job.machine.journal.moves
+
+
 def test_what_changes() -> None:
     owned = {"a": KeyRange(0, 8), "b": KeyRange(8, 16)}
     third = (KeyRange(0, 8), KeyRange(8, 12), KeyRange(12, 16))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from raystream.controller.planning import make_plan
-from raystream.dataflow.pieces import Header
-from raystream.dataflow.routing import Served, readers, reads, silences
-from raystream.schema.types import NEVER, KeyRange
+from raystream.dataflow.routing import Served, readers, reads
 from raystream.state.assignment import Assignment, Serving
 from raystream.testing import Collect
 from tests.flows import running, word_flow
@@ -26,19 +24,6 @@ def test_an_instance_reads_all_who_serve_what_it_needs() -> None:
     assert [s for _, s in reads(count, served()).values()] == [lines]
     sink = PLAN.vertices[count.outputs[0].consumer]
     assert [s.keys for _, s in reads(sink, served()).values()] == PLAN.ranges[count.id]
-
-
-def test_producers_that_ended_and_are_gone_are_silent_after_their_last_epoch() -> None:
-    count = PLAN.vertex("running")
-    (edge,), keys = count.inputs, KeyRange(0, 5)
-    (lines,) = served().of(edge.producer)
-    over = served().released({lines.instance: 7})
-    assert over.version == 2 and not reads(count, over)
-    ((at, piece),) = silences(count, keys, over)
-    assert (at, piece.header) == (edge.id, Header(8, lines.keys, NEVER, False, True))
-    assert len(piece.rows) == 0 and piece.offsets.tolist() == [0] * 6
-    assert silences(count, keys, over.without(["running/0"])) != []
-    assert silences(PLAN.vertices[count.outputs[0].consumer], keys, over) == []
 
 
 def test_its_readers_ask_from_where_it_begins() -> None:
