@@ -318,7 +318,7 @@ def start_ray(**options: Any) -> None:
     """
     for attempt in range(1, STARTS + 1):
         try:
-            with environment.given(fixed := environment.fixed()):
+            with environment.given(fixed := environment.fixed()), own_ray.apart():
                 ray.init(
                     "local",
                     include_dashboard=False,

@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private import worker
+from ray._private import services, utils, worker
 
 from raystream.errors import ConfigError
 
 NOTE = "raystream_address"
 """The file in the folder of a Ray's session that says where it is. It stays when that has ended, as
 all of the folder does."""
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """The processes of a Ray that is started meanwhile are in groups of their own.
+
+    A signal to the group of a run (from `timeout`, or a supervisor) is for the run, which needs its
+    Ray to end the job. Where the kernel does not end them with the process that started them, they
+    stay in its group: by that Ray ends them there.
+    """
+    its: Any = services  # their stubs do not know all that they have
+    kernel_ends_them: Any = utils.detect_fate_sharing_support
+    popen = its.ConsolePopen
+    if kernel_ends_them():
+        its.ConsolePopen = partial(popen, process_group=0)
+    try:
+        yield
+    finally:
+        its.ConsolePopen = popen
 
 
 def note() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -95,9 +96,17 @@ flow = endless(Path({folder!r}))
 """
 
 
-def test_the_command_starts_a_ray_of_its_own_which_others_see_and_ends_it_on_ctrl_c(
-    folder: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("told", "code", "said"),
+    [
+        (signal.SIGINT, 130, "interrupted: the job was ended"),
+        (signal.SIGTERM, 128 + signal.SIGTERM, ""),
+    ],
+)
+def test_the_command_starts_a_ray_of_its_own_which_others_see_and_ends_it_when_it_is_told(
+    folder: Path, tmp_path: Path, told: signal.Signals, code: int, said: str
 ) -> None:
+    """By a signal to its group, as from a terminal or `timeout`."""
     (folder / "forever.py").write_text(FLOW.format(folder=str(tmp_path)))
     env = environment(PYTHONPATH=str(ROOT), RAY_TMPDIR=str(folder), TMPDIR=str(folder))
     process = subprocess.Popen(
@@ -107,6 +116,7 @@ def test_the_command_starts_a_ray_of_its_own_which_others_see_and_ends_it_on_ctr
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     family = []
     try:
@@ -119,10 +129,9 @@ def test_the_command_starts_a_ray_of_its_own_which_others_see_and_ends_it_on_ctr
         look = [sys.executable, "-m", "raystream", "status", "endless"]
         seen = subprocess.run(look, env=env, capture_output=True, text=True, check=False)
         assert seen.returncode == 0 and "Named" in seen.stdout, seen.stdout + seen.stderr
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, told)
         _, errors = process.communicate(timeout=JOB_SECONDS)
-        assert process.returncode == 130, errors
-        assert errors.strip() == "interrupted: the job was ended"
+        assert (process.returncode, errors.strip()) == (code, said)
         _, alive = psutil.wait_procs(family, timeout=GONE_SECONDS)
         assert not alive
         assert not list(folder.glob("raystream-*"))
