@@ -19,7 +19,7 @@ from ray.exceptions import (
     RayTaskError,
 )
 
-from raystream.actors import environment, own_ray
+from raystream.actors import access, environment, own_ray
 from raystream.actors.carrying import refuse_unpicklable
 from raystream.actors.controller import Charter, Controller
 from raystream.actors.leaving import sigterm_leaves
@@ -186,11 +186,25 @@ def cluster(
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or "auto"
     sigterm = signal.getsignal(signal.SIGTERM)
+    with access.as_before():
+        _connect(address, common, start=start, on_note=on_note)
+        with sigterm_leaves(sigterm):
+            try:
+                yield
+            finally:
+                ray.shutdown()
+
+
+def _connect(
+    address: str, common: dict[str, Any], *, start: bool, on_note: Callable[[str], None] | None
+) -> None:
     try:
         if address == "auto":
             _start(common, start=start, on_note=on_note)
         else:
             _answers(address)
+            if (token := own_ray.noted().get(address)) is not None:
+                access.show(token) if token else access.show_user_s()
             ray.init(address=address, job_config=environment.job_config(), **common)
     except AuthenticationError as error:
         raise ConfigError(
@@ -203,11 +217,6 @@ def cluster(
             f"no Ray cluster at {address!r}: {str(error).partition(chr(10))[0]}",
             hint="Start one with `ray start --head`, or leave the address away.",
         ) from None
-    with sigterm_leaves(sigterm):
-        try:
-            yield
-        finally:
-            ray.shutdown()
 
 
 @contextlib.contextmanager
@@ -234,6 +243,15 @@ def joined(address: str) -> Iterator[bool]:
         yield there
 
 
+def listens(address: str) -> bool:
+    """Whether somebody listens at host:port."""
+    try:
+        _answers(address)
+    except ConnectionError:
+        return False
+    return True
+
+
 def _answers(address: str) -> None:
     """Look whether somebody listens at host:port: Ray itself would try for minutes.
 
@@ -258,6 +276,7 @@ def _start(common: dict[str, Any], *, start: bool, on_note: Callable[[str], None
         ConfigError: there is none, and none is to be started; or it does not start.
     """
     if (address := _joinable()) is not None:
+        access.show_user_s()
         ray.init(address=address, job_config=environment.job_config(), **common)
         return
     if not start:
@@ -267,8 +286,9 @@ def _start(common: dict[str, Any], *, start: bool, on_note: Callable[[str], None
             " where: --address.",
         )
     _set_defaults()
+    token = access.show_own()
     start_ray(**common)
-    started = own_ray.note()
+    started = own_ray.note(token)
     if on_note is not None:
         on_note(f"started a Ray for this run, at {started}")
 
@@ -300,7 +320,6 @@ def _running() -> set[str]:
 
 def _set_defaults() -> None:
     """The settings of a Ray that a run starts for itself, unless the user has others."""
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # An agent of Ray measures all its processes every 5 s, which takes 50 ms of a processor, for a
     # dashboard that is not there.

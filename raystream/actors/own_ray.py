@@ -38,12 +38,33 @@ def apart() -> Iterator[None]:
         its.ConsolePopen = popen
 
 
-def note() -> str:
-    """Note the Ray that this process has just started; its address."""
+def note(token: str) -> str:
+    """Note the Ray that this process has just started, for this user alone; its address.
+
+    Args:
+        token: what it asks for; "" if that is the user's, or nothing.
+    """
     address = ray.get_runtime_context().gcs_address
     me: Any = worker  # its stubs do not know all that it has
-    Path(me._global_node.get_session_dir_path(), NOTE).write_text(address, encoding="utf-8")
+    path = Path(me._global_node.get_session_dir_path(), NOTE)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(f"{address}\n{token}\n")
     return address
+
+
+def noted() -> dict[str, str]:
+    """The address of each Ray that runs of this user have started for themselves, also of those
+    that have ended, and what it asks for."""
+    from ray._common import utils
+
+    folder: Any = utils.get_default_ray_temp_dir  # untyped
+    own = {}
+    for path in Path(folder()).glob(f"session_*/{NOTE}"):
+        with suppress(OSError, ValueError):  # another user's, or removed, or written meanwhile
+            if path.stat().st_uid == os.getuid():
+                address, token = path.read_text(encoding="utf-8").splitlines()
+                own[address] = token
+    return own
 
 
 def found(running: set[str]) -> str | None:
@@ -55,15 +76,7 @@ def found(running: set[str]) -> str | None:
     Raises:
         ConfigError: there are several.
     """
-    from ray._common import utils
-
-    folder: Any = utils.get_default_ray_temp_dir  # untyped
-    own = set()
-    for path in Path(folder()).glob(f"session_*/{NOTE}"):
-        with suppress(OSError):  # another user's, or removed meanwhile
-            if path.stat().st_uid == os.getuid():
-                own.add(path.read_text(encoding="utf-8").strip())
-    there = sorted(own & running)
+    there = sorted(noted().keys() & running)
     if len(there) > 1:
         raise ConfigError(
             "several runs on this machine have started a Ray of their own",

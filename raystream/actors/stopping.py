@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import RayActorError, RayError
 
 from raystream.actors.controller import Standing
-from raystream.actors.deploy import visited
+from raystream.actors.deploy import listens, visited
 from raystream.actors.naming import CONTROLLER, actor, job_of, kill, new_run, running
 from raystream.errors import ConfigError, JobError
 
@@ -108,9 +108,11 @@ def _ended(run: str, controller: Any) -> str:
 
 def _left(run: str) -> None:
     """Wait until who submitted a job has ended its controller; nobody else does when that died. It
-    is not among those that run any more then."""
-    began, killed = time.monotonic(), False
-    while run in running() and time.monotonic() < began + 2 * LEAVE_SECONDS:
+    is not among those that run any more then. A Ray that was started for it ends, too: who asks
+    that would wait for a minute, and be aborted."""
+    began, killed, there = time.monotonic(), False, ray.get_runtime_context().gcs_address
+    late = began + 2 * LEAVE_SECONDS
+    while listens(there) and run in running() and time.monotonic() < late:
         if not killed and time.monotonic() > began + LEAVE_SECONDS:
             kill(run, CONTROLLER)
             killed = True

@@ -15,10 +15,15 @@ import pytest
 import ray
 from ray._common import utils as ray_utils
 from ray._private import services, utils
+from ray._raylet import (
+    AuthenticationMode,
+    AuthenticationTokenLoader,
+    get_authentication_mode,
+)
 from ray.exceptions import GetTimeoutError
 
 import raystream as rs
-from raystream.actors import deploy, environment, own_ray
+from raystream.actors import access, deploy, environment, own_ray
 from raystream.actors.deploy import cluster, refuse_main, visited
 from raystream.cli import REFUSED
 from raystream.controller.members import Options
@@ -109,7 +114,7 @@ def test_a_cluster_that_was_killed_is_not_waited_for(
     monkeypatch.setattr(deploy.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(deploy.ray, "init", lambda address=None, **options: asked.append(address))
     monkeypatch.setattr(deploy.ray, "shutdown", lambda: None)
-    monkeypatch.setattr(own_ray, "note", lambda: at)
+    monkeypatch.setattr(own_ray, "note", lambda token: at)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     told: list[str] = []
     with cluster("auto", on_note=told.append):
@@ -121,7 +126,7 @@ def test_a_cluster_that_was_killed_is_not_waited_for(
 def ray_of_a_run(folder: Path, session: str, address: str) -> None:
     noted = folder / f"session_{session}" / own_ray.NOTE
     noted.parent.mkdir()
-    noted.write_text(address, encoding="utf-8")
+    noted.write_text(f"{address}\ntoken of {session}\n", encoding="utf-8")
 
 
 def test_who_looks_finds_the_ray_that_a_run_started_for_itself(
@@ -138,8 +143,12 @@ def test_who_looks_finds_the_ray_that_a_run_started_for_itself(
     monkeypatch.setattr(deploy.ray, "init", lambda address=None, **options: asked.append(address))
     monkeypatch.setattr(deploy.ray, "shutdown", lambda: None)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    before = {name: os.environ.get(name) for name in (access.MODE, access.TOKEN)}
     with visited("auto"):
-        pass
+        assert (os.environ[access.MODE], os.environ[access.TOKEN]) == ("token", "token of 2")
+        assert get_authentication_mode() == AuthenticationMode.TOKEN
+    assert {name: os.environ.get(name) for name in before} == before
+    assert get_authentication_mode() == AuthenticationMode.DISABLED
     assert asked == ["127.0.0.1:2"]
     with pytest.raises(ConfigError, match="no Ray is there"), cluster("auto", start=False):
         pass  # a run leaves it alone: it ends with the other one
@@ -150,6 +159,23 @@ def test_who_looks_finds_the_ray_that_a_run_started_for_itself(
     monkeypatch.setattr(os, "getuid", lambda: -1)
     with pytest.raises(ConfigError, match="no Ray is there"), visited("auto"):
         pass  # those of other users are not looked at
+
+
+def test_a_ray_of_a_run_asks_for_a_token_unless_the_user_has_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in (access.TOKEN, access.TOKEN_PATH):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(access.MODE, "disabled")
+    assert access.show_own() == "" and os.environ[access.MODE] == "disabled"
+    monkeypatch.delenv(access.MODE)
+    with access.as_before():
+        token = access.show_own()
+        assert len(token) == 64 and os.environ[access.TOKEN] == token
+        assert get_authentication_mode() == AuthenticationMode.TOKEN
+        assert AuthenticationTokenLoader.instance().get_raw_token() == token
+    monkeypatch.setenv(access.TOKEN_PATH, "/somewhere")
+    assert access.show_own() == "" and access.MODE not in os.environ
 
 
 def test_every_process_of_a_job_imports_only_what_it_needs_to_start() -> None:

@@ -109,6 +109,7 @@ def test_the_command_starts_a_ray_of_its_own_which_others_see_and_ends_it_when_i
     """By a signal to its group, as from a terminal or `timeout`."""
     (folder / "forever.py").write_text(FLOW.format(folder=str(tmp_path)))
     env = environment(PYTHONPATH=str(ROOT), RAY_TMPDIR=str(folder), TMPDIR=str(folder))
+    del env["RAY_AUTH_MODE"]
     process = subprocess.Popen(
         [sys.executable, "-m", "raystream", "run", "forever:flow", "--address", "auto"],
         cwd=folder,
@@ -122,13 +123,18 @@ def test_the_command_starts_a_ray_of_its_own_which_others_see_and_ends_it_when_i
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "endless: starting\n"
-        assert process.stdout.readline().startswith("endless: started a Ray for this run, at ")
+        started = process.stdout.readline()
+        assert started.startswith("endless: started a Ray for this run, at ")
         line = process.stdout.readline()
         assert "rows" not in line and "Named" in line, process.stderr and process.stderr.read()
         family = psutil.Process(process.pid).children(recursive=True)
         look = [sys.executable, "-m", "raystream", "status", "endless"]
         seen = subprocess.run(look, env=env, capture_output=True, text=True, check=False)
         assert seen.returncode == 0 and "Named" in seen.stdout, seen.stdout + seen.stderr
+        *_, address = started.split()
+        ask = [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address]
+        other = subprocess.run(ask, env=env, capture_output=True, text=True, check=False)
+        assert other.returncode and "InvalidAuthToken" in other.stdout + other.stderr
         os.killpg(process.pid, told)
         _, errors = process.communicate(timeout=JOB_SECONDS)
         assert (process.returncode, errors.strip()) == (code, said)
