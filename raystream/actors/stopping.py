@@ -34,17 +34,19 @@ def jobs(address: str) -> list[str]:
 
 
 def chosen(job: str, runs: Sequence[str]) -> str:
-    """The run that is meant by its own name or by its job's.
+    """The run that is meant by its own name or by its job's; by "" the only one.
 
     Raises:
         ConfigError: there is none, or several.
     """
-    found = [r for r in runs if r == job] or [r for r in runs if job_of(r) == job]
+    found = [r for r in runs if job in ("", r)] or [r for r in runs if job_of(r) == job]
     if len(found) == 1:
         return found[0]
     there = f"Running: {', '.join(found or runs)}." if runs else "No job is running."
     ended = " What became of a job that has ended is in its report, which `raystream run` prints."
     what = f"{job} runs {len(found)} times" if found else f"no job {job} is running"
+    if not job:
+        what = f"{len(found)} jobs are running" if found else "no job is running"
     raise ConfigError(what, hint=there + (" Name one of them." if found else ended))
 
 

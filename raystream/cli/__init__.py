@@ -237,6 +237,13 @@ def run(
 Job = Annotated[
     str, typer.Argument(metavar="JOB", help="The name of a job, or of one of its runs.")
 ]
+JobSeen = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="The name of a job, or of one of its runs; of the only one unless given.",
+    ),
+]
 Address = Annotated[
     str,
     typer.Option(
@@ -261,7 +268,7 @@ Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
 
 @app.command(rich_help_panel=WATCH)
-def status(job: Job, json: Json = False, address: Address = "auto") -> None:
+def status(job: JobSeen = "", json: Json = False, address: Address = "auto") -> None:
     """Show what of a job runs where, how fast, and what was decided last.
 
     Rates and shares are of one second. Of an operator the highest share of its instances is shown.
@@ -274,7 +281,7 @@ def status(job: Job, json: Json = False, address: Address = "auto") -> None:
 
         seen = list(islice(looks(job, address, LOOK_SECONDS), 2))
         if not seen:
-            raise ConfigError(f"{job} has just ended, or has not begun yet")
+            raise ConfigError(f"{job or 'the job'} has just ended, or has not begun yet")
         (before, _), (now, nodes) = seen[0], seen[-1]
         if json:
             _print_json(as_data(now, before, nodes))
@@ -284,7 +291,7 @@ def status(job: Job, json: Json = False, address: Address = "auto") -> None:
 
 @app.command(rich_help_panel=WATCH)
 def top(
-    job: Job,
+    job: JobSeen = "",
     seconds: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.2, help="From one look to the next.")
     ] = 2.0,
@@ -313,11 +320,11 @@ def top(
                 else:
                     live.update(top_view(now, before, nodes, console.height), refresh=True)
                 before = now
-        typer.echo(f"{job} has ended")
+        typer.echo(f"{job or 'the job'} has ended")
 
 
 @app.command(rich_help_panel=WATCH)
-def story(job: Job, json: Json = False, address: Address = "auto") -> None:
+def story(job: JobSeen = "", json: Json = False, address: Address = "auto") -> None:
     """Tell what was decided for a job, why, and how long it took."""
     with _errors_told():
         from raystream.actors.looking import looks
@@ -329,7 +336,7 @@ def story(job: Job, json: Json = False, address: Address = "auto") -> None:
             else:
                 console_for().print(headline(now), story_view(now.story), sep="\n\n")
             return
-        raise ConfigError(f"{job} has just ended, or has not begun yet")
+        raise ConfigError(f"{job or 'the job'} has just ended, or has not begun yet")
 
 
 @app.command(rich_help_panel=CHANGE)

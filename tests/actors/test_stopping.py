@@ -21,6 +21,15 @@ def test_a_job_is_found_by_its_name_or_its_runs(job: str, run: str) -> None:
     assert chosen(job, RUNS) == run
 
 
+def test_the_only_job_needs_no_name() -> None:
+    assert chosen("", RUNS[:1]) == RUNS[0]
+    with pytest.raises(ConfigError, match="3 jobs are running") as caught:
+        chosen("", RUNS)
+    assert caught.value.hint == f"Running: {', '.join(RUNS)}. Name one of them."
+    with pytest.raises(ConfigError, match="no job is running"):
+        chosen("", [])
+
+
 def test_what_is_absent_or_ambiguous_is_refused_with_what_runs() -> None:
     with pytest.raises(ConfigError, match="no job words is running") as caught:
         chosen("words", RUNS)
