@@ -10,8 +10,10 @@ from typing import Any
 from raystream.dataflow.register import Ask, Boundaries, Boundary, Claims, Held, View, claim
 from raystream.errors import JobError
 
-CLAIM_SECONDS = 30.0
-"""How long a source waits for the boundary register, changes of its places included."""
+CLAIM_SECONDS = 180.0
+"""How long a source waits for the boundary register, changes of its places included: longer than it
+takes until a keeper that hangs counts as dead and others are told, by a controller that may have to
+be restarted."""
 AGAIN_SECONDS = 0.1
 """How soon a place is asked again that did not answer, unless there is a newer view before."""
 

@@ -49,7 +49,9 @@ class Inbox:
 
     def __init__(self, upto: Callable[[], int]) -> None:
         self._upto = upto
-        self._items = deque[Item | None]()
+        self._items = deque[Item]()
+        self._woken = False
+        """Whether somebody wakes who waits: said once, however long nothing is taken."""
         self._waiting = False
         self._lock = threading.Lock()
         """Held while somebody reads what is lent, or changes what that is."""
@@ -67,7 +69,10 @@ class Inbox:
 
     def put(self, item: Item | None) -> None:
         """Hand something over; None only wakes who waits."""
-        self._items.append(item)
+        if item is None:
+            self._woken = True
+        else:
+            self._items.append(item)
         if self._waiting:
             self._ring()
 
@@ -99,7 +104,7 @@ class Inbox:
     @property
     def empty(self) -> bool:
         """Whether nobody put in anything."""
-        return not self._items
+        return not (self._items or self._woken)
 
     def close(self) -> None:
         """Nobody takes any more."""
@@ -109,11 +114,11 @@ class Inbox:
     def _put_in(self, items: list[Item]) -> bool:
         """Add what was put in; whether there was something."""
         came = False
+        if self._woken:
+            self._woken, came = False, True
         while self._items:
             came = True  # not before: others put in meanwhile, and what does not count is dropped
-            item = self._items.popleft()
-            if item is not None:
-                items.append(item)
+            items.append(self._items.popleft())
         return came
 
     def _ready(self, seconds: float) -> list[int]:
@@ -121,7 +126,9 @@ class Inbox:
         if self._resting:
             self._wake()
         self._waiting = True
-        if self._items or self._fresh:  # since before it was seen that somebody waits
+        if (
+            self._items or self._woken or self._fresh
+        ):  # since before it was seen that somebody waits
             seconds = 0.0
         ready = [file for file, _ in self._poll.poll(1000 * seconds)]
         self._waiting = False

@@ -59,7 +59,7 @@ def noted() -> dict[str, str]:
 
     folder: Any = utils.get_default_ray_temp_dir  # untyped
     own = {}
-    for path in Path(folder()).glob(f"session_*/{NOTE}"):
+    for path in sorted(Path(folder()).glob(f"session_*/{NOTE}")):  # by time: the last one counts
         with suppress(OSError, ValueError):  # another user's, or removed, or written meanwhile
             if path.stat().st_uid == os.getuid():
                 address, token = path.read_text(encoding="utf-8").splitlines()

@@ -13,6 +13,7 @@ from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.register import Boundary, Held
 from raystream.dataflow.source import (
     Arrival,
+    Ended,
     Positions,
     Recorded,
     SplitReader,
@@ -36,6 +37,7 @@ class SourceReader:
     Args:
         meter: counts what is waited as idle.
         taken: the last epoch that was published before; `positions` where the splits were then.
+        ended: whether that was the last of all.
 
     `waited` is whether the last epoch was there before it was due: the source keeps its pace.
     """
@@ -49,6 +51,7 @@ class SourceReader:
         *,
         taken: int = 0,
         positions: Positions | None = None,
+        ended: bool = False,
         meter: Meter | None = None,
     ) -> None:
         self.plan = plan
@@ -56,7 +59,10 @@ class SourceReader:
         self.paced_from: float | None = None
         self.waited = False
         self.readers: list[_ReadAhead] = []
-        self.machine: Recorded | Arrival
+        self.machine: Recorded | Arrival | Ended
+        if ended:
+            self.machine = Ended(vertex, keys, positions or {})
+            return
         if plan.clock is not None:
             self.machine = Recorded(plan, vertex, keys, taken=taken, positions=positions)
             return

@@ -131,7 +131,7 @@ class Shell:
         standing = install(self.machine, role.images, role.floor) if role.images else None
         self._sizes = [sum(i.nbytes for i in parts) for parts in zip(*role.images, strict=False)]
         self.role = replace(role, images=())  # their memory is the store's
-        self._positions = standing.splits if standing else None
+        self._standing = standing
         self._claim = claim
         self.cursors = Cursors()
         outlets = self.machine.outlets
@@ -175,14 +175,16 @@ class Shell:
             role, taken = self.role, max(self.role.floor, self.machine.position)
             self._source = SourceReader(
                 self.plan, self.vertex, role.keys, self._claim,
-                taken=taken, positions=self._positions, meter=self.meter,
+                taken=taken, meter=self.meter,
+                positions=None if self._standing is None else self._standing.splits,
+                ended=self._standing is not None and self._standing.ended,
             )  # fmt: skip
         self.machine.open()
 
     def advance(self, delta: Image) -> None:
         """Take from an owner what has changed since the floor; before `open`."""
         advance(self.machine, delta)
-        self._positions = delta.header.standing.splits
+        self._standing = delta.header.standing
 
     def delivery(self, since: int) -> Image | None:
         """What has changed since a cut, up to the epoch that is ended next; None if nothing has.

@@ -28,8 +28,10 @@ from raystream.dataflow.register import View
 from raystream.errors import ConfigError, JobError, OvertakenError, RaystreamError
 
 START_SECONDS = 120.0
-"""How long a process may take to start, and an instance to take its place: imports, compiled
-functions, references, its state."""
+"""How long a process may take to start: imports, the plan."""
+PLACE_SECONDS = 900.0
+"""How long an instance may take to take its place: compiled functions, references, its state, which
+may come from a durable tier."""
 PROGRESS_SECONDS = 10.0
 """How long an instance may take to answer a control call before it counts as dead."""
 WRITE_SECONDS = 30.0
@@ -134,7 +136,7 @@ class Staff:
             case do.Become(process, place, floor, holders, held):
                 became = partial(self._became, process)
                 args = (place, floor, [*self._keepers(holders)], self._ships, held)
-                self._call(process, "take its place", START_SECONDS, became, "become", *args)
+                self._call(process, "take its place", PLACE_SECONDS, became, "become", *args)
             case do.Deliver(process, floor, to):
                 takers = [(keys, a) for p, keys in to if (a := self._actor(p)) is not None]
                 if len(takers) == len(to):  # who is gone is an event

@@ -345,7 +345,7 @@ class Machine(Moving):
         if member is None or member.dead or older(progress, member.progress):
             return
         if member.progress is None or progress.position > member.progress.position:
-            member.moved = now
+            member.stays = None
         member.progress = progress
         entry = self.journal
         member.note_held(entry.committed)

@@ -17,6 +17,8 @@ from raystream.dataflow.plan import Plan
 
 STALL_SECONDS = 300.0
 """How long an instance that has all its input may stay at an epoch before it counts as dead."""
+STALL_LOOKS = 10
+"""So often it must be seen there, too: the clock may be set forward."""
 
 
 class Options(NamedTuple):
@@ -39,13 +41,13 @@ class Options(NamedTuple):
 
 @dataclass(eq=False)
 class Member:
-    """An instance as the controller knows it. dead: why its process is gone, if it is. moved: when
-    it was first heard to be where it is."""
+    """An instance as the controller knows it. dead: why its process is gone, if it is. stays: since
+    when it is seen where it is with all that it needs to go on, and how often it was."""
 
     seat: Seat
     progress: Progress | None = None
     dead: str = ""
-    moved: float = 0.0
+    stays: tuple[float, int] | None = None
 
     @property
     def name(self) -> str:
@@ -132,10 +134,15 @@ def stalled(members: list[Member], plan: Plan, now: float) -> list[Member]:
     at = positions(members)
     found = []
     for m in members:
-        if m.dead or m.progress is None or m.progress.ended or now - m.moved < STALL_SECONDS:
+        if m.dead or m.progress is None or m.progress.ended:
             continue
         vertex, position = plan.vertices[m.seat.place.vertex], m.progress.position
         fed = vertex.inputs and all(at[e.producer] > position for e in vertex.inputs)
-        if fed and all(at[e.consumer] >= position for e in vertex.outputs):
+        if not fed or any(at[e.consumer] < position for e in vertex.outputs):
+            m.stays = None
+            continue
+        since, looks = m.stays or (now, 0)
+        m.stays = since, looks + 1
+        if looks >= STALL_LOOKS and now - since > STALL_SECONDS:
             found.append(m)
     return found

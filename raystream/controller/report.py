@@ -358,4 +358,5 @@ def sink_context(
         "" if plan.resumed is None else plan.resumed.run,
         plan.durable is not None,
         generation,
+        0 if plan.durable is None else plan.durable.number,
     )

@@ -313,7 +313,7 @@ class Taking(Keeping):
         """The members that the processes of an engagement become, in the order of their ranges,
         whoever was ready first."""
         ready = sorted(e.ready.values(), key=lambda r: (r[1].vertex, r[1].keys))
-        new = [Member(Seat(p, h.process, h.node, h.pid, a), moved=self.now) for h, p, a in ready]
+        new = [Member(Seat(p, h.process, h.node, h.pid, a)) for h, p, a in ready]
         for m in new:
             keepers, held = self._keepers_of(m.seat), self._held(m.seat.place)
             m.seat = replace(m.seat, keepers=keepers, kept=self.journal.kept, held=held)

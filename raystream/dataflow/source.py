@@ -18,7 +18,14 @@ from raystream.api.batch import Batch
 from raystream.api.flow import Epochs
 from raystream.dataflow.plan import Clock, Plan, Vertex, split_group
 from raystream.dataflow.register import Boundary
-from raystream.errors import ConfigError, InputError, OperatorError, RaystreamError, user_frame
+from raystream.errors import (
+    ConfigError,
+    InputError,
+    OperatorError,
+    RaystreamError,
+    StateError,
+    user_frame,
+)
 from raystream.io.files import changed
 from raystream.schema.columns import Columns, concat, empty
 from raystream.schema.records import RecordSchema, apart
@@ -97,6 +104,9 @@ def cutting_of(epochs: Epochs, clock: Clock, ticks: int) -> Cutting:
 class SplitReader:
     """One split: reads batches from a position and remembers where each ends."""
 
+    _END = object()
+    """No batch: None is one of the things that a source yields by mistake."""
+
     def __init__(
         self, name: str, source: str, schema: RecordSchema, read: Read, position: int = 0
     ) -> None:
@@ -116,7 +126,13 @@ class SplitReader:
         """
         while True:
             try:
-                found = next(self._batches, None)
+                found = next(self._batches, self._END)
+            except StateError as error:  # what it wanted to put into a batch
+                raise InputError(
+                    f"{self.source}.read({self.split.name!r}): {error.message}",
+                    where=error.where or user_frame(error),
+                    hint=error.hint,
+                ) from error
             except RaystreamError:
                 raise
             except OSError as error:
@@ -131,7 +147,7 @@ class SplitReader:
                     f" {type(error).__name__}: {error}",
                     where=user_frame(error),
                 ) from error
-            if found is None:
+            if found is self._END:
                 return None
             before = self.position
             match found:
@@ -282,6 +298,27 @@ Positions = Mapping[str, tuple[int, ...]]
 """Per split of a source its key group and where to read on: recorded data (key group, position,
 epoch of the row before it, where the batch that begins there ends); arrival cuts (key group,
 position, watermark)."""
+
+
+class Ended:
+    """A source instance in the place of one that had ended: nothing is read any more.
+
+    Args:
+        positions: where the splits were at the end.
+    """
+
+    def __init__(self, vertex: Vertex, keys: KeyRange, positions: Positions) -> None:
+        self._schema = vertex.ports[0].schema
+        self._keys = keys
+        self._positions = positions
+
+    def positions(self) -> Positions:
+        """As of `Recorded`."""
+        return self._positions
+
+    def take(self, epoch: int) -> Taken:
+        """No rows, and that this is the last epoch."""
+        return Taken(empty(self._schema), np.zeros(len(self._keys) + 1, np.int64), NEVER, True)
 
 
 class Recorded:

@@ -70,7 +70,7 @@ class Manifest:
     older: the runs that it replaces, and for each the epoch up to which this lists what that wrote.
     lists: files that list its first parts, LIST_PARTS each. `parts` has these too once it was read,
     and has not in who writes it.
-    generation: see `SinkContext`.
+    generation, number: see `SinkContext`.
     lasting: whether what is written has to outlive the power; that is not written.
     """
 
@@ -83,6 +83,7 @@ class Manifest:
     older: Mapping[str, int] = field(default_factory=dict)
     lists: tuple[str, ...] = ()
     generation: int = 0
+    number: int = 0
     lasting: bool = field(default=False, compare=False)
 
     def add(self, committed: int, parts: Iterable[Part]) -> Manifest:
@@ -131,6 +132,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
             "shown": manifest.shown,
             "ended": manifest.ended,
             "generation": manifest.generation,
+            "number": manifest.number,
             "older": manifest.older,
             "lists": manifest.lists,
             "parts": _rows(folder, manifest.parts),
@@ -266,6 +268,7 @@ def _parse(folder: Path, path: Path) -> Manifest | None:
             dict(found["older"]),
             lists,
             found.get("generation", 0),
+            found.get("number", 0),
         )
     except FileNotFoundError as error:
         if not path.exists():

@@ -125,12 +125,16 @@ def _begin(folder: Path, context: SinkContext) -> Manifest:
     if mine is not None and mine.generation > context.generation:
         raise replaced(folder)
     if cut:
+        if any(context.number < m.number and m.upto(context.resumed) for m in found):
+            raise replaced(folder)  # by a run that went on from there, too, and began before this
         mine = mine or take_over(folder, found, run, keys, context.resumed, cut)
         if mine.committed < cut:
             raise lacks(folder, keys, cut)
     elif mine is None or mine.ended:
         mine = Manifest(run, keys)
-    mine = replace(mine, lasting=context.lasting, generation=context.generation)
+    mine = replace(
+        mine, lasting=context.lasting, generation=context.generation, number=context.number
+    )
     mine = listed(folder, mine)
     write_manifest(folder, mine)
     if cut:

@@ -13,6 +13,7 @@ import re
 import types
 import typing
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -68,6 +69,8 @@ class Field:
         shape = self.dtype if self.kind == "fixed" else self.kind
         if self.kind == "array":
             shape = f"{self.dtype}[{self.size}]"
+        if self.kind == "object":
+            shape = _inside(_unwrap(self.convert)[0])
         shown = "str" if shape == "text" else SHOWN.get(shape, shape)
         return f"{self.name}: {shown}{' | None' if self.optional else ''}"
 
@@ -77,6 +80,41 @@ def annotation(hint: Any) -> str:
     return _WIDTH.sub(
         lambda found: f"rs.{SHOWN[found[1]].capitalize()}", inspect.formatannotation(hint)
     )
+
+
+@cache
+def _inside(hint: Any, within: tuple[Any, ...] = ()) -> str:
+    """What values of a type are made of, down to what is stored: two types of which one reads what
+    the other wrote are the same, whatever their names.
+
+    Args:
+        within: the tuples with names that it is a part of.
+    """
+    base, marks, optional = _unwrap(hint)
+    parts = typing.get_args(base)
+    origin = typing.get_origin(base)
+    widths = [SHOWN[m.dtype] for m in marks if isinstance(m, Width)]
+    if widths:
+        said = widths[0]
+    elif origin in (typing.Union, types.UnionType):
+        said = " | ".join(_inside(part, within) for part in parts)
+    elif parts:
+        inner = ("..." if part is ... else _inside(part, within) for part in parts)
+        said = f"{getattr(origin, '__name__', origin)}[{', '.join(inner)}]"
+    elif hasattr(base, "_fields") and base not in within:
+        hints = typing.get_type_hints(base, include_extras=True)
+        fields = (
+            f"{name}: {_inside(hints[name], (*within, base))}" if name in hints else name
+            for name in base._fields
+        )
+        said = f"({', '.join(fields)})"
+    elif isinstance(base, type) and issubclass(base, enum.IntEnum):
+        said = SHOWN["i8"]
+    elif base in _PLAIN:
+        said = SHOWN[_PLAIN[base]]
+    else:
+        said = str(getattr(base, "__name__", base))
+    return f"{said} | None" if optional else said
 
 
 _WIDTH = re.compile(r"typing\.Annotated\[\w+, Width\(dtype='(\w+)', timer=\w+\)\]")

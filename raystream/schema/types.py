@@ -100,6 +100,8 @@ class SinkContext(NamedTuple):
     then, as the saved cut does.
     `generation` rises with every instance of a run that takes this range. One that was thought dead
     may work on for a while: of what two of them write, that with the greater number counts.
+    `number` is that of the run in the durable tier, 0 without one: a run that was thought dead may
+    begin late, after one with a greater number, which has taken its place.
     """
 
     run: str
@@ -112,3 +114,4 @@ class SinkContext(NamedTuple):
     resumed: str = ""
     lasting: bool = False
     generation: int = 0
+    number: int = 0

@@ -18,10 +18,10 @@ from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge, Vertex
 from raystream.dataflow.routing import Served, catching_up, readers, reads
 from raystream.dataflow.snapshot import Captured, advance, capture, install, settled
-from raystream.dataflow.source import Positions, Recorded, Taken
+from raystream.dataflow.source import Ended, Recorded, Taken
 from raystream.errors import JobError, RaystreamError
 from raystream.state.assignment import Assignment
-from raystream.state.image import Image
+from raystream.state.image import Image, Standing
 from raystream.testing.simchecks import check_bounded, check_waits
 from raystream.testing.simregister import Claimer
 from raystream.testing.simshipping import LINK, RETRY, Keeper, Shipping
@@ -109,7 +109,7 @@ class Instances(Box):
         for log in self.machine.outlets.logs.values():
             log.next = floor + 1
         standing = install(self.machine, images, floor) if images else None
-        self._positions = standing.splits if standing else None
+        self._standing = standing
         self.served = Served()
         self.shipping = Shipping(self, floor, job.part_bytes)
         self.chain = self.shipping.chain
@@ -123,16 +123,19 @@ class Instances(Box):
     def open(self) -> None:
         """Make ready to begin, with what it was given."""
         if self.vertex.kind == "source":
-            self.source = self._reading(max(self.begun, self.machine.position), self._positions)
+            self.source = self._reading(max(self.begun, self.machine.position), self._standing)
         self.machine.open()
 
     def advance(self, delta: Image) -> None:
         """Take from an owner what has changed since the floor."""
         advance(self.machine, delta)
-        self._positions = delta.header.standing.splits
+        self._standing = delta.header.standing
 
-    def _reading(self, taken: int, positions: Positions | None) -> RecordedReading | ArrivalReading:
+    def _reading(self, taken: int, standing: Standing | None) -> RecordedReading | ArrivalReading:
         plan, vertex, keys = self.job.plan, self.vertex, self.place.keys
+        positions = None if standing is None else standing.splits
+        if standing is not None and standing.ended:
+            return RecordedReading(Ended(vertex, keys, standing.splits))
         if plan.clock is None:
             return ArrivalReading(self.world, self, plan, vertex, keys, self.job.ledger, positions)
         return RecordedReading(Recorded(plan, vertex, keys, taken=taken, positions=positions))

@@ -9,6 +9,7 @@ from raystream.dataflow.register import Boundary, Held
 from raystream.dataflow.source import (
     Arrival,
     ArrivalSplit,
+    Ended,
     Positions,
     Recorded,
     SplitReader,
@@ -33,7 +34,7 @@ class RecordedReading:
     with it, now or later. positions: where the splits are, after the epoch that was taken last.
     """
 
-    def __init__(self, machine: Recorded) -> None:
+    def __init__(self, machine: Recorded | Ended) -> None:
         self._machine = machine
 
     def pause(self, epoch: int) -> float:

@@ -24,7 +24,7 @@ from raystream.actors.shell import AHEAD, Shell
 from raystream.actors.subscription import RECONNECT_SECONDS
 from raystream.errors import InputError, JobError, OperatorError, notes
 from raystream.testing import Collect, run_local
-from tests.actors.shells import error_of, run_in_shells, shells_of
+from tests.actors.shells import Shells, error_of, run_in_shells, shells_of
 from tests.flows import (
     CountWords,
     Line,
@@ -394,6 +394,34 @@ def test_who_has_ended_stores_its_last_checkpoint_again_with_other_keepers() -> 
         first.store_with_others(whole=False)
         held = lambda: shells.images.holds(0, first.keys, first.machine.position)  # noqa: E731
         shells.until(held)
+
+
+def test_a_source_that_had_ended_is_not_read_again() -> None:
+    """What it read may be gone; its successor says once more that it ended."""
+    read = list[str]()
+
+    class Once(Rows):
+        def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Any]]]:
+            read.append(split.name)
+            return super().read(split, position)
+
+    short, long = (tuple(Order(t, 1, 1) for t in range(n)) for n in (5, 200))
+    flow, sink = rs.Flow("unequal"), Collect()
+    epochs = rs.by_time(seconds=1, speed=100.0)
+    flow.source(Once(Order, (short, long)), epochs=epochs, name="rows").to(sink)
+    new: list[Shell] = []
+
+    def kill(shells: Shells) -> None:
+        first = next(s for s in shells.of("rows") if s.keys.lo == 0)
+        if not new and first.machine.ended and shells.committed > first.machine.position:
+            read.clear()
+            new.append(shells.kill(first))
+
+    with shells_of(flow, cut_every=5, instances={"rows": 2}) as shells:
+        shells.start(time.time())
+        shells.watch(kill)
+        assert new and new[0].machine.ended and read == []
+    assert len(list(sink.records())) == 205
 
 
 def test_who_has_ended_misses_nothing_that_was_trimmed() -> None:

@@ -12,7 +12,7 @@ from raystream.controller.commands import Command
 from raystream.controller.journal import Entry
 from raystream.controller.keeping import CUT_AHEAD
 from raystream.controller.machine import Machine
-from raystream.controller.members import STALL_SECONDS, Options
+from raystream.controller.members import STALL_LOOKS, STALL_SECONDS, Options
 from raystream.controller.recovery import ATTEMPTS_MAX, Place
 from raystream.controller.taking import STAND_BY_SECONDS
 from raystream.errors import JobError
@@ -308,10 +308,14 @@ def test_who_stays_where_it_is_counts_as_dead() -> None:
         if m.seat.place.operator in ("lines", "count"):
             assert m.progress is not None
             m.progress = replace(m.progress, position=12)
+    job.now += STALL_SECONDS + 1  # for so long there was nothing to do
     job.tick()
     assert not stuck.dead
-    job.now += STALL_SECONDS + 1
+    job.now += STALL_SECONDS + 1  # or the clock was set
     job.tick()
+    assert not stuck.dead
+    for _ in range(STALL_LOOKS):
+        job.tick()
     assert "it stayed where it was" in stuck.dead
     assert sum(m.dead != "" for m in job.machine.members) == 1
 

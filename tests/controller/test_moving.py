@@ -299,8 +299,6 @@ def test_who_is_never_level_is_given_up() -> None:
     for name in ("count/1", "count/2"):
         job.at(21, only=name)
     job.now += LEVEL_SECONDS + 1
-    for m in job.machine.members:
-        m.moved = job.now
     job.tick()
     assert "not level within" in job.record()[3] and not job.machine.candidates
 

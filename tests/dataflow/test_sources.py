@@ -321,6 +321,13 @@ class Faulty:
             yield 1, 1 // 0
         if self.doing == "begin":  # where the batch begins, not where the next one does
             yield 0, rs.Batch(Tick, {"time": [1], "id": [1]})
+        if self.doing == "nothing":
+            yield 1, rs.Batch(Tick, {"time": [1], "id": [1]})
+            yield None  # type: ignore[misc]
+            yield 2, rs.Batch(Tick, {"time": [2], "id": [2]})
+            return
+        if self.doing == "misfit":
+            yield 1, rs.Batch(Tick, {"time": [1.5], "id": [1]})
         yield 1, rs.Batch(Other, {"n": [1]})
 
 
@@ -335,6 +342,8 @@ class Other(NamedTuple):
         ("bug", OperatorError, r"faulty\.read\('one'\) raised ZeroDivisionError"),
         ("type", InputError, "faulty yields Other, but declared Tick"),
         ("begin", InputError, r"at which it begins, 0: (.|\n)*not \(n, batch\)"),
+        ("nothing", InputError, r"faulty\.read\('one'\) yields a NoneType"),
+        ("misfit", InputError, r"faulty\.read\('one'\): Tick\.time: .*\n.*rs\.Batch\(Tick"),
     ],
 )
 def test_what_a_source_can_do_wrong(doing: str, kind: type[Exception], complaint: str) -> None:

@@ -48,10 +48,11 @@ def opened(
     committed: int = 0,
     resumed: str = "",
     generation: int = 0,
+    number: int = 0,
 ) -> Any:
     mine = type(sink)(sink.folder, sink.form)
     context = rs.SinkContext(
-        run, "rows", keys, None, 0.0, None, committed, resumed, generation=generation
+        run, "rows", keys, None, 0.0, None, committed, resumed, False, generation, number
     )
     mine.open(context)
     return mine
@@ -321,6 +322,27 @@ def test_a_process_that_sleeps_amid_a_write_does_no_harm_to_its_successor(
         (0, 1, "one"),
         (0, 3, "one"),
     ]
+
+
+def test_a_run_that_begins_late_takes_nothing_from_one_that_went_on_from_the_same_cut(
+    tmp_path: Path,
+) -> None:
+    """It was thought dead, and is only told at its next cut that another run has begun."""
+    sink = rs.io.parquet(tmp_path)
+    one = opened(sink, ALL, "one", number=1)
+    one.write(1, ALL, batch(Row, [Row(0, 1, "one")]))
+    one.commit(2)
+    three = opened(sink, ALL, "three", 2, "one", number=3)
+    with pytest.raises(OutputError, match="is another run's now"):
+        opened(sink, ALL, "two", 2, "one", number=2)
+    three.write(3, ALL, batch(Row, [Row(0, 3, "three")]))
+    three.commit(4)
+    assert visible(tmp_path) == [Row(0, 1, "one"), Row(0, 3, "three")]
+    with pytest.raises(OutputError, match="is another run's now"):
+        opened(sink, ALL, "two", 2, "one", number=2)
+    four = opened(sink, ALL, "four", 4, "three", number=4)
+    four.commit(6)
+    assert visible(tmp_path) == [Row(0, 1, "one"), Row(0, 3, "three")]
 
 
 def test_a_manifest_that_is_replaced_while_it_is_read_is_not_missed(

@@ -357,7 +357,7 @@ def test_physical_columns() -> None:
     )
     assert record_schema(Mixed).fingerprint == (
         "Mixed(small: int8, real: float32, text: str, maybe: int32 | None, kind: int64,"
-        " items: object)"
+        " items: list[int64])"
     )
 
 

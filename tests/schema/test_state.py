@@ -48,7 +48,7 @@ def test_annotations_need_not_be_text() -> None:
     names: dict[str, Any] = {"rs": rs, "ClassVar": ClassVar}
     exec(compile(textwrap.dedent(body), "<body>", "exec", dont_inherit=True), names)
     tally = names["Tally"]
-    assert [str(f) for f in state_schema(tally).fields] == ["n: int64", "words: object"]
+    assert [str(f) for f in state_schema(tally).fields] == ["n: int64", "words: list[str]"]
     assert (repr(tally(n=2)), tally.LIMIT) == ("Tally(n=2, words=[])", 3)
 
 
