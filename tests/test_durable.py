@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import pytest
 
@@ -154,6 +154,50 @@ def test_what_is_not_saved_is_not_shown(tmp_path: Path, monkeypatch: pytest.Monk
     whole = flow(out, Fragile(), rs.by_time(seconds=1))
     report = whole.run(durable=tmp_path / "store", cut_every=3)
     assert "the store is full" in report.unsaved and rs.io.parts(out)
+
+
+@dataclass
+class Down:
+    """A sink that cannot commit from some epoch on."""
+
+    at: int
+    kind: ClassVar[Literal["at-least-once"]] = "at-least-once"
+
+    def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any], /) -> None:
+        pass
+
+    def commit(self, epoch: int, /) -> None:
+        if epoch >= self.at:
+            raise Broken
+
+
+def test_a_branch_that_ended_long_ago_does_not_hinder_a_resume(tmp_path: Path) -> None:
+    """The sink there was told of nothing since, or not of the cut that was saved last."""
+
+    def branches(at: int) -> rs.Flow:
+        made = rs.Flow("branches")
+        for name, n, sink in (
+            ("long", 60, Down(at)),
+            ("short", 10, rs.io.parquet(tmp_path / "out")),
+        ):
+            rows = [Line(i, "w") for i in range(n)]
+            source = rs.io.iterable(rows, Line)
+            made.source(source, epochs=rs.by_time(seconds=1), name=name).to(sink, name=f"to {name}")
+        return made
+
+    for at in (15, 40, 999):
+        resume = at > 15
+        run = lambda at, resume: branches(at).run(  # noqa: E731
+            durable=tmp_path / "store", cut_every=5, resume=resume
+        )
+        if at < 999:
+            with pytest.raises(JobError, match="could not commit"):
+                run(at, resume)
+        else:
+            (note,) = run(at, resume).notes
+            assert note.startswith("goes on from cut 40")
+    written = rs.io.read_parts(tmp_path / "out", Line)
+    assert [r.time for b in written for r in b.records()] == list(range(10))
 
 
 def test_other_splits_are_refused(tmp_path: Path) -> None:

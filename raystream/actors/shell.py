@@ -239,8 +239,11 @@ class Shell:
         origin."""
         if self.begun:
             return
+        floor = self.role.floor
+        if isinstance(self.machine, Instance):
+            floor = self.machine.goes_on_from(floor)
         self._context = sink_context(
-            self.plan, self.vertex, self.keys, run, paced_from, self.role.floor, self._version
+            self.plan, self.vertex, self.keys, run, paced_from, floor, self._version
         )
         if self._source is not None:
             self._source.paced_from = paced_from
@@ -468,7 +471,7 @@ class Shell:
             self._trimmed = machine.commit(floor, most)
         if shown > self._shown:
             self._shown = shown
-            if isinstance(machine, Instance):
+            if isinstance(machine, Instance) and not self._over:  # or it was closed
                 machine.show(shown)
         last = shown if self.vertex.kind == "sink" else floor
         if not self._over and machine.ended and last >= machine.position:

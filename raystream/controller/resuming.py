@@ -170,7 +170,7 @@ def save(plan: Plan, saves: Saves, cut: int, images: Mapping[int, Iterable[Image
                 durable.number,
                 plan.vertices[v].name,
                 image.header.keys,
-                [Encoded(0, cut, image.encode())],
+                [Encoded(0, image.header.cut, image.encode())],
             )
             for image in found
         ]

@@ -302,6 +302,11 @@ class Instance:
                 lambda rows=rows: self.sink.write(epoch, self.keys, Batch._of(rows.ranked(None))),
             )
 
+    def goes_on_from(self, cut: int) -> int:
+        """The epoch from which a sink that was put into the place of one at a cut goes on: that, or
+        its last, if it ended before and was told of nothing since."""
+        return min(cut, self.position) if self.ended else cut
+
     def open_sink(self, context: SinkContext) -> None:
         """Tell the sink, if this is one, before its first write."""
         if hasattr(self.sink, "open"):

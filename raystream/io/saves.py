@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -201,13 +200,13 @@ class Saves:
         ]
 
     def _at_cut(self, saved: Saved, vertex: str, chain: SavedChain) -> Iterator[Image]:
-        """The images of a chain. Who has ended is at every later cut as it was at its end."""
+        """The images of a chain. Who has ended is at every later cut as it was at its end, and its
+        last image is of that."""
         for at in chain.images:
             image = self._image(saved, vertex, chain.keys, at)
-            if at == chain.images[-1] and at.cut != saved.cut:
-                if not image.header.standing.ended:
-                    raise StateError(f"{self.store.url}/{at.name} is older than {saved}")
-                image = replace(image, header=replace(image.header, cut=saved.cut))
+            last = at == chain.images[-1]
+            if last and at.cut != saved.cut and not image.header.standing.ended:
+                raise StateError(f"{self.store.url}/{at.name} is older than {saved}")
             yield image
 
     def _image(self, saved: Saved, vertex: str, keys: KeyRange, at: SavedImage) -> Image:

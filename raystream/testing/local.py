@@ -186,7 +186,8 @@ class LocalJob:
             self.out[id(link.producer)].append(link)
         self.again = Again(self, cut) if plan.check else None
         for instance in self.instances:
-            context = sink_context(plan, instance.vertex, instance.keys, run, paced_from, cut)
+            at = instance.goes_on_from(cut)
+            context = sink_context(plan, instance.vertex, instance.keys, run, paced_from, at)
             instance.open_sink(context._replace(resumed=resumed or context.resumed))
 
     @property
@@ -195,9 +196,11 @@ class LocalJob:
 
     def checkpoint(self, cut: int) -> dict[str, list[list[Image]]]:
         """What all operators and sinks know at the end of an epoch that all have just applied: a
-        full image per instance."""
+        full image per instance, of those that ended before as of their end."""
         return {
-            self.plan.vertices[v].name: [[capture(m, cut=cut).image()] for m in machines]
+            self.plan.vertices[v].name: [
+                [capture(m, cut=m.position if m.ended else cut).image()] for m in machines
+            ]
             for v, machines in self.by_vertex.items()
             if self.plan.vertices[v].kind != "source"
         }

@@ -159,8 +159,9 @@ class Instances(Box):
     def _start(self) -> None:
         if isinstance(self.machine, Instance):
             plan, keys = self.job.plan, self.place.keys
+            at = self.machine.goes_on_from(self.begun)
             self.machine.open_sink(
-                sink_context(plan, self.vertex, keys, "sim", None, self.begun, self.version)
+                sink_context(plan, self.vertex, keys, "sim", None, at, self.version)
             )
         self._started = True
         self._after_epoch()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -394,6 +394,36 @@ def test_who_has_ended_stores_its_last_checkpoint_again_with_other_keepers() -> 
         first.store_with_others(whole=False)
         held = lambda: shells.images.holds(0, first.keys, first.machine.position)  # noqa: E731
         shells.until(held)
+
+
+@dataclass
+class Closing:
+    """A sink that notes what it is told."""
+
+    told: ClassVar[list[str]] = []
+
+    def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any], /) -> None:
+        pass
+
+    def commit(self, epoch: int, /) -> None:
+        self.told.append(f"commit {epoch}")
+
+    def close(self) -> None:
+        self.told.append("close")
+
+
+def test_a_sink_that_was_closed_is_told_of_no_commit() -> None:
+    flow = rs.Flow("branches")
+    for name, n, sink in (("long", 200, Collect()), ("short", 5, Closing())):
+        rows = (tuple(Order(t, 1, 1) for t in range(n)),)
+        epochs = rs.by_time(seconds=1, speed=200.0)
+        flow.source(Rows(Order, rows), epochs=epochs, name=name).to(sink, name=f"to-{name}")
+    Closing.told.clear()
+    with shells_of(flow, cut_every=5) as shells:
+        shells.start(time.time())
+        shells.watch()
+        assert shells.committed >= 200
+    assert Closing.told[-1] == "close" and Closing.told.count("close") == 1
 
 
 def test_a_source_that_had_ended_is_not_read_again() -> None:
