@@ -72,6 +72,12 @@ class Moving(Taking):
         return [m for m in self.members if m.name not in candidates]
 
     @property
+    def _ending(self) -> bool:
+        """Whether everybody has come to the end of the input. Of an operator that has before all
+        others the node may have to be left."""
+        return all(m.progress is not None and m.progress.ended for m in self.members)
+
+    @property
     def _pinned(self) -> bool:
         """Whether state at the floor is fetched for a move: then it has to stay."""
         return any(e.operator and (e.preparing or e.ready) for e in self._engagements)
@@ -148,8 +154,8 @@ class Moving(Taking):
                 hint="One move of an operator at a time: wait until that one has ended.",
             )
         owners = [m for m in self.owners if m.seat.place.vertex == vertex.id]
-        if all(m.progress is not None and m.progress.ended for m in owners):
-            raise ConfigError(f"{wanted.operator} has come to the end of its input")
+        if self._ending:
+            raise ConfigError("the job has come to the end of its input")
         nodes = [n for n in self._nodes if n not in self.journal.drained]
         check(self.plan, wanted, {m.name: m.seat.place.keys for m in owners}, nodes)
 
@@ -175,8 +181,8 @@ class Moving(Taking):
         if not ranges:
             self._finish(move, "who was to be replaced has died, and others are in its place")
             return
-        if all(m.progress is not None and m.progress.ended for m in mine):
-            self._finish(move, f"{move.operator} has come to the end of its input")
+        if self._ending:
+            self._finish(move, "the job has come to the end of its input")
             return
         free = self._free(vertex.id)
         waiting = [Place(vertex.id, vertex.name, k, free + i) for i, k in enumerate(ranges)]

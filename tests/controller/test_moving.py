@@ -203,7 +203,7 @@ def test_what_cannot_be_now_is_refused() -> None:
     assert "recovery='source'" in Moved(Options(recovery="source")).ask("count", *HALVES)
     ended = Moved()
     ended.at(25, ended=True)
-    assert ended.ask("count", *HALVES) == "count has come to the end of its input"
+    assert ended.ask("count", *HALVES) == "the job has come to the end of its input"
     before = Driven()
     before.hear(do.Rescale(1, (Wanted("count", HALVES, "tested"),)))
     assert before.all(do.Answer)[-1].refusal == "the job has not begun"
@@ -493,7 +493,9 @@ def test_an_instance_goes_to_the_node_that_was_named() -> None:
     assert job.members("count")["count/1"].seat.node == "b"
 
 
-def test_a_node_is_left_and_not_used_again() -> None:
+@pytest.mark.parametrize("ended", [(), ("lines",), ("lines", "count")])
+def test_a_node_is_left_and_not_used_again(ended: tuple[str, ...]) -> None:
+    """Also by operators that have ended before others."""
     job = Moved(Options(spares=1))
     job.tick()
     job.hire("a")
@@ -509,7 +511,9 @@ def test_a_node_is_left_and_not_used_again() -> None:
             job.hear(delivered(deliver, 25))
         for kill in job.all(do.Kill):
             job.hear(do.Gone(kill.process, "it was ended"))
-        job.at(25 + 10 * turn, kept=99)
+        for m in list(job.machine.members):
+            over = m.seat.place.operator in ended
+            job.at(25 if over else 25 + 10 * turn, only=m.name, ended=over, kept=99)
         job.tick()
     assert not job.machine.journal.moves
     assert {m.seat.node for m in job.machine.members} == {"b"}
