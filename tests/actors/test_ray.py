@@ -75,7 +75,7 @@ def test_a_paced_run_tells_sinks_when_it_began(tmp_path: Path) -> None:
     report = flow.run(cluster="auto", spares=0)
     context = json.loads((tmp_path / "opened-0").read_text())
     assert context[3] == report.started
-    assert context[4:] == [0.0, 50, 0, "", False, 1]
+    assert context[4:] == [0.0, 50, 0, "", False, 1, 0]
     assert report.elapsed >= 30 / 50
     for epoch, _, _ in parts.records(tmp_path):
         written = (tmp_path / f"{epoch:08d}.Order.000").stat().st_mtime
