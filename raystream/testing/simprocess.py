@@ -25,7 +25,7 @@ from raystream.state.image import Image, Standing
 from raystream.testing.simchecks import check_bounded, check_waits
 from raystream.testing.simregister import Claimer
 from raystream.testing.simshipping import LINK, RETRY, Keeper, Shipping
-from raystream.testing.simsources import ArrivalReading, RecordedReading
+from raystream.testing.simsources import ArrivalReading, EndedReading, RecordedReading
 from raystream.testing.simworld import Box
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Instances(Box):
         plan, vertex, keys = self.job.plan, self.vertex, self.place.keys
         positions = None if standing is None else standing.splits
         if standing is not None and standing.ended:
-            return RecordedReading(Ended(vertex, keys, standing.splits))
+            return EndedReading(self.world, self, Ended(vertex, keys, standing.splits))
         if plan.clock is None:
             return ArrivalReading(self.world, self, plan, vertex, keys, self.job.ledger, positions)
         return RecordedReading(Recorded(plan, vertex, keys, taken=taken, positions=positions))
@@ -143,7 +143,10 @@ class Instances(Box):
     @property
     def claimer(self) -> Claimer | None:
         """The claims of a source that is cut by arrival."""
-        return self.source.claimer if isinstance(self.source, ArrivalReading) else None
+        source = self.source
+        if self.job.plan.clock is not None or not isinstance(source, ArrivalReading | EndedReading):
+            return None
+        return source.claimer
 
     # ------------------------------------------------------------ control
 

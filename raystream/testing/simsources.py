@@ -47,6 +47,15 @@ class RecordedReading:
         return self._machine.positions()
 
 
+class EndedReading(RecordedReading):
+    """In the place of a source cut by arrival that had ended: it knows of the boundary register,
+    and claims nothing."""
+
+    def __init__(self, world: World, box: Box, machine: Ended) -> None:
+        super().__init__(machine)
+        self.claimer = Claimer(world, box)
+
+
 class ArrivalReading:
     """Data that arrives: its epochs end where the boundary register says.
 
