@@ -200,6 +200,51 @@ def test_a_branch_that_ended_long_ago_does_not_hinder_a_resume(tmp_path: Path) -
     assert [r.time for b in written for r in b.records()] == list(range(10))
 
 
+class Gone(Exception):
+    """What was read once is read again."""
+
+
+@dataclass(frozen=True)
+class Once:
+    """A source of ten lines whose file is archived when it was read."""
+
+    archived: Path
+    record: type = Line
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("once")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        if self.archived.exists():
+            raise Gone
+        for i in range(position, 10):
+            yield i + 1, rs.Batch(Line, {"time": [i], "text": ["once"]})
+        self.archived.touch()
+
+
+@pytest.mark.parametrize("arrival", [False, True])
+def test_a_source_that_had_ended_is_not_read_again_after_a_resume(
+    tmp_path: Path, arrival: bool
+) -> None:
+    def branches(breaks: int) -> rs.Flow:
+        made = rs.Flow("branches")
+        for source in (Once(tmp_path / "archived"), Fragile(breaks, ("a",))):
+            epochs = rs.by_arrival(seconds=0.01) if arrival else rs.by_time(seconds=1)
+            name = type(source).__name__
+            made.source(source, epochs=epochs, name=name).to(
+                rs.io.parquet(tmp_path / name), name=f"to {name}"
+            )
+        return made
+
+    with pytest.raises(Exception, match="Broken"):
+        branches(40).run(durable=tmp_path / "store", cut_every=3)
+    (note,) = branches(LINES).run(durable=tmp_path / "store", cut_every=3, resume=True).notes
+    assert note.startswith("goes on from cut")
+    for name, n in (("Once", 10), ("Fragile", LINES)):
+        found = rs.io.read_parts(tmp_path / name, Line)
+        assert [r.time for b in found for r in b.records()] == list(range(n))
+
+
 def test_other_splits_are_refused(tmp_path: Path) -> None:
     epochs = rs.by_time(seconds=1)
     flow(tmp_path / "out", Fragile(), epochs).run(durable=tmp_path / "store", cut_every=3)

@@ -16,21 +16,18 @@ from typing import Any
 from ray import _raylet
 from ray._private.authentication import authentication_token_setup
 
+from raystream.actors import environment
+
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
 
 @contextmanager
 def as_before() -> Iterator[None]:
     """What is shown is afterwards as it was; no Ray may be connected then."""
-    before = {name: os.environ.get(name) for name in (MODE, TOKEN)}
     try:
-        yield
+        with environment.as_before((MODE, TOKEN)):
+            yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
         _take_effect()
 
 
@@ -49,8 +46,9 @@ def show_own() -> str:
     return token
 
 
-def show_user_s() -> None:
-    """To a Ray of this machine: the user's token, if there is one, as Ray itself does."""
+def show_token_of_user() -> None:
+    """Show a Ray of this machine the token that the user has for all, if there is one, as Ray does
+    for the address `auto`."""
     shown: Any = authentication_token_setup.maybe_enable_token_auth_if_token_available
     shown(warn_if_disabled=False)
 

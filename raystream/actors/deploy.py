@@ -198,13 +198,24 @@ def cluster(
 def _connect(
     address: str, common: dict[str, Any], *, start: bool, on_note: Callable[[str], None] | None
 ) -> None:
+    """Connect this process to a Ray, and show that who it is.
+
+    Args:
+        common: options of `ray.init`. start, on_note: see `cluster`.
+
+    Raises:
+        ConfigError: there is none at the address, or it is not open to this process.
+    """
     try:
         if address == "auto":
             _start(common, start=start, on_note=on_note)
         else:
             _answers(address)
             if (token := own_ray.noted().get(address)) is not None:
-                access.show(token) if token else access.show_user_s()
+                if token:
+                    access.show(token)
+                else:
+                    access.show_token_of_user()
             ray.init(address=address, job_config=environment.job_config(), **common)
     except AuthenticationError as error:
         raise ConfigError(
@@ -276,7 +287,7 @@ def _start(common: dict[str, Any], *, start: bool, on_note: Callable[[str], None
         ConfigError: there is none, and none is to be started; or it does not start.
     """
     if (address := _joinable()) is not None:
-        access.show_user_s()
+        access.show_token_of_user()
         ray.init(address=address, job_config=environment.job_config(), **common)
         return
     if not start:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import ray
@@ -45,14 +45,21 @@ def fixed() -> dict[str, str]:
 @contextlib.contextmanager
 def given(variables: Mapping[str, str]) -> Iterator[None]:
     """Processes that are started meanwhile have these variables."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
+    with as_before(variables):
+        os.environ.update(variables)
+        yield
+
+
+@contextlib.contextmanager
+def as_before(names: Iterable[str]) -> Iterator[None]:
+    """Variables of this process are afterwards what they were, or not there again."""
+    before = {name: os.environ.get(name) for name in names}
     try:
         yield
     finally:
         for name, value in before.items():
             if value is None:
-                del os.environ[name]
+                os.environ.pop(name, None)
             else:
                 os.environ[name] = value
 

@@ -51,7 +51,7 @@ class Inbox:
         self._upto = upto
         self._items = deque[Item]()
         self._woken = False
-        """Whether somebody wakes who waits: said once, however long nothing is taken."""
+        """Whether somebody woke who waits since something was taken, however often."""
         self._waiting = False
         self._lock = threading.Lock()
         """Held while somebody reads what is lent, or changes what that is."""
@@ -103,7 +103,7 @@ class Inbox:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody put in anything."""
+        """Whether nobody put in anything, or woke who waits."""
         return not (self._items or self._woken)
 
     def close(self) -> None:
@@ -126,9 +126,7 @@ class Inbox:
         if self._resting:
             self._wake()
         self._waiting = True
-        if (
-            self._items or self._woken or self._fresh
-        ):  # since before it was seen that somebody waits
+        if not self.empty or self._fresh:  # since before it was seen that somebody waits
             seconds = 0.0
         ready = [file for file, _ in self._poll.poll(1000 * seconds)]
         self._waiting = False

@@ -241,7 +241,7 @@ JobSeen = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="The name of a job, or of one of its runs; of the only one unless given.",
+        help="The name of a job, or of one of its runs; unless given, the only job that runs.",
     ),
 ]
 Address = Annotated[

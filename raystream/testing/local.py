@@ -19,7 +19,14 @@ from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.register import Boundary
 from raystream.dataflow.snapshot import capture, check_state, install, settled
-from raystream.dataflow.source import Arrival, ArrivalSplit, Positions, Recorded, SplitReader
+from raystream.dataflow.source import (
+    Arrival,
+    ArrivalSplit,
+    Ended,
+    Positions,
+    Recorded,
+    SplitReader,
+)
 from raystream.errors import ConfigError, InternalError
 from raystream.schema.types import KeyRange
 from raystream.state.image import Image
@@ -47,15 +54,16 @@ class LocalSource:
         images: Sequence[Sequence[Image]] = (),
     ) -> None:
         self.machine = SourceInstance(plan, vertex, keys)
-        positions = None
-        if images:
-            positions = install(self.machine, images).splits
+        standing = install(self.machine, images) if images else None
+        positions = None if standing is None else standing.splits
         self.boundaries = boundaries
         self.rng = rng
-        self.recorded: Recorded | None = None
+        self.recorded: Recorded | Ended | None = None
         self.arrival: Arrival | None = None
         self.readers: list[SplitReader] = []
-        if plan.clock is not None:
+        if standing is not None and standing.ended:
+            self.recorded = Ended(vertex, keys, standing.splits)
+        elif plan.clock is not None:
             taken = self.machine.position
             self.recorded = Recorded(plan, vertex, keys, taken=taken, positions=positions)
         else:

@@ -135,7 +135,9 @@ class Instances(Box):
         plan, vertex, keys = self.job.plan, self.vertex, self.place.keys
         positions = None if standing is None else standing.splits
         if standing is not None and standing.ended:
-            return EndedReading(self.world, self, Ended(vertex, keys, standing.splits))
+            ended = Ended(vertex, keys, standing.splits)
+            arrives = plan.clock is None
+            return EndedReading(self.world, self, ended) if arrives else RecordedReading(ended)
         if plan.clock is None:
             return ArrivalReading(self.world, self, plan, vertex, keys, self.job.ledger, positions)
         return RecordedReading(Recorded(plan, vertex, keys, taken=taken, positions=positions))
@@ -144,9 +146,7 @@ class Instances(Box):
     def claimer(self) -> Claimer | None:
         """The claims of a source that is cut by arrival."""
         source = self.source
-        if self.job.plan.clock is not None or not isinstance(source, ArrivalReading | EndedReading):
-            return None
-        return source.claimer
+        return source.claimer if isinstance(source, ArrivalReading | EndedReading) else None
 
     # ------------------------------------------------------------ control
 

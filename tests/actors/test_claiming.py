@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from raystream.actors import claiming
+from raystream.actors import claiming, staff
 from raystream.actors.claiming import Claimer
 from raystream.dataflow.register import Ask, Boundaries, Boundary, Held, Register, View
 from raystream.errors import JobError
@@ -106,3 +106,7 @@ def test_epochs_up_to_the_floor_are_forgotten() -> None:
     claimer.follow(View(1, ()), Boundaries(0, {("a", 1): X, ("a", 2): Y}))
     claimer.trim(1)
     assert claimer.boundaries(2) == Boundaries(1, {("a", 2): Y})
+
+
+def test_a_source_waits_longer_than_a_keeper_that_hangs_takes_to_be_replaced() -> None:
+    assert claiming.CLAIM_SECONDS > 2 * staff.WRITE_SECONDS + staff.REGISTER_SECONDS

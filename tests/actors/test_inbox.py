@@ -106,6 +106,7 @@ def test_what_is_put_in_comes_in_order(inbox: Inbox) -> None:
 def test_who_only_rings_wakes_and_leaves_nothing(inbox: Inbox) -> None:
     for _ in range(3):
         inbox.put(None)
+    assert not inbox._items and not inbox.empty
     assert inbox.take(LIMIT) == []
     assert inbox.take(0.0) is None
 

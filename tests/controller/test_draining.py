@@ -19,6 +19,8 @@ def test_a_node_is_left_and_not_used_again(ended: tuple[str, ...]) -> None:
     job.hire("a")
     there = {m.name for m in job.machine.members if m.seat.node == "a"}
     assert there and len(there) < len(job.machine.members)
+    for m in [m for m in job.machine.members if m.seat.place.operator in ended]:
+        job.at(25, only=m.name, ended=True)
     job.hear(do.Drain(3, "a", "its node is to be left"))
     assert job.all(do.Answer)[-1].refusal == ""
     for turn in range(4):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections import Counter
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
 
 import raystream as rs
 from raystream.errors import GraphError
+from raystream.schema.fields import field_of
 from raystream.schema.state import FORGOTTEN, state_schema
 
 
@@ -130,3 +131,51 @@ def test_an_upgrade_is_a_class_method() -> None:
         state_schema(Plain)
     assert state_schema(Named).upgrade is None
     assert state_schema(Row).upgrade is None
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Renamed(NamedTuple):
+    x: int
+    y: int
+
+
+class Swapped(NamedTuple):
+    y: int
+    x: int
+
+
+class Nested(NamedTuple):
+    at: Point
+    seen: list[int | None]
+    small: rs.Int8
+
+
+class Tree(NamedTuple):
+    value: float
+    below: list[Tree]
+
+
+@pytest.mark.parametrize(
+    ("hint", "shape"),
+    [
+        (list[Point], "list[(x: int64, y: int64)]"),
+        (list[Renamed], "list[(x: int64, y: int64)]"),  # it reads what the other wrote
+        (list[Swapped], "list[(y: int64, x: int64)]"),
+        (list[tuple[int, int]], "list[tuple[int64, int64]]"),
+        (list[float], "list[float64]"),
+        (tuple[int, ...], "tuple[int64, ...]"),
+        (dict[str, bool | None], "dict[str, bool | None]"),
+        (dict[str, None], "dict[str, None]"),
+        (Nested, "(at: (x: int64, y: int64), seen: list[int64 | None], small: int8)"),
+        (Tree, "(value: float64, below: list[Tree])"),
+        (list[int | str], "list[int64 | str]"),
+    ],
+)
+def test_a_shape_says_what_is_inside(hint: Any, shape: str) -> None:
+    """A checkpoint is refused by another: the values of a tuple would else change their names."""
+    assert str(field_of("Held", "of", hint, state=True)) == f"of: {shape}"
+    assert str(field_of("Held", "of", hint | None, state=True)) == f"of: {shape} | None"
