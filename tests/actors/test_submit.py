@@ -110,6 +110,8 @@ def test_the_command_starts_a_ray_of_its_own_which_others_see_and_ends_it_when_i
     (folder / "forever.py").write_text(FLOW.format(folder=str(tmp_path)))
     env = environment(PYTHONPATH=str(ROOT), RAY_TMPDIR=str(folder), TMPDIR=str(folder))
     del env["RAY_AUTH_MODE"]
+    # As in a terminal: what a shell begins in the background ignores it, and so does all below.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-m", "raystream", "run", "forever:flow", "--address", "auto"],
         cwd=folder,
@@ -119,6 +121,7 @@ def test_the_command_starts_a_ray_of_its_own_which_others_see_and_ends_it_when_i
         text=True,
         start_new_session=True,
     )
+    signal.signal(signal.SIGINT, before)
     family = []
     try:
         assert process.stdout is not None
