@@ -48,6 +48,7 @@ def w1(
     instances: Annotated[
         str, typer.Option(help="Instances of the operator; as in 1,4 in turns.")
     ] = "1",
+    epoch_rows: Annotated[int, typer.Option(min=1, help="Records of an epoch.")] = 400_000,
     repeat: Repeat = 3,
     local: Local = False,
     as_json: Json = False,
@@ -61,7 +62,7 @@ def w1(
     counts = [int(n) for n in instances.split(",") if n.isdecimal() and int(n)]
     if len(counts) != instances.count(",") + 1:
         raise typer.BadParameter(f"--instances {instances}: numbers from 1 on, as in 1,4")
-    run = partial(work.run, rows=rows, distinct=distinct, local=local)
+    run = partial(work.run, rows=rows, distinct=distinct, epoch_rows=epoch_rows, local=local)
     runs: Runs = {
         f if len(counts) == 1 else f"{f}, {n} instances": partial(run, f, instances=n)
         for f in forms

@@ -20,8 +20,8 @@ from raystream.errors import JobError
 
 EPOCH_ROWS = 400_000
 """Of an epoch: so many that its fixed cost does not show."""
-EPOCHS_OF_A_CUT = 25
-"""10 million records from one cut to the next: one falls into the middle of a run of 20 million."""
+CUT_ROWS = 10_000_000
+"""From one cut to the next: one falls into the middle of a run of 20 million."""
 
 
 class Key(NamedTuple):
@@ -45,6 +45,7 @@ class Keys:
     rows: int
     distinct: int
     seed: int
+    epoch_rows: int = EPOCH_ROWS
 
     record = Key
 
@@ -54,12 +55,12 @@ class Keys:
     def block(self, at: int) -> np.ndarray:
         """int32 keys of the block of rows that begins at `at`."""
         rng = np.random.Generator(np.random.Philox(key=self.seed + at))
-        return rng.integers(0, self.distinct, min(EPOCH_ROWS, self.rows - at), np.int32)
+        return rng.integers(0, self.distinct, min(self.epoch_rows, self.rows - at), np.int32)
 
     def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Key]]]:
-        for at in range(position, self.rows, EPOCH_ROWS):
+        for at in range(position, self.rows, self.epoch_rows):
             keys = self.block(at)
-            time = np.full(len(keys), at // EPOCH_ROWS, np.int32)
+            time = np.full(len(keys), at // self.epoch_rows, np.int32)
             yield at + len(keys), rs.Batch(Key, {"time": time, "key": keys})
 
 
@@ -121,7 +122,7 @@ def totals(folder: Path) -> dict[str, int]:
 def expected(source: Keys) -> dict[str, int]:
     """The totals that all answers must add up to."""
     counts = np.zeros(source.distinct, np.int64)
-    for at in range(0, source.rows, EPOCH_ROWS):
+    for at in range(0, source.rows, source.epoch_rows):
         counts += np.bincount(source.block(at), minlength=source.distinct)
     sums = counts * (counts + 1) // 2
     return {
@@ -138,6 +139,7 @@ def run(
     distinct: int = 100_000,
     seed: int = 1,
     instances: int = 1,
+    epoch_rows: int = EPOCH_ROWS,
     local: bool = False,
 ) -> dict[str, Any]:
     """One measured run; seconds from the first row to the last answer.
@@ -145,7 +147,7 @@ def run(
     Raises:
         JobError: an answer is wrong.
     """
-    source = Keys(rows, distinct, seed)
+    source = Keys(rows, distinct, seed, epoch_rows)
     with tempfile.TemporaryDirectory() as folder:
         flow = rs.Flow("w1")
         keys = flow.source(source, epochs=rs.by_time("time", seconds=1))
@@ -153,7 +155,7 @@ def run(
         report = flow.run(
             cluster=None if local else "auto",
             instances={"count": instances},
-            cut_every=EPOCHS_OF_A_CUT,
+            cut_every=max(1, CUT_ROWS // epoch_rows),
         )
         got = totals(Path(folder))
     if got != expected(source):
@@ -163,6 +165,7 @@ def run(
         "form": form,
         "rows": rows,
         "keys": distinct,
+        "epoch_rows": epoch_rows,
         "instances": instances,
         "cluster": report.cluster,
         "seconds": report.elapsed,

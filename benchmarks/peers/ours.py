@@ -211,7 +211,7 @@ def w1(task: Task, cluster: str | None) -> None:
     keys = flow.source(source, epochs=rs.by_time("time", seconds=1))
     keys.through(works.FORMS[task.form], name="count").to(works.Check(task.scratch))
     # Not every task.cut_seconds: all may be read before the first of them are over.
-    report = flow.run(cluster=cluster, cut_every=works.EPOCHS_OF_A_CUT)
+    report = flow.run(cluster=cluster, cut_every=works.CUT_ROWS // works.EPOCH_ROWS)
     tell(report.elapsed, works.totals(Path(task.scratch)), latency_ms=None)
 
 
