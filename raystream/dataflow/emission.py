@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from raystream.dataflow.order import RANK_BITS
 from raystream.dataflow.plan import Edge
@@ -19,6 +21,9 @@ from raystream.schema.blocks import Emitted, Input, Output, sizes
 from raystream.schema.columns import Columns, concat, empty
 from raystream.schema.records import RecordSchema
 from raystream.schema.types import KeyRange
+
+MANY = 1 << 15
+"""So many rows of some columns are more than the nearest caches hold."""
 
 
 @dataclass(slots=True)
@@ -206,10 +211,9 @@ def _shifted(e: Emission, places: np.ndarray, room: np.ndarray) -> Emission:
 def warm(edge: Edge) -> None:
     """Load the functions that cut an edge's rows: the first epoch is not to wait for them."""
     if edge.key is not None:
-        from raystream.state import kernels
-
-        none = empty(edge.schema)
-        kernels.sort_by_key([none.column(k) for k in edge.key], 1)
+        none = empty(edge.schema).ranked(np.zeros(0, np.int64) if edge.ranked else None)
+        for by_key in (_few_by_key, _many_by_key):
+            by_key(none, [none.column(k) for k in edge.key], 1)
 
 
 def cut_for(edge: Edge, e: Emission, keys: KeyRange, groups: int) -> tuple[Columns, np.ndarray]:
@@ -226,7 +230,31 @@ def cut_for(edge: Edge, e: Emission, keys: KeyRange, groups: int) -> tuple[Colum
         return rows, offsets
     if not len(rows):
         return rows, np.zeros(groups + 1, np.int64)
+    by_key = _few_by_key if len(rows) < MANY else _many_by_key
+    return by_key(rows, [rows.column(k) for k in edge.key], groups)
+
+
+def _few_by_key(rows: Columns, key: list[Any], groups: int) -> tuple[Columns, np.ndarray]:
     from raystream.state import kernels
 
-    order, offsets = kernels.sort_by_key([rows.column(k) for k in edge.key], groups)
+    order, offsets = kernels.sort_by_key(key, groups)
     return rows if len(rows) == 1 else rows.take(order), offsets
+
+
+def _many_by_key(rows: Columns, key: list[Any], groups: int) -> tuple[Columns, np.ndarray]:
+    """To put a column at its places reads it as it lies and writes at the ends of the key groups,
+    which are in the cache. To take it in order goes through all of it for each key group."""
+    from raystream.state import kernels
+
+    places, offsets = kernels.places_by_key(key, groups)
+    order = None
+    arrays = []
+    for array in rows.arrays:
+        if isinstance(array, np.ndarray):
+            arrays.append(kernels.placed(places, array))
+            continue
+        if order is None:
+            order = pa.array(kernels.placed(places, np.arange(len(rows))))
+        arrays.append(array.take(order))
+    rank = None if rows.rank is None else kernels.placed(places, rows.rank)
+    return Columns(rows.schema, arrays, len(rows), rank), offsets

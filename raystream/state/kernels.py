@@ -129,12 +129,38 @@ def _scatter(group: Any, offsets: Any, order: Any) -> None:
 
 
 @kept_njit(nogil=True)
-def _sort_ints(values: Any, group: Any, offsets: Any, order: Any) -> None:
+def _group_ints(values: Any, group: Any, offsets: Any) -> None:
     groups = np.uint64(len(offsets) - 1)
     for i in range(len(values)):
         group[i] = np.uint16(((hash_int(values[i]) >> _U32) * groups) >> _U32)
     _count(group, offsets)
+
+
+@kept_njit(nogil=True)
+def _sort_ints(values: Any, group: Any, offsets: Any, order: Any) -> None:
+    _group_ints(values, group, offsets)
     _scatter(group, offsets, order)
+
+
+@kept_njit(nogil=True)
+def _places(group: Any, offsets: Any, places: Any) -> None:
+    at = offsets[:-1].copy()
+    for i in range(len(group)):
+        g = group[i]
+        places[i] = at[g]
+        at[g] += 1
+
+
+@kept_njit(nogil=True)
+def _place_ints(values: Any, group: Any, offsets: Any, places: Any) -> None:
+    _group_ints(values, group, offsets)
+    _places(group, offsets, places)
+
+
+@kept_njit(nogil=True)
+def _place(places: Any, values: Any, out: Any) -> None:
+    for i in range(len(places)):
+        out[places[i]] = values[i]
 
 
 def hash_columns(columns: list[Any]) -> np.ndarray:
@@ -188,6 +214,27 @@ def sort_by_key(columns: list[Any], groups: int) -> tuple[np.ndarray, np.ndarray
     offsets, order = np.zeros(groups + 1, np.int64), np.empty(n, np.int64)
     _sort_ints(read_only(columns[0]), np.empty(n, np.uint16), offsets, order)
     return order, offsets
+
+
+def places_by_key(columns: list[Any], groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """As `sort_by_key`, the other way round: where each row goes [n], and the same offsets."""
+    n = len(columns[0])
+    places = np.empty(n, np.int32 if n < 1 << 31 else np.int64)
+    offsets = np.zeros(groups + 1, np.int64)
+    if len(columns) > 1 or not isinstance(columns[0], np.ndarray):
+        group = key_groups(columns, groups)
+        _count(group, offsets)
+        _places(group, offsets, places)
+    else:
+        _place_ints(read_only(columns[0]), np.empty(n, np.uint16), offsets, places)
+    return places, offsets
+
+
+def placed(places: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Numbers of any kind, each at its place."""
+    out, bits = np.empty(len(values), values.dtype), f"u{values.itemsize}"
+    _place(places, read_only(values.view(bits)), out.view(bits))
+    return out
 
 
 @kept_njit(nogil=True)

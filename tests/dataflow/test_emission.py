@@ -6,9 +6,16 @@ import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 import raystream as rs
+from raystream.dataflow import emission
+from raystream.dataflow.plan import Edge
+from raystream.schema.columns import from_records
+from raystream.schema.records import record_schema
+from raystream.schema.types import KeyRange
+from raystream.state.keys import key_group
 from raystream.testing import Collect, run_local
 
 
@@ -122,3 +129,43 @@ def test_what_is_made_of_a_record_comes_after_it_in_order(
     run_local(flow, **options)
     made = [r for tick in ticks(seed) for r in (tick, *op(tick))]
     assert newest(sink) == expected(made)
+
+
+class Wide(NamedTuple):
+    name: str
+    n: int
+    short: rs.Int16
+    odd: bool
+    half: float
+    maybe: rs.Int8 | None
+
+
+@pytest.mark.parametrize("many", [0, 1000], ids=["as many rows", "as few"])
+@pytest.mark.parametrize("key", [("n",), ("short",), ("name",), ("name", "n")], ids="-".join)
+@pytest.mark.parametrize("ranked", [False, True])
+def test_rows_are_cut_by_the_key_group_of_their_consumer_and_keep_their_order_in_it(
+    monkeypatch: pytest.MonkeyPatch, many: int, key: tuple[str, ...], ranked: bool
+) -> None:
+    monkeypatch.setattr(emission, "MANY", many)
+    rng, groups, schema = random.Random(7), 4, record_schema(Wide)
+    records = [
+        Wide(f"{n % 7}", n - 20, n % 5, n % 3 == 0, n / 2, rng.choice([None, n])) for n in range(90)
+    ]
+    offsets = np.array([0, 30, 90])  # of two key groups of the producer, from the second on
+    given = emission.Emission(from_records(schema, records), offsets, None)
+    edge = Edge(0, 0, 0, 9, 0, schema, key, ranked)
+
+    rows, at = emission.cut_for(edge, given, KeyRange(1, 3), groups)
+
+    def group(number: int) -> int:
+        values = tuple(getattr(records[number], name) for name in key)
+        return key_group(values if len(values) > 1 else values[0], groups)
+
+    order = sorted(range(len(records)), key=group)
+    assert list(rows.records()) == [records[i] for i in order]
+    assert np.diff(at).tolist() == [sum(group(i) == g for i in order) for g in range(groups)]
+    if ranked:
+        ranks = given.ranks() + np.repeat(
+            [1 << emission.RANK_BITS, 2 << emission.RANK_BITS], [30, 60]
+        )
+        assert rows.rank is not None and rows.rank.tolist() == ranks[order].tolist()
