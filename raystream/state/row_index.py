@@ -1,8 +1,8 @@
 """The index over structured rows, which grows page by page.
 
 Extendible hashing (Fagin, Nievergelt, Pippenger and Strong, ACM TODS 1979): a directory says by
-the first bits of a key's hash on which page of the index its search begins. A page that is half
-full is split by one more bit, which places the few thousand rows of this page anew, and no others.
+the first bits of a key's hash on which page of the index its search begins. A page that is full
+is split by one more bit, which places the few thousand rows of this page anew, and no others.
 
 The first bits also say the key group, and records come in the order of key groups: so a batch goes
 through the pages one after the other, and the next record finds its page in the cache.
@@ -34,7 +34,7 @@ class RowIndex:
 
         self._kernels = kernels
         self._room = Room(np.dtype(np.int32))
-        self._scratch = np.empty(kernels.PAGE_FULL, np.int64)
+        self._scratch = np.empty(kernels.PAGE_MOST, np.int64)
         self._begin(np.zeros(1, np.int64))
 
     @property
@@ -67,7 +67,7 @@ class RowIndex:
 
     def fill(self, heads: np.ndarray, used: int) -> None:
         """Begin anew with the rows in the first `used` slots, whose keys are distinct."""
-        room = self._kernels.PAGE_FULL * 3 // 4
+        room = self._kernels.PAGE_LEAST
         bits = min(DEPTH_MAX, (used // room).bit_length() + NARROW)
         every = max(1, used // SAMPLE)
         counts = np.zeros(1 << bits, np.int32)

@@ -3,8 +3,8 @@
 Drivers inline these functions, batch access calls them over columns. A key is anything with `len`
 and integer items: a tuple of int64, or the `_key` of a row. The index holds int32 slots (-1 is
 empty). The *first* bits of the hash, which also say the key group, say through a directory on which
-page a search begins, its last bits where on it. A search does not leave its page. At least half of
-each page is empty, and removal shifts entries back, so that a search never meets a grave.
+page a search begins, its last bits where on it. A search does not leave its page, of which a good
+part is empty, and removal shifts entries back, so that a search never meets a grave.
 
 Importing this module imports Numba.
 """
@@ -33,8 +33,14 @@ KEPT rows were put aside before they changed."""
 PAGE_BITS = 12
 PAGE = 1 << PAGE_BITS
 """Entries of a page of the index."""
-PAGE_FULL = PAGE // 2
-"""A page with so many rows is split before it takes another one."""
+PAGE_LEAST = PAGE * 45 // 128
+PAGE_MOST = 2 * PAGE_LEAST
+"""A page with so many rows, one or the other number or between, is split before it takes another
+one (see `is_full`)."""
+
+_FRACTION_BITS = 16
+_FRACTION = (1 << _FRACTION_BITS) - 1
+_GOLDEN = 40503  # of the fraction's 65536 the golden ratio
 
 NO_VIEW = -3
 """`UPTO` when no view is open: less than the epoch of any row."""
@@ -147,6 +153,18 @@ def after(at: Any) -> Any:
 
 
 @njit(nogil=True)
+def is_full(index: Any, page: Any) -> Any:
+    """Whether a page is to be split before it takes another row.
+
+    Hashes fill all pages alike. If they were full with the same number of rows, all would be split
+    in the moments in which a table doubles, and whoever computes would get little else done. The
+    fractions of multiples of the golden ratio lie evenly, however many there are.
+    """
+    room = PAGE_LEAST + (((page * _GOLDEN & _FRACTION) * PAGE_LEAST) >> _FRACTION_BITS)
+    return index.filled[page] >= room
+
+
+@njit(nogil=True)
 def _is(rows: Any, slot: Any, key: Any) -> Any:
     # The array, not the row: Numba would take a row of more fields for one of fewer, and warn.
     same = True
@@ -180,7 +198,7 @@ def find_or_insert(rows: Any, index: Any, meta: Any, key: Any, epoch: Any, home:
             return np.int64(entries[at])
         at = after(at)
     page = home >> PAGE_BITS
-    if index.filled[page] >= PAGE_FULL:
+    if is_full(index, page):
         meta[CROWDED] = page
         return np.int64(-1)
     slot = meta[CHAIN]
@@ -266,7 +284,7 @@ def rebuild(heads: Any, index: Any, first: Any, used: Any) -> Any:
             prefetch(index.entries, homes[i])  # type: ignore[call-arg]
         for i in range(many):
             if heads[base + i]._epoch != FREE:
-                if index.filled[homes[i] >> PAGE_BITS] >= PAGE_FULL:
+                if index.filled[homes[i] >> PAGE_BITS] >= PAGE_MOST:
                     return base + i
                 _place(index, homes[i], base + i)
     return used

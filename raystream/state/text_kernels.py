@@ -11,7 +11,7 @@ from numba import njit
 
 from raystream.state.jit import kept_njit
 from raystream.state.kernels import word_at
-from raystream.state.row_kernels import AHEAD, PAGE_BITS, PAGE_FULL, after, home_of, prefetch
+from raystream.state.row_kernels import AHEAD, PAGE_BITS, after, home_of, is_full, prefetch
 
 
 @njit(nogil=True)
@@ -61,7 +61,7 @@ def number_all(
                 number = np.int64(index.entries[place])
             if number < 0:
                 page, to = homes[i] >> PAGE_BITS, heads[used]._epoch
-                if index.filled[page] >= PAGE_FULL:
+                if is_full(index, page):
                     return base + i, used, page
                 if used + 1 == len(heads) or to + end - begin > len(own_data):
                     return base + i, used, np.int64(-1)

@@ -20,7 +20,7 @@ from raystream.state import view as views
 from raystream.state.kernels import key_groups
 from raystream.state.keys import key_group
 from raystream.state.room import Room
-from raystream.state.row_kernels import AHEAD, PAGE, PAGE_BITS, PAGE_FULL
+from raystream.state.row_kernels import AHEAD, PAGE, PAGE_BITS, PAGE_LEAST, PAGE_MOST
 from raystream.state.rows import BLOCK, Part, StructuredTable, in_key_order
 from raystream.state.view import Copy, View
 
@@ -273,7 +273,7 @@ class Grown:
         assert (np.bincount(np.flatnonzero(index.entries >= 0) >> PAGE_BITS).tolist()) == (
             index.filled[: np.flatnonzero(index.filled).max(initial=-1) + 1].tolist()
         )
-        assert index.filled.max() <= PAGE_FULL and index.filled.sum() == len(self.rows)
+        assert index.filled.max() <= PAGE_MOST and index.filled.sum() == len(self.rows)
         assert tallies(self.table.ordered()) == self.rows
         keys = np.array([*self.rows], np.int64)
         found = self.table.find([keys])
@@ -329,6 +329,17 @@ def test_growing_copies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert view is not None and len(view.rows()) == 8 * PAGE
 
 
+def test_pages_are_split_at_different_times_while_a_table_doubles() -> None:
+    """Else whoever computes would do nothing but split pages in those moments."""
+    table = StructuredTable(state_schema(Tally), keys=1, groups=GROUPS)
+    pages, steps = [0], 16
+    for end in [32 * PAGE * (steps + i) // steps for i in range(steps + 1)]:
+        table.slots_of([np.arange(len(table), end)], 1)
+        pages.append(len(table.index.filled))
+    splits = np.diff(pages[1:])
+    assert splits.sum() >= 32 and splits.max() <= splits.sum() / 4
+
+
 def test_hashes_that_are_too_much_alike_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_index, "DEPTH_MAX", 1)
     with pytest.raises(InternalError, match="hashes of the same 1 bits"):
@@ -338,7 +349,7 @@ def test_hashes_that_are_too_much_alike_are_an_error(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("groups", [1, 64])
 def test_pages_are_laid_where_rows_are(groups: int) -> None:
     """Also when an instance has a small range of the key groups, and so of the first bits."""
-    n = 4 * PAGE_FULL
+    n = 4 * PAGE_LEAST
     keys = np.arange(2 * groups * n)
     keys = keys[key_groups([keys], groups) == groups // 2][:n]
     table = StructuredTable(state_schema(Tally), keys=1, groups=groups)
