@@ -123,9 +123,18 @@ class Shipper:
             held = self._ship(header, part.header.keys, data)
             if not held:
                 break
+            self._copy_waiting()
         if held:
             self.last = (size, time.monotonic() - began)
             if not header.base and rows:
                 self.row_bytes = size / rows
         self.chain.answered(header.base, header.cut, size, held=held)
         return held
+
+    def _copy_waiting(self) -> None:
+        """Copy what is in view of those that wait, however long the parts of another take: whoever
+        computes puts rows aside until then, or copies the next one himself."""
+        with self._changed:
+            waiting = list(self._waiting)
+        for captured in waiting:
+            captured.copy()

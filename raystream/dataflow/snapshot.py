@@ -63,6 +63,12 @@ class Captured:
         counts = sum(len(counted) for counted in self.header.standing.counts.values())
         return counts + (self.taken.held() if self.taken is not None else 0)
 
+    def copy(self) -> None:
+        """Copy what is in view, on the thread that will ask for the parts: until that is done
+        whoever computes has more to do. It is part of asking for them, and may be done before."""
+        if self.taken is not None:
+            self.taken.copy()
+
     def image(self) -> Image:
         """The image.
 

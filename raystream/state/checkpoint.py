@@ -53,11 +53,13 @@ class Taken(NamedTuple):
 
     finish: the second half: makes the parts of an image, one when the next is asked for, in about
     so many bytes of rows each, and at least a key group. held: about how many bytes of memory the
-    copies take, until then; any thread may ask.
+    copies take, until then; any thread may ask. copy: copies what is in view, on the thread that
+    will finish; until then whoever computes puts rows aside that change.
     """
 
     finish: Callable[[int], Iterator[Made]]
     held: Callable[[], int]
+    copy: Callable[[], None] = lambda: None
 
 
 WHOLE = sys.maxsize
@@ -415,7 +417,7 @@ def take_rows(
         finally:
             view.close()
 
-    return Taken(finish, lambda: view.nbytes)
+    return Taken(finish, lambda: view.nbytes, view.copy)
 
 
 def part_ends(offsets: np.ndarray, most: int) -> list[int]:

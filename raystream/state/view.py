@@ -7,6 +7,7 @@ has exactly the rows of its epoch, whenever it is read.
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,17 +20,23 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 1 << 20
 """Memory of a table that is looked through at a time."""
+SLICES_MOST = 16
+"""So many slices at most are copied in one turn."""
+PART_OF_WAIT = 1 / 8
+"""A turn goes on for this part of the time for which it was waited. Where somebody computes without
+a pause, a view of a large table would stay open long with one slice in each turn; and as long rows
+have to be put aside, which is work for whoever computes."""
 
 
 class View:
-    """Made by `StructuredTable.view`; one of a table at a time is open (see `Copy`). `rows` and
-    `advance` are for one thread, which may be any."""
+    """Made by `StructuredTable.view`; one of a table at a time is open (see `Copy`). `rows`, `copy`
+    and `advance` are for one thread, which may be any."""
 
     def __init__(self, table: StructuredTable) -> None:
         self._table = table
         self._used = table.used
         self._step = max(1, SLICE_BYTES // table.dtype.itemsize)
-        self._slice = np.empty(min(self._step, self._used), table.dtype)
+        self._slices = np.empty(min(SLICES_MOST * self._step, self._used), table.dtype)
         self._room = table.take_spare(self._used)
         self._rows = self._room.view(self._used)  # no more of it is touched than is found
         self._found = 0
@@ -49,13 +56,12 @@ class View:
         Raises:
             InternalError: they were given away.
         """
-        while not self.advance():
-            pass
+        self.copy()
         if self._given:
             raise InternalError("the rows of a view were asked for twice")
         n = self._found + len(self._aside)
         rows, aside = self._rows, self._aside
-        self._rows = self._slice = self._aside = np.empty(0, rows.dtype)
+        self._rows = self._slices = self._aside = np.empty(0, rows.dtype)
         self._given = True
         as_words(rows)[self._found : n] = as_words(aside)
         return rows[:n]
@@ -64,19 +70,31 @@ class View:
         """The rows are not needed any more: their memory serves the next view of the table."""
         self._table.keep_spare(self._room)
 
-    def advance(self) -> bool:
-        """Copy a slice, with the table's guard; whether that was the last.
+    def copy(self) -> None:
+        """Copy all that is not copied yet."""
+        while not self._whole:
+            self.advance()
 
-        It is copied once more, without the guard: new memory is first touched there, and nobody
+    def advance(self) -> bool:
+        """Copy a slice, with the table's guard, or some if it was waited for; whether they were the
+        last.
+
+        They are copied once more, without the guard: new memory is first touched there, and nobody
         waits for that.
         """
+        asked = monotonic()
         with self._table.guard:
             if self._whole:
                 return True
-            first, n = self._found, self._copy(self._slice, 0)
+            first, n, began = self._found, 0, monotonic()
+            until = began + (began - asked) * PART_OF_WAIT
+            for _ in range(SLICES_MOST):
+                n = self._copy(self._slices, n)
+                if self._at == self._used or monotonic() >= until:
+                    break
             self._found += n
             self._end()
-        as_words(self._rows)[first : first + n] = as_words(self._slice[:n])
+        as_words(self._rows)[first : first + n] = as_words(self._slices[:n])
         return self._whole
 
     @property
@@ -122,6 +140,9 @@ class Copy:
     def rows(self) -> np.ndarray:
         """The rows, in no particular order."""
         return self._rows
+
+    def copy(self) -> None:
+        """They are copied."""
 
     def close(self) -> None:
         """The rows are not needed any more: their memory serves the next view of the table."""

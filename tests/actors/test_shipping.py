@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -119,4 +120,29 @@ def test_an_image_is_stored_when_its_last_part_is(refused: int | None) -> None:
     assert made == [3, 4, 8][: len(parts)]
     assert shipper.chain.stored == (Span(30, 30) if refused else Span(30, 37))
     assert (shipper.last[0] > 0) is (refused is None)
+    assert not errors
+
+
+def test_what_waits_is_copied_between_the_parts_of_a_large_image() -> None:
+    """Whoever computes has more to do while a view is open, and a large image takes long."""
+    header = ImageHeader("count", "", 8, KeyRange(0, 8), 0, 37, Standing())
+    done: list[str] = []
+    put = threading.Event()
+
+    def finish(most: int) -> Iterator[Made]:
+        for end in (4, 8):
+            yield Made(end, None, None)
+
+    def ship(whole: ImageHeader, part: KeyRange, data: memoryview) -> bool:
+        assert put.wait(10)
+        done.append(f"ship {whole.cut} {part.hi}")
+        return True
+
+    shipper = Shipper(ship, 30, errors.append, lambda: captured(0, ended=True))
+    shipper.put(Captured(header, Taken(finish, int)))
+    later = replace(header, base=37, cut=38)
+    shipper.put(Captured(later, Taken(finish, int, lambda: done.append("copy 38"))))
+    put.set()
+    shipper.stop()
+    assert done == ["ship 37 4", "copy 38", "ship 37 8", "copy 38", "ship 38 4", "ship 38 8"]
     assert not errors

@@ -439,6 +439,35 @@ def test_the_memory_of_a_view_serves_the_next(monkeypatch: pytest.MonkeyPatch) -
     assert len(grown.table.take_spare(1)) < many, "no more is kept than is worth it"
 
 
+@pytest.mark.parametrize(("waits", "turns"), [(0, 40), (4, 40), (24, 14), (1000, 3)])
+def test_a_turn_that_was_waited_for_goes_on_for_longer(
+    monkeypatch: pytest.MonkeyPatch, waits: int, turns: int
+) -> None:
+    """Else a view of a large table would be open as long as somebody computes without a pause."""
+    grown, clock, taken = Grown(), [0.0], [0]
+
+    class Guard:
+        def __enter__(self) -> None:
+            clock[0] += waits
+            taken[0] += 1
+
+        def __exit__(self, *error: object) -> None: ...
+
+    def copied(view: View, to: np.ndarray, n: int) -> int:
+        clock[0] += 1
+        return copy(view, to, n)
+
+    copy = View._copy
+    grown.touch(np.arange(40 * 100), 1)
+    monkeypatch.setattr(views, "SLICE_BYTES", 100 * grown.table.dtype.itemsize)
+    monkeypatch.setattr(views, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(View, "_copy", copied)
+    view = grown.table.view(-1, 1)
+    grown.table.guard = Guard()
+    assert len(view.rows()) == 40 * 100
+    assert taken[0] == turns
+
+
 def test_rows_are_not_put_aside_for_a_view_that_nobody_has() -> None:
     grown = Grown()
     grown.touch(np.arange(9), 1)
