@@ -86,7 +86,7 @@ class StructuredTable:
 
     rows: all slots that were made ready. Slots are not stable: a removal frees them for other keys.
     guard: held while a view copies rows; a shell that lets another thread do that sets its lock,
-        and holds it whenever it changes the table.
+        and holds it whenever it changes the table. Who holds it is told whether to go on.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class StructuredTable:
         self.meta[kernels.CHAIN] = -1
         self.meta[kernels.NEXT] = NEVER
         self.meta[kernels.UPTO] = kernels.NO_VIEW
-        self.guard: AbstractContextManager[Any] = nullcontext()
+        self.guard: AbstractContextManager[Callable[[], bool]] = nullcontext(lambda: False)
         self._kernels = kernels
         self._room, self._index = Room(self.dtype), RowIndex()
         self._none = np.zeros(0, self.dtype)

@@ -7,7 +7,6 @@ has exactly the rows of its epoch, whenever it is read.
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,10 +21,6 @@ SLICE_BYTES = 1 << 20
 """Memory of a table that is looked through at a time."""
 SLICES_MOST = 16
 """So many slices at most are copied in one turn."""
-PART_OF_WAIT = 1 / 8
-"""A turn goes on for this part of the time for which it was waited. Where somebody computes without
-a pause, a view of a large table would stay open long with one slice in each turn; and as long rows
-have to be put aside, which is work for whoever computes."""
 
 
 class View:
@@ -76,21 +71,18 @@ class View:
             self.advance()
 
     def advance(self) -> bool:
-        """Copy a slice, with the table's guard, or some if it was waited for; whether they were the
-        last.
+        """Copy a slice with the table's guard, or some, as it allows; whether they were the last.
 
         They are copied once more, without the guard: new memory is first touched there, and nobody
         waits for that.
         """
-        asked = monotonic()
-        with self._table.guard:
+        with self._table.guard as may_go_on:
             if self._whole:
                 return True
-            first, n, began = self._found, 0, monotonic()
-            until = began + (began - asked) * PART_OF_WAIT
+            first, n = self._found, 0
             for _ in range(SLICES_MOST):
                 n = self._copy(self._slices, n)
-                if self._at == self._used or monotonic() >= until:
+                if self._at == self._used or not may_go_on():
                     break
             self._found += n
             self._end()

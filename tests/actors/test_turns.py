@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+from raystream.actors import turns as module
 from raystream.actors.turns import Turns
 
 LIMIT = 10.0
@@ -48,3 +51,28 @@ def test_one_at_a_time() -> None:
         thread.join(LIMIT)
         assert not thread.is_alive()
     assert most == 1 and inside == 0
+
+
+def test_a_turn_may_go_on_for_a_part_of_the_time_that_it_was_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So who computes without a pause loses a part of its time, and the other gets on."""
+    now = [0.0]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    turns, said = Turns(), list[bool]()
+
+    def wait() -> None:
+        with turns as may_go_on:
+            for then in (80.0, 89.0, 91.0):
+                now[0] = then
+                said.append(may_go_on())
+
+    other = threading.Thread(target=wait, daemon=True)
+    with turns as may_go_on:
+        other.start()
+        while not turns._waiting:
+            pass
+        now[0] = 80.0
+        assert not may_go_on()  # there was no wait
+    other.join(LIMIT)
+    assert said == [True, True, False]
