@@ -25,10 +25,14 @@ def as_words(rows: np.ndarray) -> np.ndarray:
 
 
 class Room:
-    """Memory for items of one dtype, zero at first. Not thread-safe."""
+    """Memory for items of one dtype, zero at first. Not thread-safe.
+
+    touched: so many items at least have memory, as far as its users have said.
+    """
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
+        self.touched = 0
         self._memory = _mapped(LEAST_BYTES)
 
     def __len__(self) -> int:
@@ -55,6 +59,7 @@ class Room:
         if size < len(self._memory):
             with suppress(BufferError, SystemError):  # a view; a system without such calls
                 self._memory.resize(size)
+                self.touched = min(self.touched, len(self))
 
     def _copy(self, size: int) -> None:
         larger = _mapped(size)

@@ -123,7 +123,7 @@ class StructuredTable:
         self.rows = self.aside = self._none
         self.removals = np.zeros(LEAST_ROWS, self.head)
         self._aside: Room | None = None
-        self._spare: Room | None = None
+        self._spares: list[Room] = []
         self._view: Callable[[], View | None] = lambda: None
         self._seen, self._numbered = Room(np.dtype(np.int64)), 1
         self._alarms, self.alarms = Room(np.dtype(np.int64)), np.zeros(0, np.int64)
@@ -194,17 +194,22 @@ class StructuredTable:
         self._aside.grow(size)
         self.aside = self._aside.view(size)
 
-    def take_spare(self, size: int) -> Room:
-        """Room for copies of so many rows; of an earlier view, if that gave it back: no more of it
-        than is worth keeping."""
-        room, self._spare = self._spare or Room(self.dtype), None
-        room.shrink(max(size, SPARE_BYTES // self.dtype.itemsize))
+    def take_spare(self, size: int, *, of_all: bool) -> Room:
+        """Room for copies of so many rows: what an earlier view gave back, if one did. One for all
+        rows and one for those that have changed are kept; the guard is held."""
+        known = len(self._spares)  # more may come meanwhile, none is taken but here
+        spares = sorted(self._spares[:known], key=lambda room: room.touched)
+        room = spares.pop(-1 if of_all else 0) if spares else Room(self.dtype)
+        self._spares[:known] = spares[-1:]
+        most = size if of_all or not spares else size // 4
+        room.shrink(max(most, SPARE_BYTES // self.dtype.itemsize))
         room.grow(size)
         return room
 
-    def keep_spare(self, room: Room) -> None:
-        """Keep room for the next view."""
-        self._spare = room
+    def keep_spare(self, room: Room, rows: int) -> None:
+        """Keep room for the next view, in which so many rows were copied. On any thread."""
+        room.touched = max(room.touched, rows)
+        self._spares.append(room)
 
     # ------------------------------------------------------------ batches
 
@@ -350,7 +355,7 @@ class StructuredTable:
                     return Copy(self, since, upto)
                 earlier.finish()
             self.meta[[k.SINCE, k.UPTO, k.TAKEN, k.KEPT]] = max(since, k.FREE), upto, 0, 0
-            view = View(self)
+            view = View(self, of_all=since <= 0)
             self._view = ref(view)
             return view
 

@@ -27,12 +27,12 @@ class View:
     """Made by `StructuredTable.view`; one of a table at a time is open (see `Copy`). `rows`, `copy`
     and `advance` are for one thread, which may be any."""
 
-    def __init__(self, table: StructuredTable) -> None:
+    def __init__(self, table: StructuredTable, *, of_all: bool) -> None:
         self._table = table
         self._used = table.used
         self._step = max(1, SLICE_BYTES // table.dtype.itemsize)
         self._slices = np.empty(min(SLICES_MOST * self._step, self._used), table.dtype)
-        self._room = table.take_spare(self._used)
+        self._room = table.take_spare(self._used, of_all=of_all)
         self._rows = self._room.view(self._used)  # no more of it is touched than is found
         self._found = 0
         self._aside = self._rows[:0]
@@ -63,7 +63,7 @@ class View:
 
     def close(self) -> None:
         """The rows are not needed any more: their memory serves the next view of the table."""
-        self._table.keep_spare(self._room)
+        self._table.keep_spare(self._room, self._found)
 
     def copy(self) -> None:
         """Copy all that is not copied yet."""
@@ -120,9 +120,10 @@ class Copy:
 
     def __init__(self, table: StructuredTable, since: int, upto: int) -> None:
         self._table = table
-        self._room = table.take_spare(table.used)
+        self._room = table.take_spare(table.used, of_all=False)
         rows = self._room.view(table.used)  # no more of it is touched than is found
-        self._rows = rows[: table.copy_since(since, upto, rows)]
+        self._found = table.copy_since(since, upto, rows)
+        self._rows = rows[: self._found]
 
     @property
     def nbytes(self) -> int:
@@ -139,4 +140,4 @@ class Copy:
     def close(self) -> None:
         """The rows are not needed any more: their memory serves the next view of the table."""
         self._rows = self._rows[:0]
-        self._table.keep_spare(self._room)
+        self._table.keep_spare(self._room, self._found)

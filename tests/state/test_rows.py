@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import zip_longest
 from typing import Annotated, Any
 from unittest.mock import patch
@@ -435,10 +436,35 @@ def test_the_memory_of_a_view_serves_the_next(monkeypatch: pytest.MonkeyPatch) -
         view.close()
     assert at[1] == at[2]
     many = len(view._room)
-    assert grown.table.take_spare(1) is view._room and len(view._room) == many
-    grown.table.keep_spare(view._room)
+    take, keep = partial(grown.table.take_spare, of_all=True), grown.table.keep_spare
+    assert take(1) is view._room and len(view._room) == many
+    keep(view._room, 1)
     monkeypatch.setattr(state_rows, "SPARE_BYTES", 0)
-    assert len(grown.table.take_spare(1)) < many, "no more is kept than is worth it"
+    assert len(take(1)) < many, "no more is kept than is worth it"
+
+
+def test_the_memory_of_all_rows_is_kept_while_views_of_few_come_and_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A checkpoint that follows on a large one waits for it, and is closed after it."""
+    monkeypatch.setattr(state_rows, "SPARE_BYTES", 0)
+    grown, rooms = Grown(), []
+    for epoch in range(1, 5):
+        grown.touch(np.arange(9000), 2 * epoch)
+        every = grown.table.view(-1, 2 * epoch)
+        assert len(every.rows()) == 9000
+        grown.touch(np.arange(5), 2 * epoch + 1)
+        few = grown.table.view(2 * epoch, 2 * epoch + 1)
+        assert len(few.rows()) == 5
+        for view in (every, few):
+            view.close()
+        rooms.append((every._room, few._room))
+    assert all(all_ is rooms[0][0] and few is rooms[0][1] for all_, few in rooms)
+    small = rooms[0][1]
+    small.touched = 8000
+    last = grown.table.view(9, 10)
+    assert isinstance(last, View) and last._room is small
+    assert small.touched < 8000, "not all rows are kept room for twice"
 
 
 @pytest.mark.parametrize(("more", "turns"), [(0, 40), (2, 14), (1000, 3)])
