@@ -18,7 +18,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import checkpoints, compare, elastic, kernels, recovery_table, restore, start
+from benchmarks import (
+    checkpoints,
+    compare,
+    elastic,
+    kernels,
+    recovery_table,
+    restore,
+    start,
+    tables,
+)
 from raystream.errors import RaystreamError
 
 app = typer.Typer(
@@ -26,6 +35,7 @@ app = typer.Typer(
 )
 
 app.command("kernels")(kernels.main)
+app.command("tables")(tables.main)
 app.command("restore")(restore.main)
 app.command("recovery")(recovery_table.main)
 app.command("compare")(compare.main)
@@ -48,7 +58,9 @@ def w1(
     instances: Annotated[
         str, typer.Option(help="Instances of the operator; as in 1,4 in turns.")
     ] = "1",
-    epoch_rows: Annotated[int, typer.Option(min=1, help="Records of an epoch.")] = 400_000,
+    epoch_rows: Annotated[
+        int | None, typer.Option(min=1, help="Records of an epoch; some 100,000 unless given.")
+    ] = None,
     repeat: Repeat = 3,
     local: Local = False,
     as_json: Json = False,
@@ -62,7 +74,8 @@ def w1(
     counts = [int(n) for n in instances.split(",") if n.isdecimal() and int(n)]
     if len(counts) != instances.count(",") + 1:
         raise typer.BadParameter(f"--instances {instances}: numbers from 1 on, as in 1,4")
-    run = partial(work.run, rows=rows, distinct=distinct, epoch_rows=epoch_rows, local=local)
+    length = epoch_rows or work.EPOCH_ROWS
+    run = partial(work.run, rows=rows, distinct=distinct, epoch_rows=length, local=local)
     runs: Runs = {
         f if len(counts) == 1 else f"{f}, {n} instances": partial(run, f, instances=n)
         for f in forms

@@ -16,10 +16,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.w1 import Tally
+from benchmarks.w1 import Key, Tally
 from raystream.api.batch import Rows
+from raystream.dataflow.emission import Emission, cut_for
+from raystream.dataflow.plan import Edge
 from raystream.dataflow.source import Cutting
+from raystream.schema.columns import from_columns
+from raystream.schema.records import record_schema
 from raystream.schema.state import state_schema
+from raystream.schema.types import KeyRange
 from raystream.state.kernels import key_groups, sort_by_group
 from raystream.state.rows import StructuredTable
 
@@ -54,6 +59,10 @@ def measured(rows: int, distinct: int, repeat: int) -> dict[str, tuple[float, st
     cutting, times = Cutting("time", 0, 1, 1, 0), np.full(rows, 7, np.int32)
     groups = key_groups([keys], GROUPS)
     order, _ = sort_by_group(groups, GROUPS)
+    schema, every = record_schema(Key), KeyRange(0, GROUPS)
+    columns = from_columns(schema, {"time": times, "key": keys})
+    emitted = Emission(columns, np.full(GROUPS + 1, rows), None)
+    edge = Edge(0, 0, 0, 1, 0, schema, ("key",), False)
 
     def rows_of() -> Rows[Tally]:
         return Rows(table.schema, written.__getitem__, len(slots), index)
@@ -67,6 +76,10 @@ def measured(rows: int, distinct: int, repeat: int) -> dict[str, tuple[float, st
         "hash keys into groups": (each(lambda: key_groups([next(batches)], GROUPS)), "record"),
         "sort by group": (each(lambda: sort_by_group(groups, GROUPS)), "record"),
         "take a column in that order": (each(lambda: keys.take(order)), "record"),
+        "sort two columns for a consumer": (
+            each(lambda: cut_for(edge, emitted, every, GROUPS)),
+            "record",
+        ),
         "find the rows of keys": (each(lambda: table.slots_of([next(batches)], 1)), "record"),
         "number records by key": (each(lambda: rows_of().nth), "record"),
         "read a field": (each(lambda: table.read(slots, "n"), len(slots)), "distinct key"),

@@ -27,12 +27,11 @@ class Turns:
         self._waiting: deque[threading.Lock] = deque()
 
     def __enter__(self) -> Callable[[], bool]:
-        asked = monotonic()
         with self._lock:
             if not self._held:
                 self._held = True
                 return _no_more
-            turn = threading.Lock()
+            turn, asked = threading.Lock(), monotonic()
             turn.acquire()
             self._waiting.append(turn)
         turn.acquire()

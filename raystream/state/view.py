@@ -70,15 +70,15 @@ class View:
         while not self._whole:
             self.advance()
 
-    def advance(self) -> bool:
-        """Copy a slice with the table's guard, or some, as it allows; whether they were the last.
+    def advance(self) -> None:
+        """Copy a slice with the table's guard, or some, as it allows.
 
         They are copied once more, without the guard: new memory is first touched there, and nobody
         waits for that.
         """
         with self._table.guard as may_go_on:
             if self._whole:
-                return True
+                return
             first, n = self._found, 0
             for _ in range(SLICES_MOST):
                 n = self._copy(self._slices, n)
@@ -87,7 +87,6 @@ class View:
             self._found += n
             self._end()
         as_words(self._rows)[first : first + n] = as_words(self._slices[:n])
-        return self._whole
 
     @property
     def whole(self) -> bool:

@@ -47,9 +47,10 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "line",
     [
-        "w1 --rows 2000 --distinct 10 --form interpreted --local --repeat 1",
+        "w1 --rows 2000 --distinct 10 --form interpreted --epoch-rows 300 --local --repeat 1",
         "epoch --epochs 20 --local --repeat 1 --json",
         "kernels --rows 500 --distinct 100 --repeat 1",
+        "tables --rows 3000 --each 100 --changed 50 --repeat 1",
         "restore --megabytes 0.1 --repeat 1",
         "checkpoints sizes --largest 100 --repeat 1",
         "checkpoints throughput --keys 1000 --seconds 0.01 --cuts 1 --records 100",
