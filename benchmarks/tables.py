@@ -96,7 +96,7 @@ def viewed(table: StructuredTable, changed: int, repeat: int) -> Iterator[Viewed
             view, took = table.view(-1, epoch), list[float]()
             begun = time.perf_counter()
             copied = aside.submit(view.rows)
-            while not copied.done():
+            while not (took and copied.done()):
                 step = time.perf_counter()
                 with turns:
                     slots = next(steps)
