@@ -60,6 +60,8 @@ def run(
 
     Raises ConfigError and InputError for what was asked or given, JobError if the job failed.
     """
+    if on_progress is not None and speed is not None:
+        pa.array([0])  # imports pandas now and not beside the job, which Ray lets go behind us
     parts = new_parts(out)
     flow = build(data, AnswerParts(parts), speed=speed, epoch=epoch)
     if interpreted:

@@ -36,6 +36,7 @@ from raystream.dataflow.snapshot import (
     settled,
     view_with,
 )
+from raystream.dataflow.warming import warm_vertex
 from raystream.errors import (
     InternalError,
     JobError,
@@ -179,6 +180,8 @@ class Shell:
                 positions=None if self._standing is None else self._standing.splits,
                 ended=self._standing is not None and self._standing.ended,
             )  # fmt: skip
+        for _ in warm_vertex(self.plan, self.vertex):
+            pass
         self.machine.open()
 
     def advance(self, delta: Image) -> None:

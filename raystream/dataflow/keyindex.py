@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from raystream.api.operators import OperatorSpec
+from raystream.schema.columns import read_only
+from raystream.schema.types import BEFORE_ALL
 from raystream.state.rows import StructuredTable
 from raystream.state.texts import TextNumbers
 
@@ -25,10 +27,20 @@ class KeyedRows:
         ]
 
     def warm(self) -> None:
-        """Load what looks keys up, by a row of no key; not of a table that is used."""
+        """Load what looks keys up and writes rows, by a row of no key; not of a table in
+        use."""
+        from raystream.state.kernels import ordinals
+
         keys = [np.zeros(1, np.int64) if t is None else pa.array(["-"]) for t in self.texts]
-        slots, _ = self.slots(keys, 0)
-        self.table.write(slots, {}, 0)
+        slots, index = self.slots(keys, 0)
+        ordinals(read_only(index), len(slots))
+        for texts in self.texts:
+            if texts is not None:
+                texts.warm()
+        self.table.warm()
+        view = self.table.view(BEFORE_ALL, 0)
+        self.table.write(slots, {}, 0)  # which the view has yet to copy
+        view.close()
 
     def slots(self, columns: list[Any], epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """(the slot of each distinct key, for each record the number of its key): int64 both."""

@@ -175,7 +175,7 @@ def view_with(guard: AbstractContextManager[Any], machine: Machine) -> None:
     logic = getattr(machine, "logic", None)
     if isinstance(table := getattr(logic, "table", None), StructuredTable):
         table.guard = guard
-    for known in _texts(logic):
+    for known in texts_of(logic):
         if known is not None:
             known.guard = guard
 
@@ -338,11 +338,12 @@ def _take(machine: Machine, since: int) -> Taken | None:
     if isinstance(logic.table, ObjectTable):
         return take_objects(logic.table, shape, machine.plan.groups, since)
     return take_rows(
-        logic.table, shape, machine.plan.groups, since, machine.position, _texts(logic)
+        logic.table, shape, machine.plan.groups, since, machine.position, texts_of(logic)
     )
 
 
-def _texts(logic: Any) -> Texts:
+def texts_of(logic: Any) -> Texts:
+    """What the numbers stand for that structured rows have in place of text keys."""
     keyed = getattr(logic, "keyed", None)
     return () if keyed is None else keyed.texts
 
@@ -365,10 +366,10 @@ def _put(machine: Machine, chains: Sequence[Sequence[Image]], *, onto: bool = Fa
             put_objects(logic.table, shape, image)
         return
     if not onto:
-        fill_rows(logic.table, shape, [chain[0] for chain in chains], _texts(logic))
+        fill_rows(logic.table, shape, [chain[0] for chain in chains], texts_of(logic))
         chains = [chain[1:] for chain in chains]
     for image in (image for chain in chains for image in chain):
-        put_rows(logic.table, shape, image, _texts(logic))
+        put_rows(logic.table, shape, image, texts_of(logic))
 
 
 # ---------------------------------------------------------------- standing

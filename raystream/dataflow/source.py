@@ -81,6 +81,13 @@ class Cutting:
         return max(BEFORE_ALL, min(least, NEVER))
 
 
+def warm(plan: Plan, vertex: Vertex) -> None:
+    """Load what cuts recorded data into epochs."""
+    epochs, schema = vertex.epochs, vertex.ports[0].schema
+    if epochs is not None and epochs.column is not None and plan.clock is not None:
+        cutting_of(epochs, plan.clock, plan.ticks).runs(empty(schema).column(epochs.column), 0)
+
+
 def cutting_of(epochs: Epochs, clock: Clock, ticks: int) -> Cutting:
     """The cutting of one source under the job's clock; `ticks`: flow units per second.
 

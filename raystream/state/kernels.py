@@ -152,7 +152,7 @@ def hash_columns(columns: list[Any]) -> np.ndarray:
     out = np.empty(len(columns[0]), np.uint64)
     for i, column in enumerate(columns):
         if isinstance(column, np.ndarray):
-            (_fold_ints if i else _hash_ints)(column, out)
+            (_fold_ints if i else _hash_ints)(read_only(column), out)
         else:
             hashes = out if i == 0 else np.empty(len(column), np.uint64)
             _hash_strings(*string_buffers(column), hashes)
@@ -165,12 +165,13 @@ def string_buffers(array: Any) -> tuple[np.ndarray, np.ndarray]:
     """(offsets int32 [n + 1], bytes) of an Arrow text or bytes array, which may be a slice."""
     _, offsets, data = array.buffers()
     if offsets is None:
-        return np.zeros(1, np.int32), np.zeros(0, np.uint8)
+        return read_only(np.zeros(1, np.int32)), read_only(np.zeros(0, np.uint8))
     wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     at = np.frombuffer(offsets, np.int64 if wide else np.int32)[
         array.offset : array.offset + len(array) + 1
     ]
-    return at, np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    text = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return read_only(at), read_only(text)
 
 
 def key_groups(columns: list[Any], groups: int) -> np.ndarray:

@@ -128,8 +128,16 @@ class StructuredTable:
         self._seen, self._numbered = Room(np.dtype(np.int64)), 1
         self._alarms, self.alarms = Room(np.dtype(np.int64)), np.zeros(0, np.int64)
         self._extend(LEAST_ROWS)
+
+    def warm(self) -> None:
+        """Load what is called only now and then, by a row of no key; not of a table in use."""
+        timer = {} if self.schema.timer is None else {self.schema.timer: np.zeros(1, np.int64)}
+        keys = [np.zeros(1, np.int64)] * self.columns
+        self.put(Part(keys, 0, timer))
+        self.find(keys)
+        if self.next_due != NEVER:
+            self.in_firing_order(self.due(NEVER))
         self._index.warm(self._heads())
-        self.find([np.zeros(0, np.int64)] * self.columns)  # so that no cut waits until it is loaded
 
     def __len__(self) -> int:
         return int(self.meta[self._kernels.LIVE])

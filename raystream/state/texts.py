@@ -46,6 +46,9 @@ class TextNumbers:
         self._heads, self._data = (r.view(len(r)) for r in (self._head_room, self._byte_room))
         self._index = RowIndex()
         self.guard: AbstractContextManager[Any] = nullcontext()
+
+    def warm(self) -> None:
+        """Load what is called only now and then."""
         self._index.warm(self._heads)
 
     def __len__(self) -> int:

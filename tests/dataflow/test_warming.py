@@ -1,7 +1,10 @@
-"""A process that stands by has loaded what it may need, and called nobody."""
+"""A process that stands by has loaded what it may need, and called nobody; one that takes a place
+has loaded what the first epochs and checkpoints need."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +13,7 @@ import raystream as rs
 from raystream.controller.planning import make_plan
 from raystream.dataflow.warming import warm
 from raystream.testing import Collect, run_local
+from tests.dataflow.first_use import FLOWS
 from tests.dataflow.shapes import SHAPES
 from tests.flows import CompiledLedger, Running, Tally, Word, ledger_flow, word_flow
 
@@ -45,3 +49,11 @@ def test_all_shapes_run_as_if_nothing_had_been(name: str) -> None:
 
 def test_compiled_operators_are_loaded() -> None:
     all_of(warm(make_plan(ledger_flow(Collect(), op=CompiledLedger()))))
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_nothing_is_compiled_or_loaded_while_a_job_runs(name: str) -> None:
+    """In a process of its own: here all has been used."""
+    command = [sys.executable, "-m", "tests.dataflow.first_use", name]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

@@ -1,0 +1,87 @@
+"""Says what a flow compiles or loads though it was warmed, in a process of its own.
+
+python -m tests.dataflow.first_use rows
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+
+from numba.core.dispatcher import Dispatcher
+
+import raystream as rs
+from raystream.controller.planning import make_plan
+from raystream.dataflow.instance import Instance
+from raystream.dataflow.plan import Plan
+from raystream.dataflow.snapshot import capture, install
+from raystream.dataflow.warming import warm, warm_vertex
+from raystream.state.image import decode
+from raystream.testing import Collect
+from raystream.testing.local import LocalJob
+from tests.flows import CompiledLedger, CountWords, Running, Tally, Word, ledger_flow, word_flow
+
+
+@rs.operator(key="word")
+def total(words: rs.Batch[Word], rows: rs.Rows[Tally]) -> rs.Batch[Running]:
+    rows["n"] += rows.counts
+    return rs.Batch(Running, {"word": words["word"], "n": rows["n"][rows.index]})
+
+
+FLOWS: dict[str, Callable[[], rs.Flow]] = {
+    "rows": lambda: word_flow(Collect(), total),
+    "windows": lambda: word_flow(Collect(), CountWords()),
+    "ledger": lambda: ledger_flow(Collect(), op=CompiledLedger()),
+}
+
+Used = set[tuple[str, str, str]]
+
+
+def used() -> Used:
+    """All jitted functions that are ready, and for which types."""
+    found = [d for d in gc.get_objects() if isinstance(d, Dispatcher)]
+    return {(d.__module__, d.__name__, str(types)) for d in found for types in d.overloads}
+
+
+def late(flow: rs.Flow) -> tuple[Used, Used]:
+    """What was used for the first time while an instance of each vertex, made ready as one that is
+    placed, took all epochs and had checkpoints taken; and when these were restored by processes
+    that stood by."""
+    plan = make_plan(flow)
+    for vertex in plan.vertices:
+        for _ in warm_vertex(plan, vertex):
+            pass
+    before = used()
+    chains = _checkpoints(plan)
+    worked = used()
+    for _ in warm(plan):
+        pass
+    ready = used()
+    for instance, images in chains:
+        full, *deltas = map(decode, images)
+        install(Instance(plan, instance.vertex, instance.keys), [[full, *deltas]])
+    return worked - before, used() - ready
+
+
+def _checkpoints(plan: Plan) -> list[tuple[Instance, list[memoryview]]]:
+    """A full image and deltas of each operator, over a whole run."""
+    job = LocalJob(plan)
+    chains = {id(m): (m, list[memoryview]()) for m in job.instances if m.logic is not None}
+    since = dict.fromkeys(chains, 0)
+    while not job.ended:
+        job.turn()
+        for at, (instance, images) in chains.items():
+            if instance.position > since[at]:
+                images.append(capture(instance, since[at]).image().encode())
+                since[at] = instance.position
+    job.finish()
+    return list(chains.values())
+
+
+if __name__ == "__main__":
+    worked, restored = late(FLOWS[sys.argv[1]]())
+    for what in sorted(worked):
+        print("worked:", *what)
+    for what in sorted(restored):
+        print("restored:", *what)
