@@ -8,19 +8,24 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from numba.core.dispatcher import Dispatcher
 
 import raystream as rs
+from lrb.flow import build
+from lrb.source import look_through
 from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import Instance
-from raystream.dataflow.plan import Plan
 from raystream.dataflow.snapshot import capture, install
 from raystream.dataflow.warming import warm, warm_vertex
 from raystream.state.image import decode
 from raystream.testing import Collect
 from raystream.testing.local import LocalJob
 from tests.flows import CompiledLedger, CountWords, Running, Tally, Word, ledger_flow, word_flow
+from tests.lrb.random_traffic import random_traffic
+from tests.lrb.rows import write_prepared
 
 
 @rs.operator(key="word")
@@ -29,10 +34,17 @@ def total(words: rs.Batch[Word], rows: rs.Rows[Tally]) -> rs.Batch[Running]:
     return rs.Batch(Running, {"word": words["word"], "n": rows["n"][rows.index]})
 
 
-FLOWS: dict[str, Callable[[], rs.Flow]] = {
-    "rows": lambda: word_flow(Collect(), total),
-    "windows": lambda: word_flow(Collect(), CountWords()),
-    "ledger": lambda: ledger_flow(Collect(), op=CompiledLedger()),
+def linear_road(folder: Path) -> rs.Flow:
+    rows, history = random_traffic(seed=1, roads=2, cars=100)
+    data = look_through(write_prepared(folder / "data", rows, history))
+    return build(data, Collect(), speed=None, epoch=20)
+
+
+FLOWS: dict[str, Callable[[Path], rs.Flow]] = {
+    "rows": lambda _: word_flow(Collect(), total),
+    "windows": lambda _: word_flow(Collect(), CountWords()),
+    "ledger": lambda _: ledger_flow(Collect(), op=CompiledLedger()),
+    "linear road": linear_road,
 }
 
 Used = set[tuple[str, str, str]]
@@ -52,8 +64,9 @@ def late(flow: rs.Flow) -> tuple[Used, Used]:
     for vertex in plan.vertices:
         for _ in warm_vertex(plan, vertex):
             pass
+    job = LocalJob(plan)
     before = used()
-    chains = _checkpoints(plan)
+    chains = _checkpoints(job)
     worked = used()
     for _ in warm(plan):
         pass
@@ -64,9 +77,8 @@ def late(flow: rs.Flow) -> tuple[Used, Used]:
     return worked - before, used() - ready
 
 
-def _checkpoints(plan: Plan) -> list[tuple[Instance, list[memoryview]]]:
+def _checkpoints(job: LocalJob) -> list[tuple[Instance, list[memoryview]]]:
     """A full image and deltas of each operator, over a whole run."""
-    job = LocalJob(plan)
     chains = {id(m): (m, list[memoryview]()) for m in job.instances if m.logic is not None}
     since = dict.fromkeys(chains, 0)
     while not job.ended:
@@ -80,7 +92,8 @@ def _checkpoints(plan: Plan) -> list[tuple[Instance, list[memoryview]]]:
 
 
 if __name__ == "__main__":
-    worked, restored = late(FLOWS[sys.argv[1]]())
+    with TemporaryDirectory() as folder:
+        worked, restored = late(FLOWS[sys.argv[1]](Path(folder)))
     for what in sorted(worked):
         print("worked:", *what)
     for what in sorted(restored):
