@@ -29,6 +29,7 @@ from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import Instance
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.snapshot import capture, install
+from raystream.dataflow.warming import warm
 from raystream.schema.types import KeyRange
 from raystream.state.image import decode
 from raystream.state.partition import by_parts
@@ -118,6 +119,8 @@ def restore(plan: Plan, chain: list[list[memoryview]], rows: int) -> float:
 def measured(keys: int, *, compiled: bool, repeat: int) -> list[list[str]]:
     """A line of the table for full checkpoints and one for deltas: medians."""
     plan = planned(compiled=compiled)
+    for _ in warm(plan):
+        pass
     instance = restored(plan, keys)
     full = [checkpoint(instance, 0) for _ in range(repeat)]
     change(instance, CUT + 1)

@@ -66,9 +66,11 @@ def main(
     for loading in (grown(small, 10, 10), viewed(small, 10, 1)):  # what else is compiled
         list(loading)
     batches = list(grown(table, rows, each))
-    seconds = [sum(batches[i : i + SECOND]) * 1e3 for i in range(max(1, len(batches) - SECOND))]
+    seconds = [sum(batches[i : i + SECOND]) * 1e3 for i in range(max(1, len(batches) - SECOND + 1))]
     shown = Table("", "", title=f"{rows:,} rows of {table.dtype.itemsize} bytes")
-    shown.add_row(f"{SECOND} batches of {each:,} new rows, median", f"{_median(seconds):.0f} ms")
+    shown.add_row(
+        f"{SECOND} batches of {each:,} new rows, median", f"{statistics.median(seconds):.0f} ms"
+    )
     shown.add_row("the slowest", f"{max(seconds):.0f} ms")
     for seen in viewed(table, changed, repeat):
         shown.add_row(
@@ -105,11 +107,7 @@ def viewed(table: StructuredTable, changed: int, repeat: int) -> Iterator[Viewed
                     slots = next(steps)
                     table.write(slots, {"a": table.read(slots, "a") + 1}, epoch + 1)
                 took.append(time.perf_counter() - step)
-            yield Viewed(time.perf_counter() - begun, _median(took) * 1e3)
+            yield Viewed(time.perf_counter() - begun, statistics.median(took) * 1e3)
             copied.result()
             del copied
             view.close()
-
-
-def _median(values: list[float]) -> float:
-    return statistics.median(values)

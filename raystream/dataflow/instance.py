@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from raystream.dataflow.checking import Checksums
 from raystream.dataflow.cuts import Cuts
@@ -27,7 +26,6 @@ from raystream.dataflow.emission import (
     late_emission,
     nothing,
     two_phases,
-    warm,
 )
 from raystream.dataflow.inlet import Inlet
 from raystream.dataflow.logic import Logic
@@ -71,12 +69,9 @@ class Outlets:
         self.guard: AbstractContextManager[Any] = nullcontext()
 
     def open(self) -> None:
-        """Load what the first epoch would else wait for."""
-        pa.array([0])  # for its first array PyArrow imports pandas, which takes up to a second
+        """Load references."""
         for _, logic in self.fused:
             logic.open(self.keys)
-        for edge in self.vertex.outputs:
-            warm(edge)
 
     def emit(self, head: list[Emission], header: Header, counts: Counts) -> None:
         """Run the fused operators on what the head emitted and log one entry per edge."""

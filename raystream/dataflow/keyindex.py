@@ -27,8 +27,7 @@ class KeyedRows:
         ]
 
     def warm(self) -> None:
-        """Load what looks keys up and writes rows, by a row of no key; not of a table in
-        use."""
+        """Load what finds and writes rows, by a row of no key; not of a table in use."""
         from raystream.state.kernels import ordinals
 
         keys = [np.zeros(1, np.int64) if t is None else pa.array(["-"]) for t in self.texts]

@@ -60,7 +60,7 @@ class _Run:
 
 
 def warm() -> None:
-    """Load what sorts the pieces of several streams."""
+    """Load what merges pieces."""
     from raystream.state.kernels import sort_by_group
 
     sort_by_group(np.zeros(0, np.int64), 1)

@@ -343,7 +343,7 @@ def _take(machine: Machine, since: int) -> Taken | None:
 
 
 def texts_of(logic: Any) -> Texts:
-    """What the numbers stand for that structured rows have in place of text keys."""
+    """Per key field what its numbers stand for, where it is text or bytes; () where none is."""
     keyed = getattr(logic, "keyed", None)
     return () if keyed is None else keyed.texts
 

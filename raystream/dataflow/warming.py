@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from raystream.dataflow.batches import RowsLogic
 from raystream.dataflow.emission import warm as warm_edge
 from raystream.dataflow.instance import Instance, Outlets
@@ -29,12 +31,13 @@ def warm(plan: Plan) -> Iterator[None]:
     for vertex in plan.vertices:
         yield from warm_vertex(plan, vertex)
         if vertex.spec is not None:
-            _restore(_instance(plan, vertex), _checkpoint(_instance(plan, vertex)))
+            _restore(_instance(plan, vertex), decode(_checkpoint(_instance(plan, vertex))))
             yield
 
 
 def warm_vertex(plan: Plan, vertex: Vertex) -> Iterator[None]:
     """Load what an instance of one vertex needs to work and to be checkpointed, in steps."""
+    pa.array([0])  # for its first array PyArrow imports pandas, which takes up to a second
     Outlets(plan, vertex, KeyRange(0, plan.groups))  # builds compiled operators inside it
     yield
     for edge in vertex.outputs:
@@ -54,8 +57,8 @@ def _instance(plan: Plan, vertex: Vertex) -> Instance:
     return Instance(plan, vertex, KeyRange(0, plan.groups))
 
 
-def _checkpoint(instance: Instance) -> Image:
-    """The image of an operator, of one row where rows are structured."""
+def _checkpoint(instance: Instance) -> memoryview:
+    """The encoded image of an operator, of one row where rows are structured."""
     shape, table = _kept(instance)
     if isinstance(instance.logic, RowsLogic):
         instance.logic.keyed.warm()
@@ -63,7 +66,7 @@ def _checkpoint(instance: Instance) -> Image:
         table.warm()
     elif shape is not None:
         key_order(shape.nothing_gone, instance.plan.groups)
-    return decode(capture(instance).image().encode())
+    return capture(instance).image().encode()
 
 
 def _restore(instance: Instance, image: Image) -> None:

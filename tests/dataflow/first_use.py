@@ -1,7 +1,5 @@
-"""Says what a flow compiles or loads though it was warmed, in a process of its own.
-
-python -m tests.dataflow.first_use rows
-"""
+"""Says what a flow compiles or loads though it was warmed, in a process of its own; it is called
+by `python -m tests.dataflow.first_use rows`, or another name of FLOWS."""
 
 from __future__ import annotations
 
@@ -18,12 +16,21 @@ from lrb.flow import build
 from lrb.source import look_through
 from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import Instance
-from raystream.dataflow.snapshot import capture, install
+from raystream.dataflow.snapshot import Captured, capture, install
 from raystream.dataflow.warming import warm, warm_vertex
 from raystream.state.image import decode
 from raystream.testing import Collect
 from raystream.testing.local import LocalJob
-from tests.flows import CompiledLedger, CountWords, Running, Tally, Word, ledger_flow, word_flow
+from tests.flows import (
+    CompiledLedger,
+    CountWords,
+    Rows,
+    Running,
+    Tally,
+    Word,
+    ledger_flow,
+    word_flow,
+)
 from tests.lrb.random_traffic import random_traffic
 from tests.lrb.rows import write_prepared
 
@@ -34,6 +41,15 @@ def total(words: rs.Batch[Word], rows: rs.Rows[Tally]) -> rs.Batch[Running]:
     return rs.Batch(Running, {"word": words["word"], "n": rows["n"][rows.index]})
 
 
+def many_words() -> rs.Flow:
+    """Keys for several pages of an index; each comes twice, in epochs apart."""
+    words = tuple(Word(i // 1000, f"word-{i % 4000}") for i in range(8000))
+    flow = rs.Flow("many-words")
+    source = Rows(Word, (words,), batch=500)
+    flow.source(source, epochs=rs.by_time(seconds=1)).through(total).to(Collect())
+    return flow
+
+
 def linear_road(folder: Path) -> rs.Flow:
     rows, history = random_traffic(seed=1, roads=2, cars=100)
     data = look_through(write_prepared(folder / "data", rows, history))
@@ -41,7 +57,7 @@ def linear_road(folder: Path) -> rs.Flow:
 
 
 FLOWS: dict[str, Callable[[Path], rs.Flow]] = {
-    "rows": lambda _: word_flow(Collect(), total),
+    "rows": lambda _: many_words(),
     "windows": lambda _: word_flow(Collect(), CountWords()),
     "ledger": lambda _: ledger_flow(Collect(), op=CompiledLedger()),
     "linear road": linear_road,
@@ -78,14 +94,18 @@ def late(flow: rs.Flow) -> tuple[Used, Used]:
 
 
 def _checkpoints(job: LocalJob) -> list[tuple[Instance, list[memoryview]]]:
-    """A full image and deltas of each operator, over a whole run."""
+    """A full image and deltas of each operator, over a whole run. Each is made an epoch after it
+    was captured: what changes meanwhile is put aside."""
     chains = {id(m): (m, list[memoryview]()) for m in job.instances if m.logic is not None}
-    since = dict.fromkeys(chains, 0)
-    while not job.ended:
-        job.turn()
+    captured, since = dict[int, Captured](), dict.fromkeys(chains, 0)
+    while not job.ended or captured:
+        if not job.ended:
+            job.turn()
         for at, (instance, images) in chains.items():
+            if at in captured:
+                images.append(captured.pop(at).image().encode())
             if instance.position > since[at]:
-                images.append(capture(instance, since[at]).image().encode())
+                captured[at] = capture(instance, since[at])
                 since[at] = instance.position
     job.finish()
     return list(chains.values())
