@@ -34,6 +34,7 @@ HALF = [f"tests/{name}" for name in (
 """Takes about as long as all other tests that start no Ray. By folder, and not by turns: what runs
 in one process, and in which order, is the same each time."""
 LINES_SHOWN = 60
+VENV = f'"{BIN.parent}/'
 SHOWN_SECONDS = 0.2
 
 
@@ -77,8 +78,7 @@ def shown(parts: dict[str, Running]) -> bool:
     for name, part in parts.items():
         print(f"\n{name}:", flush=True)
         part.show()
-    *before, _ = parts.items()
-    for name, part in before:
+    for name, part in parts.items():
         if part.failed:  # far above by now
             print(f"\nof {name}, exit code {part.code}:\n{part.summary()}")
     return not any(p.failed for p in parts.values()) and 0 in [p.code for p in parts.values()]
@@ -116,10 +116,13 @@ class Running:
         return self.code not in {0, NONE_FOUND}
 
     def summary(self) -> str:
-        """Pytest's own; the last lines where it came to none."""
+        """Pytest's own; where it came to none, because a test hung, where all threads were."""
         lines = self._file.read_text(errors="replace").splitlines()
         begins = [i for i, line in enumerate(lines) if "short test summary" in line]
-        return "\n".join(lines[begins[-1] if begins else -LINES_SHOWN :])
+        if begins:
+            return "\n".join(lines[begins[-1] :])
+        ours = [line for line in lines if line.startswith(f'  File "{ROOT}/') and VENV not in line]
+        return "\n".join([*lines[-LINES_SHOWN:], "", "of these in our files:", *ours])
 
 
 def check(name: str, command: list[str]) -> bool:
