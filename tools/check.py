@@ -34,7 +34,6 @@ HALF = [f"tests/{name}" for name in (
 """Takes about as long as all other tests that start no Ray. By folder, and not by turns: what runs
 in one process, and in which order, is the same each time."""
 LINES_SHOWN = 60
-VENV = f'"{BIN.parent}/'
 SHOWN_SECONDS = 0.2
 
 
@@ -79,7 +78,7 @@ def shown(parts: dict[str, Running]) -> bool:
         print(f"\n{name}:", flush=True)
         part.show()
     for name, part in parts.items():
-        if part.failed:  # far above by now
+        if part.failed:  # it is far above by now, or was long: what is wrong is said last
             print(f"\nof {name}, exit code {part.code}:\n{part.summary()}")
     return not any(p.failed for p in parts.values()) and 0 in [p.code for p in parts.values()]
 
@@ -116,13 +115,14 @@ class Running:
         return self.code not in {0, NONE_FOUND}
 
     def summary(self) -> str:
-        """Pytest's own; where it came to none, because a test hung, where all threads were."""
+        """Pytest's own. Where it came to none the last lines, and if a test hung where that was."""
         lines = self._file.read_text(errors="replace").splitlines()
         begins = [i for i, line in enumerate(lines) if "short test summary" in line]
         if begins:
             return "\n".join(lines[begins[-1] :])
-        ours = [line for line in lines if line.startswith(f'  File "{ROOT}/') and VENV not in line]
-        return "\n".join([*lines[-LINES_SHOWN:], "", "of these in our files:", *ours])
+        ours = [line for line in lines if line.startswith(f'  File "{ROOT}/')]
+        where = [line for line in ours if f'"{BIN.parent}/' not in line]
+        return "\n".join([*lines[-LINES_SHOWN:], *(["", "in our files:"] if where else []), *where])
 
 
 def check(name: str, command: list[str]) -> bool:

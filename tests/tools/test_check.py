@@ -1,0 +1,59 @@
+"""What `make test` says at its end of tests that came to none."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+
+HANGS = """
+import threading
+def helper():
+    threading.Event().wait(60)
+def test_that_waits():
+    helper()
+"""
+
+
+@pytest.fixture
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """tools/check.py, whose project is in a folder of the test."""
+    monkeypatch.syspath_prepend(str(TOOLS))
+    module = importlib.import_module("check")
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    return module
+
+
+def ended(check: ModuleType, folder: Path, *options: str) -> str:
+    """The summary of a run of the folder's tests, which fails."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, str(folder)]
+    part = check.Running(command, folder / "said")
+    try:
+        part.show()
+        assert part.failed
+        return str(part.summary())
+    finally:
+        part.end()
+
+
+def test_a_test_that_hung_is_named(check: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / "test_hangs.py"
+    file.write_text(HANGS)
+    limit = ("-o", "faulthandler_timeout=1", "-o", "faulthandler_exit_on_timeout=true")
+    _, _, where = ended(check, tmp_path, *limit).partition("in our files:\n")
+    assert where.splitlines() == [
+        f'  File "{file}", line 4 in helper',
+        f'  File "{file}", line 6 in test_that_waits',
+    ]
+
+
+def test_of_others_there_is_pytests_summary(check: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "test_fails.py").write_text("def test_that_fails():\n    assert 0\n")
+    said = ended(check, tmp_path)
+    assert "short test summary" in said.splitlines()[0]
+    assert "test_that_fails" in said and "in our files" not in said
