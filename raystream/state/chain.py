@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 CHAIN_MIN = 8
-"""So few deltas may always follow a full checkpoint: to read them costs little."""
+SMALL_BYTES = 8 << 20
+"""So few deltas, of so little in all, may always follow a full checkpoint: to read them costs
+little."""
 CHAIN_MAX = 64
 """After so many deltas the next checkpoint is a full one."""
 
@@ -21,18 +23,30 @@ class Span(NamedTuple):
 class Chain:
     """The checkpoints that an instance has made and that are stored, one after the other.
 
-    base: the cut on which the next checkpoint builds; 0 asks for a full one. That is made when the
-    deltas since the last one, unless they are few, have become as large as it: so little is written
-    of state that changes little.
+    A full one is due when the deltas since the last one, unless they are few and small, have become
+    as large as it: so little is written of state that changes little, and a restore reads about
+    twice the state at most.
     """
 
     def __init__(self, stored: int) -> None:
         self._stored = Span(stored, stored)
-        self.base = 0
+        self._made = 0
+        """The cut of the last one; 0 when the next may not build on it."""
         self._deltas = 0
         self._full = self._changed = 0
-        """Bytes of the last full checkpoint, and of the deltas on it."""
+        """Bytes of the last full checkpoint, and of the deltas on it, as far as they are stored."""
         self._gap = False
+
+    @property
+    def base(self) -> int:
+        """The cut on which the next checkpoint builds; 0 asks for a full one."""
+        return 0 if self._long() else self._made
+
+    def _long(self) -> bool:
+        if self._deltas >= CHAIN_MAX:
+            return True
+        little = self._deltas < CHAIN_MIN and self._changed < SMALL_BYTES
+        return self._changed >= self._full and not little
 
     @property
     def stored(self) -> Span:
@@ -45,27 +59,25 @@ class Chain:
         Args:
             sizes: of the images of that cut, in bytes: a full one and the deltas on it.
         """
-        self.base = self._stored.upto
+        self._made = self._stored.upto
         self._deltas = len(sizes) - 1
         self._full, self._changed = sizes[0], sum(sizes[1:])
 
     def restart(self) -> None:
         """Others hold the checkpoints from now on: the next one is full."""
-        self.base = 0
+        self._made = 0
 
     def made(self, base: int, cut: int) -> None:
         """A checkpoint was made, to be stored in turn.
 
         If what it builds on was refused while it was made, the next one is full all the same.
         """
-        self._deltas = self._deltas + 1 if base else 0
-        self.base = 0 if self._long() or base != self.base else cut
-
-    def _long(self) -> bool:
-        """Whether a full checkpoint is due. What was made and is not stored yet is not counted."""
-        if self._deltas >= CHAIN_MAX:
-            return True
-        return self._deltas >= CHAIN_MIN and self._changed >= self._full
+        if base:
+            self._deltas += 1
+            self._made = cut if base == self._made else 0
+        else:
+            self._deltas = self._changed = 0
+            self._made = cut
 
     def answered(self, base: int, cut: int, nbytes: int, *, held: bool) -> None:
         """All keepers hold the checkpoint at `cut`; or not, so the next one is full.
@@ -78,5 +90,5 @@ class Chain:
             self._full = self._full if base else nbytes
             self._changed = self._changed + nbytes if base else 0
         else:
-            self.base = 0
+            self._made = 0
         self._gap = not held
