@@ -6,12 +6,13 @@ python tools/check.py [--tests [arguments for pytest]]
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,9 +36,13 @@ HALF = [f"tests/{name}" for name in (
 in one process, and in which order, is the same each time."""
 LINES_SHOWN = 60
 SHOWN_SECONDS = 0.2
+END_SECONDS = 15.0
+"""How long tests that are interrupted may take to end what they have started."""
 
 
 def main(arguments: list[str]) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # of a script's `&` it is ignored
     with ExitStack() as stack:
         parts = started(arguments[1:], stack) if arguments[:1] == ["--tests"] else {}
         failed = [name for name, command in CHECKS.items() if not check(name, command)]
@@ -84,13 +89,19 @@ def shown(parts: dict[str, Running]) -> bool:
 
 
 class Running:
-    """A command that writes to a file: what it leaves behind cannot keep us waiting."""
+    """A command that writes to a file: what it leaves behind cannot keep us waiting. It is in a
+    group of its own: an interrupt reaches it once, from here."""
 
     def __init__(self, command: Sequence[str | Path], file: Path) -> None:
         self._file = file
         with file.open("wb") as said:
             self._process = subprocess.Popen(
-                command, cwd=ROOT, env=environment(), stdout=said, stderr=subprocess.STDOUT
+                command,
+                cwd=ROOT,
+                env=environment(),
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                process_group=0,
             )
 
     def show(self) -> None:
@@ -103,6 +114,10 @@ class Running:
                 time.sleep(0 if ended else SHOWN_SECONDS)
 
     def end(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_SECONDS)
         self._process.kill()
         self._process.wait()
 

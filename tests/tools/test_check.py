@@ -1,9 +1,13 @@
-"""What `make test` says at its end of tests that came to none."""
+"""What `make test` says at its end of tests that came to none, and how it is ended early."""
 
 from __future__ import annotations
 
 import importlib
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -57,3 +61,40 @@ def test_of_others_there_is_pytests_summary(check: ModuleType, tmp_path: Path) -
     said = ended(check, tmp_path)
     assert "short test summary" in said.splitlines()[0]
     assert "test_that_fails" in said and "in our files" not in said
+
+
+STARTS = """
+import os, pathlib, threading
+def test_that_starts_something():
+    try:
+        pathlib.Path("pid").write_text(str(os.getpid()))
+        threading.Event().wait(60)
+    finally:
+        pathlib.Path("ended").touch()
+"""
+MAIN = """
+import sys, check
+from pathlib import Path
+check.ROOT, check.CHECKS = Path.cwd(), {}
+check.command_of = lambda command: [sys.executable, "-m", "pytest", "test_starts.py"]
+sys.exit(check.main(["--tests", "test_starts.py"]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_tests_end_what_they_started_when_it_is_ended(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "test_starts.py").write_text(STARTS)
+    env = {**os.environ, "PYTHONPATH": str(TOOLS)}
+    quiet = subprocess.DEVNULL
+    command = [sys.executable, "-c", MAIN]
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=quiet, stderr=quiet) as process:
+        until = time.monotonic() + 30
+        while not (tmp_path / "pid").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.wait(30) in {128 + number, -number}
+    assert (tmp_path / "ended").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
