@@ -276,6 +276,7 @@ GUARDED: dict[Any, Any] = {
         for f in (
             math.sqrt,
             math.exp,
+            math.exp2,
             math.expm1,
             math.log,
             math.log2,

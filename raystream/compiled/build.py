@@ -31,7 +31,7 @@ import numpy as np
 from raystream.api.operators import OperatorSpec
 from raystream.api.windows import Session, Sliding, Tumbling
 from raystream.compiled.driver import Shape, driver_text
-from raystream.compiled.expressions import EMIT, FIT, FIT_ITEM, FORGET, OPERATE, TRUE, WIDEN
+from raystream.compiled.expressions import ALONE, EMIT, FIT, FIT_ITEM, FORGET, OPERATE, TRUE, WIDEN
 from raystream.compiled.source import LEAVE_AWAY, where_at
 from raystream.compiled.unit import Unit
 from raystream.errors import ConfigError, GraphError, Where
@@ -262,6 +262,7 @@ class _Module:
         }
         names |= {OPERATE + n: function for n, function in arithmetic.OPERATORS.items()}
         names |= {
+            ALONE: support.alone,
             WIDEN: support.widen,
             FIT_ITEM: support.fit_item,
             TRUE: support.true,
@@ -281,7 +282,9 @@ class _Module:
                 )
         if spec.state is not None:
             names |= {
-                FIT + f.name: support.fitter(f"{spec.state.name}.{f.name}", f.dtype, self.problems)
+                FIT + f.name: support.fitter(
+                    f"{spec.state.name}.{f.name}", f.dtype, self.problems, state=True
+                )
                 for f in spec.state.fields
             }
         return names

@@ -24,7 +24,7 @@ from raystream.schema.state import forget
 if TYPE_CHECKING:
     from raystream.compiled.unit import Unit
 
-OUT = "_rs_out"
+OUT, ALONE = "_rs_out", "_rs_alone"
 EMIT, FIT, FIT_ITEM, WIDEN, FORGET, TRUE, OPERATE = (
     "_rs_emit",
     "_rs_fit_",

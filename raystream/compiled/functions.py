@@ -29,6 +29,7 @@ from raystream.compiled.checked import (
     is_whole,
     may_be_none,
     present,
+    sub,
     user_jit,
 )
 from raystream.compiled.sequences import inside, ordered, unrolled
@@ -136,6 +137,37 @@ def _ldexp(x: Any, exponent: Any) -> Any:
     return result
 
 
+def ranged(*args: Any) -> Any:
+    """`range`."""
+    raise NotImplementedError
+
+
+@overload(ranged, **OVERLOADED)
+def _ranged(*args: Any) -> Any:
+    if not 1 <= len(args) <= 3 or not is_whole(*args):
+        return None
+    if len(args) == 1:
+        return lambda *args: range(np.int64(args[0]))
+
+    def by_one(*args: Any) -> Any:  # Numba counts them by a difference that may leave 64 bits
+        first, end = np.int64(args[0]), np.int64(args[1])
+        if first < end:
+            sub(end, first)
+        else:
+            end = first
+        return range(first, end)
+
+    def by_more(*args: Any) -> Any:
+        first, end, step = np.int64(args[0]), np.int64(args[1]), np.int64(args[2])
+        if (step > 0 and first < end) or (step < 0 and first > end):
+            sub(end, first)
+        else:
+            end = first
+        return range(first, end, step)
+
+    return by_one if len(args) == 2 else by_more
+
+
 def text(value: Any) -> Any:
     """`str`."""
     raise NotImplementedError
@@ -148,7 +180,12 @@ def _text(value: Any) -> Any:
     return lambda value: str(value)
 
 
-total.__name__, both.__name__, text.__name__ = "sum", "divmod", "str"  # as errors name them
+total.__name__, both.__name__, text.__name__, ranged.__name__ = (
+    "sum",
+    "divmod",
+    "str",
+    "range",
+)  # as errors name them
 
 
 # ---------------------------------------------------------------- tables
@@ -157,6 +194,7 @@ total.__name__, both.__name__, text.__name__ = "sum", "divmod", "str"  # as erro
 STANDS_FOR: dict[Any, Any] = {
     **GUARDED,
     sum: total,
+    range: ranged,
     min: _chosen(min),
     max: _chosen(max),
     pow: OPERATORS["Pow"],

@@ -13,6 +13,7 @@ import ast
 from typing import Any
 
 from raystream.compiled.expressions import (
+    ALONE,
     EMIT,
     FIT,
     FIT_ITEM,
@@ -262,7 +263,7 @@ class Rewriter(Expressions):
             ]
         old: ast.expr
         if isinstance(target, ast.Name):
-            old = ast.Name(target.id, ast.Load())
+            old = call(ALONE, ast.Name(target.id, ast.Load()))
         else:
             old = call(WIDEN, ast.Attribute(target.value, target.attr, ast.Load()))
         return self._store(target, self._operate(old, node.op, self.visit(node.value)))

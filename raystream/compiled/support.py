@@ -21,7 +21,7 @@ from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload
 
-from raystream.compiled.checked import OVERLOADED, present, user_jit
+from raystream.compiled.checked import OVERLOADED, exact, present, user_jit
 from raystream.schema.fields import SHOWN
 from raystream.schema.state import FORGOTTEN
 from raystream.state.row_kernels import FORGET
@@ -131,6 +131,19 @@ def _widen(value: Any) -> Any:
     return lambda value: value
 
 
+def alone(value: Any) -> Any:
+    """What a name stands for before `name += ...`: a list would be another one afterwards, of which
+    who else has it does not see that it grew."""
+    raise NotImplementedError
+
+
+@overload(alone, **OVERLOADED)
+def _alone(value: Any) -> Any:
+    if isinstance(value, types.List):
+        raise TypingError("it changes a list by an operator and =: use append")
+    return lambda value: value
+
+
 def misfit(value: Any, dtype: str) -> str:
     """Why a value of a Numba type can never be stored in a dtype; empty when it can."""
     if isinstance(value, types.Optional):
@@ -147,11 +160,14 @@ def misfit(value: Any, dtype: str) -> str:
     return f"a value of type {value} does not fit {SHOWN[dtype]}"
 
 
-def fitter(label: str, dtype: str, problems: list[str]) -> Callable[..., Any]:
+def fitter(
+    label: str, dtype: str, problems: list[str], *, state: bool = False
+) -> Callable[..., Any]:
     """A function, for compiled code, that returns its argument as a number that fits `dtype`.
 
-    `label` names the field. When the type of the argument cannot fit, the reason goes to `problems`
-    and compilation fails.
+    `label` names the field. `state`: it is read again, and there Python still has the int that was
+    put into a float, so it must be the same number. When the type of the argument cannot fit, the
+    reason goes to `problems` and compilation fails.
     """
     kind, size = np.dtype(dtype).kind, np.dtype(dtype).itemsize
     low, high = -(1 << (8 * size - 1)), (1 << (8 * size - 1)) - 1
@@ -176,6 +192,8 @@ def fitter(label: str, dtype: str, problems: list[str]) -> Callable[..., Any]:
             return required
         if kind == "b":
             return lambda value: value
+        if kind == "f" and state and isinstance(value, types.Integer):
+            return lambda value: exact(value)
         if kind == "f" and size == 4 and not isinstance(value, types.Boolean):
 
             def short(value: Any) -> Any:
@@ -206,7 +224,7 @@ def fit_item(array: Any, value: Any) -> Any:
 
 
 _ITEM_PROBLEMS: list[str] = []
-_ITEM = {kind: fitter("an item of an array", kind, _ITEM_PROBLEMS) for kind in SHOWN}
+_ITEM = {kind: fitter("an item of an array", kind, _ITEM_PROBLEMS, state=True) for kind in SHOWN}
 
 
 @overload(fit_item, **OVERLOADED)

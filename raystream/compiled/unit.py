@@ -52,6 +52,12 @@ class Unit:
                     " stored would be rounded, which Python does not do",
                     hint="Declare it as float.",
                 )
+            if f.kind == "array" and f.dtype == "?" and spec.state is not None:
+                raise spec.fail(
+                    f"its state cannot be compiled with {spec.state.name}.{f}: Numba has no rows"
+                    " with arrays of bools",
+                    hint='Declare numbers: rs.Array("i1", ...).',
+                )
 
     def _parameters(self) -> dict[str, Any]:
         target = self.spec.target
@@ -60,6 +66,11 @@ class Unit:
         out: dict[str, Any] = {}
         for f in dataclasses.fields(target):
             value = getattr(target, f.name)
+            if f.name.startswith("_"):
+                raise self.spec.fail(
+                    f"the parameter {f.name} cannot be compiled: its name begins with _",
+                    hint=LEAVE_AWAY,
+                )
             if not (_is_number(value) and _fits(value)):
                 raise self.spec.fail(
                     f"the parameter {f.name}={value!r} is not a number of Python's, so it cannot be"

@@ -134,6 +134,11 @@ def field_of(owner: str, name: str, hint: Any, *, state: bool) -> Field:
                     f"{owner}.{name}: rs.Array is for state rows, not for records",
                     hint="Use one field per number, or a list.",
                 )
+            if mark.dtype not in SHOWN:
+                raise GraphError(
+                    f"{owner}.{name}: an array of {mark.dtype!r} has no stored form",
+                    hint=f"Its numbers are one of {', '.join(map(repr, SHOWN))}.",
+                )
             return Field(name, "array", mark.dtype, mark.size)
         if isinstance(mark, Width):
             return Field(name, "fixed", mark.dtype, optional=optional, timer=mark.timer)
@@ -178,11 +183,27 @@ def refuse_inside(owner: str, name: str, hint: Any, state: bool) -> None:
     if typing.get_origin(base) in (typing.Union, types.UnionType):
         for each in typing.get_args(base):
             refuse_inside(owner, name, each, state)
+        if lost := [a for a in typing.get_args(base) if _shaped(a)]:
+            raise GraphError(
+                f"{owner}.{name}: what is stored of {annotation(base)} does not say which of them"
+                f" it was, and {annotation(lost[0])} would come back as a list or a number",
+                hint="Use a field for each of them, that may be None; or one class with a field"
+                " that says what it is.",
+            )
         return
     kind = typing.get_origin(base) or base
     plain = (*_PLAIN, str, bytes, *(() if state else (object, typing.Any)))
     if isinstance(kind, type) and kind not in plain and not issubclass(kind, enum.IntEnum):
         _refuse(owner, name, base, state)
+
+
+def _shaped(hint: Any) -> bool:
+    """Whether a value comes back in its type only because its annotation says so."""
+    base, _, _ = _unwrap(hint)
+    kind = typing.get_origin(base) or base
+    if isinstance(kind, type) and issubclass(kind, tuple | enum.IntEnum):
+        return True
+    return any(_shaped(a) for a in typing.get_args(base) if a is not ...)
 
 
 def _unwrap(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:

@@ -7,6 +7,7 @@ structured NumPy storage; others are Python objects that are stored as msgpack.
 
 from __future__ import annotations
 
+import enum
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -27,6 +28,8 @@ _INSTEAD: dict[type, str] = {
     bytearray: "Declare bytes, which are not changed but replaced.",
 }
 """What to write where no factory of the same would do: it has no stored form."""
+_TEXTS = {"text": "str", "bytes": "bytes"}
+"""The types of fields that hold text or bytes."""
 FORGOTTEN = -1
 
 
@@ -209,15 +212,23 @@ class StateSchema:
 
     @cached_property
     def settle(self) -> Callable[[State], None] | None:
-        """Gives the numbers of a row, after a call, the type that they have after a restore; None
-        where there are none. An int in the place of a float would be printed and divided otherwise,
-        and not be rounded; a bool in the place of an int is printed otherwise."""
+        """Gives the fields of a row, after a call, the types that they have after a restore; None
+        where all have them. An int in the place of a float would be printed and divided otherwise,
+        and not be rounded; a bool in the place of an int, or a member of an enumeration in that of
+        text, is printed otherwise."""
         lines = ["def settle(row):"]
-        for f in self.fields:
+        env: dict[str, Any] = {"number": _number, "text": exact_text, "member": _member}
+        for i, f in enumerate(self.fields):
+            one = f"row.{f.name}"
             kind = {"f": "float", "i": "int"}.get(np.dtype(f.dtype or "?").kind)
-            if kind is None or f.convert is not None:
+            settled = f"number({kind}, {one})"
+            if f.kind == "fixed" and f.convert is not None:
+                kind, env[f"kind{i}"] = f"kind{i}", f.convert
+                settled = f"member({kind}, {one})"
+            elif f.kind in _TEXTS:
+                kind, settled = _TEXTS[f.kind], f"text({one})"
+            if kind is None:
                 continue
-            one, settled = f"row.{f.name}", f"number({kind}, row.{f.name})"
             given = f"type({one}) is not {kind}" + f" and {one} is not None" * f.optional
             if f.kind == "array":
                 given = f"not {kind}s.issuperset(map(type, {one}))"
@@ -226,8 +237,7 @@ class StateSchema:
             lines += [f"    if {given}:", f"        {one} = {settled}"]
         if len(lines) == 1:
             return None
-        env: dict[str, Any] = {"number": _number, "__name__": __name__}
-        env |= {"ints": frozenset({int}), "floats": frozenset({float})}
+        env |= {"ints": frozenset({int}), "floats": frozenset({float}), "__name__": __name__}
         exec("\n".join(lines), env)
         made: Callable[[State], None] = env["settle"]
         return made
@@ -245,12 +255,30 @@ class StateSchema:
 
 def _as_declared(f: Field, default: Any) -> Any:
     """A default in its declared type: `total: float = 0` would else be another after a restore."""
+    if f.kind in _TEXTS:
+        return exact_text(default)
+    if f.kind == "fixed" and f.convert is not None:
+        return _member(f.convert, default)
     kind = {"f": float, "i": int}.get(np.dtype(f.dtype).kind) if f.dtype else None
     if kind is None or f.convert is not None:
         return default
     if f.kind == "array" and isinstance(default, Factory):
         return Factory(lambda: [_number(kind, v) for v in default.make()])
     return default if isinstance(default, Factory) else _number(kind, default)
+
+
+def exact_text(value: Any) -> Any:
+    """Text or bytes of a subclass, such as a member of an enumeration, as plain text or bytes;
+    anything else as it is. Not `str(value)`, which is the name of some members."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return bytes.__getitem__(value, slice(None)) if isinstance(value, bytes) else value
+
+
+def _member(kind: type[enum.IntEnum], value: Any) -> Any:
+    """The member of an enumeration that has a number, as it comes back; anything else as it is."""
+    known = isinstance(value, int) and value in kind._value2member_map_
+    return kind(value) if known else value
 
 
 def _number(kind: type, value: Any) -> Any:
@@ -306,7 +334,7 @@ def _check_defaults(schema: StateSchema, hints: Mapping[str, Any]) -> None:
             hint="It is called without arguments, for each row: rs.field(factory=list).",
         ) from error
     for f in schema.fields:
-        value = getattr(fresh, f.name)
+        value = _as_declared(f, getattr(fresh, f.name))
         if not check_of(hints[f.name])([value]):
             declared = annotation(hints[f.name])
             raise GraphError(

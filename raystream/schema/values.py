@@ -46,16 +46,20 @@ def check_of(hint: Any, *, alike: bool = False) -> Check:
         rest = [a for a in args if a is not types.NoneType]
         if len(rest) == 1 and len(args) == 2:
             return _optional(check_of(rest[0], alike=alike))
-        return _either([check_of(a, alike=alike) for a in args])
+        checks = _either([check_of(a, alike=alike) for a in args])
+        return checks if alike else lambda values: checks(values) and _as_it_is(values)
     if hint in _ALLOWED:
         if alike:
             return lambda values: all(issubclass(k, _ALLOWED[hint]) for k in set(map(type, values)))
-        return lambda values: all_of(set(map(type, values)), _ALLOWED[hint])
+        exact = {*_ALLOWED[hint], *((bool,) if int in _ALLOWED[hint] else ())}
+        return lambda values: set(map(type, values)) <= exact
     kind = origin or hint
     if not isinstance(kind, type) or (alike and kind in (typing.Any, object)):
-        return _anything
+        return _anything if alike else _as_it_is
     if issubclass(kind, enum.IntEnum):
-        return lambda values: members(kind, values)
+        if alike:
+            return lambda values: members(kind, values)
+        return lambda values: set(map(type, values)) <= {kind}
     return _container(kind, args, alike)
 
 
@@ -101,6 +105,27 @@ def _anything(values: Sequence[Any]) -> bool:
     return True
 
 
+_NESTED = 512
+"""So deep msgpack goes, about."""
+_PLAIN = {int, float, bool, str, bytes, types.NoneType, list, dict}
+
+
+def _as_it_is(values: Sequence[Any]) -> bool:
+    """Whether values come back as they are though nothing says what they are: no tuples, which come
+    back as lists, nor members of an enumeration, which come back as numbers."""
+    for _ in range(_NESTED):  # what holds itself is nested without end
+        if not values:
+            return True
+        if not set(map(type, values)) <= _PLAIN:
+            return False
+        lists = [v for v in values if type(v) is list]
+        dicts = [v for v in values if type(v) is dict]
+        if not all(type(k) in _PLAIN - {list, dict} for d in dicts for k in d):
+            return False
+        values = list(chain(*lists, *(d.values() for d in dicts)))
+    return False
+
+
 def _container(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
     """Of exactly this type: one that behaves otherwise, such as a Counter, would not come back."""
     inner = _inner(kind, args, alike)
@@ -127,7 +152,11 @@ def _inner(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
     if args:
         items = check(args[0])
         return lambda values: items(list(chain.from_iterable(values)))
-    return _anything
+    if alike:
+        return _anything
+    if kind is dict:
+        return _as_it_is
+    return lambda values: _as_it_is(list(chain.from_iterable(values)))
 
 
 def _columns(checks: list[Check]) -> Check:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from raystream.errors import StateError
 from raystream.schema.fields import Field
 from raystream.schema.objects import decode_all, encode_all
-from raystream.schema.state import State, StateSchema
+from raystream.schema.state import State, StateSchema, exact_text
 from raystream.schema.values import all_of, check_of, members, shown
 from raystream.state.image import END, KEY, START, Image
 from raystream.state.objects import ObjectTable
@@ -310,7 +310,10 @@ def _plain(f: Field, values: list[Any]) -> list[Any]:
         raise TypeError
     if f.convert is not None and not members(f.convert, [v for v in values if v is not None]):
         raise ValueError
-    return values if kinds <= {wanted} else [None if v is None else wanted(v) for v in values]
+    if kinds <= {wanted}:
+        return values
+    make = exact_text if f.kind in ("text", "bytes") else wanted
+    return [None if v is None else make(v) for v in values]
 
 
 def _fits(f: Field, value: Any) -> bool:
@@ -526,7 +529,7 @@ def _part(shape: Shape, image: Image, keys: list[np.ndarray]) -> Part:
     for f in shape.state.fields:
         column = image.rows.column(f.name)
         if f.kind == "array":
-            fields[f.name] = column.flatten().to_numpy().reshape(-1, f.size)
+            fields[f.name] = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, f.size)
         else:
             fields[f.name] = column.to_numpy(zero_copy_only=False)
     return Part(keys, image.header.cut, fields)
