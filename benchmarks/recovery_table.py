@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -101,13 +102,14 @@ def missing(runs: Runs, kills: int, repeat: int) -> list[tuple[Case, int]]:
 def table(middle: Case, axes: Sequence[Axis], results: Results) -> Table:
     """What was measured; the middle case stands under each axis."""
     shown = Table(
+        box=box.SIMPLE,
+        collapse_padding=True,
+        pad_edge=False,
         title="Recovery of killed operators, ms: medians over the kills",
         caption=f"where nothing else is said: {middle}",
     )
-    shown.add_column()
-    shown.add_column()
-    for column in COLUMNS.values():
-        shown.add_column(column, justify="right")
+    for column in ("", "", *COLUMNS.values()):
+        shown.add_column(column, justify="right" if column else "left", no_wrap=True)
     for title, cases in axes:
         for i, (label, case) in enumerate(cases.items()):
             figures = medians(results[case]) if results[case] else {}

@@ -180,12 +180,8 @@ def _text(value: Any) -> Any:
     return lambda value: str(value)
 
 
-total.__name__, both.__name__, text.__name__, ranged.__name__ = (
-    "sum",
-    "divmod",
-    "str",
-    "range",
-)  # as errors name them
+total.__name__, both.__name__ = "sum", "divmod"  # as errors name them
+text.__name__, ranged.__name__ = "str", "range"
 
 
 # ---------------------------------------------------------------- tables

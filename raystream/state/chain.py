@@ -25,7 +25,7 @@ class Chain:
 
     A full one is due when the deltas since the last one, unless they are few and small, have become
     as large as it: so little is written of state that changes little, and a restore reads about
-    twice the state at most.
+    twice the state, or thrice where each delta is nearly as large as a full one.
     """
 
     def __init__(self, stored: int) -> None:
