@@ -103,8 +103,9 @@ def table(middle: Case, axes: Sequence[Axis], results: Results) -> Table:
     """What was measured; the middle case stands under each axis."""
     shown = Table(
         box=box.SIMPLE,
-        collapse_padding=True,
+        padding=(0, 1, 0, 0),
         pad_edge=False,
+        show_edge=False,
         title="Recovery of killed operators, ms: medians over the kills",
         caption=f"where nothing else is said: {middle}",
     )

@@ -33,7 +33,15 @@ from benchmarks.recovery import (
     times_back,
 )
 from benchmarks.recovery_plot import draw
-from benchmarks.recovery_table import Axis, axes_of, jobs_of, missing, sorted_by_case, table
+from benchmarks.recovery_table import (
+    COLUMNS,
+    Axis,
+    axes_of,
+    jobs_of,
+    missing,
+    sorted_by_case,
+    table,
+)
 from lrb.oracle import expected
 from raystream.errors import JobError
 from raystream.testing import Collect, run_local
@@ -242,6 +250,18 @@ def test_the_table_and_the_picture_show_every_case(modes: list[str]) -> None:
     assert shown.count("123") == 2 and "10 lines/s interpreted" in shown
     panels = {a.title: {n: results[c] for n, c in a.cases.items()} for a in axes}
     assert draw(panels).startswith(b"\x89PNG")
+
+
+def test_a_terminal_of_80_columns_shows_the_whole_table() -> None:
+    asked = [10_000, 100_000], ["auto", "batch"], [5.0, 30.0], ["state", "upstream"], [1, 2], [1, 2]
+    middle, axes = axes_of(*asked)
+    cases = [case for axis in axes for case in axis.cases.values()]
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(table(middle, axes, {case: [result([99_999.0])] for case in cases}))
+    shown = console.export_text()
+    assert "…" not in shown and shown.count("99,999") == 2 * len(cases)
+    labels = [label for axis in axes for label in (axis.title, *axis.cases)]
+    assert all(words in shown for words in [*labels, *COLUMNS.values()])
 
 
 def test_all_keys_come_and_then_a_tenth_between_two_cuts() -> None:

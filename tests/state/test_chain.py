@@ -44,11 +44,12 @@ def test_few_large_deltas_are_made_where_all_changes() -> None:
     assert full(Chain(0), [SMALL_BYTES // 2] * 6, whole=SMALL_BYTES) == [1, 4]
 
 
-@given(st.lists(st.integers(0, 3 * SMALL_BYTES), max_size=40), st.integers(1, 9 * SMALL_BYTES))
+@given(st.lists(st.integers(0, 24), max_size=40), st.integers(1, 72))
 def test_a_restore_reads_no_more_than_two_full_checkpoints_and_a_delta(
-    sizes: list[int], whole: int
+    eighths: list[int], whole_eighths: int
 ) -> None:
-    read = 0
+    sizes = [n * SMALL_BYTES // 8 for n in eighths]
+    whole, read = whole_eighths * SMALL_BYTES // 8, 0
     for base, nbytes in zip(bases(Chain(0), sizes, whole), sizes, strict=True):
         if base:
             assert read < max(2 * whole, whole + SMALL_BYTES)
