@@ -75,6 +75,16 @@ def test_what_a_cluster_allows() -> None:
 # ---------------------------------------------------------------------------- signals
 
 
+def called(process: subprocess.Popen[bytes], title: str) -> bool:
+    """Whether it has its title; on a busy machine that comes after `Popen` has returned: the pipe
+    that it waits for is closed before the kernel sets the arguments of the new program."""
+    for _ in range(1000):
+        if psutil.Process(process.pid).cmdline()[:1] == [title]:
+            return True
+        time.sleep(0.01)
+    return False
+
+
 @pytest.fixture
 def sleepers() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Processes that call themselves as those of a job do, and one that does not."""
@@ -87,6 +97,7 @@ def sleepers() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
         name: subprocess.Popen([title, "60"], executable="/bin/sleep")
         for name, title in titles.items()
     }
+    assert all(called(process, titles[name]) for name, process in started.items())
     yield started
     for process in started.values():
         process.kill()
