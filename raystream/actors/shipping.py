@@ -11,6 +11,7 @@ from raystream.dataflow.snapshot import Captured
 from raystream.schema.types import KeyRange
 from raystream.state.chain import Chain
 from raystream.state.image import ImageHeader
+from raystream.state.priority import give_way
 
 RETRY_SECONDS = 0.1
 """How soon the checkpoint of an end is shipped again that could not be stored."""
@@ -91,6 +92,7 @@ class Shipper:
         self._thread.join(5.0)
 
     def _run(self) -> None:
+        give_way()
         while (captured := self._next()) is not None:
             try:
                 held = self._store(captured)
