@@ -12,7 +12,8 @@ import sys
 from contextlib import suppress
 
 LONG_SLICE = 100_000_000
-"""The longest slice that Linux grants, in nanoseconds."""
+"""The longest slice that Linux grants, in nanoseconds. With half of it, some of those that were
+woken still waited. Its price, before Linux 6.17: one that never sleeps may wait for all of it."""
 ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 """The kernel's `sched_attr`: size, policy, flags, nice, priority, slice, deadline, period."""
 CALLS = {"x86_64": (314, 315), "aarch64": (274, 275)}

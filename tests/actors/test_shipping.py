@@ -47,6 +47,21 @@ def test_the_last_checkpoint_is_shipped_again_and_whole(monkeypatch: Any) -> Non
 errors: list[BaseException] = []
 
 
+def test_the_thread_that_ships_gives_way(monkeypatch: Any) -> None:
+    gave: list[str] = []
+    monkeypatch.setattr(shipping, "give_way", lambda: gave.append(threading.current_thread().name))
+    shipped: list[str] = []
+
+    def ship(header: ImageHeader, part: KeyRange, data: memoryview) -> bool:
+        shipped.append(threading.current_thread().name)
+        return True
+
+    shipper = Shipper(ship, 30, errors.append, lambda: captured(0, ended=True))
+    shipper.put(captured(30, ended=False))
+    shipper.stop()
+    assert gave == shipped == ["ship"]
+
+
 def test_another_cut_is_not_shipped_again() -> None:
     shipped: list[int] = []
 
