@@ -34,7 +34,7 @@ from raystream.actors.turns import Turns
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.snapshot import capture, settled, view_with
+from raystream.dataflow.snapshot import capture, rows_of, settled, view_with
 from raystream.dataflow.source import Taken
 from raystream.schema.columns import Columns
 from raystream.schema.types import KeyRange
@@ -112,6 +112,11 @@ class Backup:
         instance.outlets.trim(epoch)
 
     @property
+    def base(self) -> int:
+        """The cut that the next checkpoint builds on, 0 if it is to be full."""
+        return self.shipper.chain.base(rows_of(self.instance))
+
+    @property
     def storing(self) -> bool:
         """Whether the newest cut is not stored yet."""
         return self.stored < self.cuts
@@ -123,7 +128,7 @@ class Backup:
             self.shipper.chain.restart()
         began = time.perf_counter()
         self.cuts += 1
-        self.shipper.put(capture(self.instance, self.shipper.chain.base))
+        self.shipper.put(capture(self.instance, self.base))
         stood = time.perf_counter() - began
         settled(self.instance, self.shipper.chain.stored.upto)
         return stood
@@ -241,7 +246,7 @@ def paced(backup: Backup, pieces: list[Piece], epochs: int, pace: float, *, full
         backup.step(pieces[i % len(pieces)])
         late[i] = time.perf_counter() - due
         if i == 0:
-            full = full or not backup.shipper.chain.base
+            full = full or not backup.base
             backup.cut(full=full)
     return Epochs(late, storing, full)
 

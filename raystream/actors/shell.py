@@ -33,7 +33,9 @@ from raystream.dataflow.snapshot import (
     advance,
     capture,
     install,
+    rows_of,
     settled,
+    sizes_of,
     view_with,
 )
 from raystream.dataflow.warming import warm_vertex
@@ -130,7 +132,7 @@ class Shell:
         self._turns = Turns()  # of who computes and of who copies a checkpoint
         view_with(self._turns, self.machine)
         standing = install(self.machine, role.images, role.floor) if role.images else None
-        self._sizes = [sum(i.nbytes for i in parts) for parts in zip(*role.images, strict=False)]
+        self._sizes = sizes_of(role.images)
         self.role = replace(role, images=())  # their memory is the store's
         self._standing = standing
         self._claim = claim
@@ -317,7 +319,7 @@ class Shell:
             cpu=time.process_time() - self._cpu,
             ended_at=self._ended_at,
             image=(0, 0.0) if shipper is None else shipper.last,
-            row_bytes=0.0 if shipper is None else shipper.row_bytes,
+            row_bytes=0.0 if shipper is None else shipper.chain.row_bytes,
             spent=self.meter.spent(),
         )
 
@@ -406,7 +408,7 @@ class Shell:
         if (header.cut or header.ended) and self._shipper is not None:
             with self.meter.meanwhile("blocked"):
                 self._shipper.await_room()
-            self._shipper.put(self._captured(self._shipper.chain.base))
+            self._shipper.put(self._captured(self._shipper.chain.base(rows_of(self.machine))))
         self._trim(TRIM_EPOCHS)
 
     def _captured(self, since: int = 0) -> Captured:

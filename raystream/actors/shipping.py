@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from raystream.dataflow.snapshot import Captured
 from raystream.schema.types import KeyRange
-from raystream.state.chain import Chain
+from raystream.state.chain import NOTHING, Chain, Size
 from raystream.state.image import ImageHeader
 from raystream.state.priority import give_way
 
@@ -34,8 +34,7 @@ the keepers hold the image; False before when they will not."""
 
 class Shipper:
     """Ships images in order; `chain` knows what is stored and what the next delta may build on.
-    last: bytes and seconds of the image that was stored last. row_bytes: what a row took in the
-    last full image that was stored, headers included.
+    last: bytes and seconds of the image that was stored last.
 
     Args:
         stored: the cut that is stored already, 0 for none.
@@ -54,7 +53,6 @@ class Shipper:
     ) -> None:
         self.chain = Chain(stored)
         self.last = (0, 0.0)
-        self.row_bytes = 0.0
         self._ship = ship
         self._fail = fail
         self._full = full
@@ -117,19 +115,17 @@ class Shipper:
     def _store(self, captured: Captured) -> bool:
         """Encode and ship a checkpoint; whether the keepers hold it."""
         began, header = time.monotonic(), captured.header
-        size = rows = 0
+        size = NOTHING
         held = True
         for part in captured.parts(self._most):
             data = part.encode()
-            size, rows = size + len(data), rows + len(part)
+            size = size.plus(Size(len(data), len(part)))
             held = self._ship(header, part.header.keys, data)
             if not held:
                 break
             self._copy_waiting()
         if held:
-            self.last = (size, time.monotonic() - began)
-            if not header.base and rows:
-                self.row_bytes = size / rows
+            self.last = (size.nbytes, time.monotonic() - began)
         self.chain.answered(header.base, header.cut, size, held=held)
         return held
 

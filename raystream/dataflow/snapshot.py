@@ -26,6 +26,7 @@ from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import silence
 from raystream.errors import InternalError, StateError, Where
 from raystream.schema.types import KeyRange
+from raystream.state.chain import Size
 from raystream.state.checkpoint import (
     WHOLE,
     Shape,
@@ -178,6 +179,20 @@ def view_with(guard: AbstractContextManager[Any], machine: Machine) -> None:
     for known in texts_of(logic):
         if known is not None:
             known.guard = guard
+
+
+def rows_of(machine: Machine) -> int:
+    """How many rows of state an instance has now; any thread may ask."""
+    table = getattr(getattr(machine, "logic", None), "table", None)
+    return 0 if table is None else len(table)
+
+
+def sizes_of(chains: Sequence[Sequence[Image]]) -> list[Size]:
+    """What a full image and each of the deltas on it take, of all parts of a range together."""
+    return [
+        Size(sum([i.nbytes for i in parts]), sum([len(i) for i in parts]))
+        for parts in zip(*chains, strict=False)
+    ]
 
 
 def install(machine: Machine, chains: Sequence[Sequence[Image]], floor: int = 0) -> Standing:

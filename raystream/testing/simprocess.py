@@ -17,7 +17,15 @@ from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge, Vertex
 from raystream.dataflow.routing import Served, catching_up, readers, reads
-from raystream.dataflow.snapshot import Captured, advance, capture, install, settled
+from raystream.dataflow.snapshot import (
+    Captured,
+    advance,
+    capture,
+    install,
+    rows_of,
+    settled,
+    sizes_of,
+)
 from raystream.dataflow.source import Ended, Recorded, Taken
 from raystream.errors import JobError, RaystreamError
 from raystream.state.assignment import Assignment
@@ -96,7 +104,7 @@ class Instances(Box):
         self.kept = self.kept_at = self.end_kept = 0
         self.whole: set[str] = set()
         """The keepers that hold what it began with."""
-        self._sizes = [sum(i.nbytes for i in parts) for parts in zip(*images, strict=False)]
+        self._sizes = sizes_of(images)
         self.begun = self.floor = floor
         self.shown = 0
         self.vertex: Vertex = job.plan.vertices[place.vertex]
@@ -457,7 +465,7 @@ class Instances(Box):
     # ------------------------------------------------------------ checkpoints
 
     def _checkpoint(self) -> None:
-        self._put(self._captured(self.chain.base))
+        self._put(self._captured(self.chain.base(rows_of(self.machine))))
 
     def _captured(self, since: int) -> Captured:
         splits = None if self.source is None else self.source.positions()

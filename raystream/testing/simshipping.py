@@ -10,7 +10,7 @@ from raystream.controller.journal import Entry, Shelf
 from raystream.controller.recovery import Place
 from raystream.dataflow.snapshot import Captured
 from raystream.schema.types import KeyRange
-from raystream.state.chain import Chain
+from raystream.state.chain import NOTHING, Chain, Size
 from raystream.state.image import Image, ImageHeader, header_of
 from raystream.state.images import Arrivals, ImageStore, Stored
 from raystream.testing.simregister import RegisterPlace
@@ -94,7 +94,7 @@ class Shipping:
         self._waiting: deque[Captured] = deque()
         self._parts: Iterator[Image] | None = None
         self._part = KeyRange(0, 0)
-        self._bytes = 0
+        self._size = NOTHING
         """Of the checkpoint that is shipped just now."""
         self._ship = 0
         self._kept = 0
@@ -109,14 +109,14 @@ class Shipping:
 
     def _next(self) -> None:
         if self._parts is None and self._waiting:
-            self._parts, self._bytes = self._waiting[0].parts(self._most), 0
+            self._parts, self._size = self._waiting[0].parts(self._most), NOTHING
             self._next_part(self._parts)
 
     def _next_part(self, parts: Iterator[Image]) -> None:
         """To those who are its keepers by now."""
         part, header = next(parts), self._waiting[0].header
         self._part, data = part.header.keys, part.encode()
-        self._bytes += len(data)
+        self._size = self._size.plus(Size(len(data), len(part)))
         self._ship += 1
         world, keepers = self.instance.world, self.instance.keepers
         self._kept = self.instance.kept
@@ -151,7 +151,7 @@ class Shipping:
         self._unanswered, self._parts = set(), None
         if header.standing.ended and held:
             self.instance.end_kept = self._kept
-        self.chain.answered(header.base, header.cut, self._bytes, held=held)
+        self.chain.answered(header.base, header.cut, self._size, held=held)
         world = self.instance.world
         if header.standing.ended and not held:
             world.after(RETRY, self.instance, self.instance.put_again)
