@@ -8,8 +8,10 @@ to the rows in a new instance; for a delta that of the full image before it is i
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import statistics
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +25,8 @@ from rich.table import Table
 
 import raystream as rs
 from benchmarks.restore import CUT, WIDTH, Nothing, Trade, accounts, state
+from raystream.actors.environment import MEMORY
+from raystream.actors.instance import SWITCH_SECONDS
 from raystream.actors.shipping import PART_BYTES
 from raystream.api.flow import OperatorNode
 from raystream.controller.planning import make_plan
@@ -36,6 +40,8 @@ from raystream.state.partition import by_parts
 
 CHANGED = 10
 """One row in so many changes between two cuts."""
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_ARENA_MAX": -8}
+"""What glibc's mallopt calls what variables of the environment say."""
 ROWS = {"compiled": True, "Python": False}
 
 
@@ -77,10 +83,17 @@ def change(instance: Instance, epoch: int) -> None:
 
 @contextmanager
 def as_in_a_shell() -> Iterator[None]:
-    """The cyclic garbage collector leaves the thread that computes alone."""
+    """As in the process of an instance the cyclic garbage collector leaves the thread that computes
+    alone, the interpreter's lock is asked for as soon, and the C library keeps memory (which it
+    goes on to do afterwards)."""
+    for name, option in MALLOC.items():
+        ctypes.CDLL(None).mallopt(option, int(MEMORY[name]))
     gc.collect()
     gc.disable()
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
     yield
+    sys.setswitchinterval(before)
     gc.enable()
 
 

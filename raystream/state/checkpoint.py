@@ -29,6 +29,7 @@ from raystream.schema.values import all_of, check_of, members, shown
 from raystream.state.image import END, KEY, START, Image
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import key_order, offsets_of
+from raystream.state.priority import step_aside
 from raystream.state.room import as_words
 from raystream.state.rows import Part, StructuredTable
 from raystream.state.texts import TextNumbers
@@ -468,6 +469,7 @@ def _shuffled(
     begins = [0, *accumulate(sizes)]
     memory = np.empty(begins.pop() // 8, np.int64)
     told = [(at, dtype.itemsize, begin) for (dtype, at), begin in zip(parts, begins, strict=True)]
+    step_aside(memory.nbytes)
     to_columns(as_words(rows), order, np.array(told, np.int64).reshape(-1, 3), memory)
     whole = memory.view(np.uint8)
     return [
@@ -479,6 +481,7 @@ def _shuffled(
 def _matrix_columns(shape: Shape, keys: np.ndarray, texts: Texts) -> list[Any]:
     columns = []
     for j in range(keys.shape[1]):
+        step_aside(len(keys) * keys.itemsize)
         numbers = np.ascontiguousarray(keys[:, j])
         known = texts[j] if j < len(texts) else None
         if known is not None:

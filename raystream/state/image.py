@@ -25,6 +25,7 @@ import pyarrow as pa
 from raystream.errors import StateError
 from raystream.schema.types import BEFORE_ALL, KeyRange
 from raystream.state.counts import Counted
+from raystream.state.priority import step_aside
 
 MAGIC = b"raystate"
 VERSION = 3
@@ -122,8 +123,10 @@ class Image:
             measured = pa.MockOutputStream()
             self._write(measured)
             data = np.empty(body + measured.size(), np.uint8).data
+            step_aside(measured.size())
             self._write(pa.FixedSizeBufferWriter(pa.py_buffer(data[body:])))
         data[_PREFIX.size : body] = head
+        step_aside(len(data))
         checksum = zlib.crc32(data[body:], zlib.crc32(head, zlib.crc32(_SIZE.pack(len(head)))))
         data[: _PREFIX.size] = _PREFIX.pack(MAGIC, VERSION, checksum, len(head))
         return data.toreadonly()

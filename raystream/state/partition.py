@@ -19,6 +19,7 @@ from raystream.schema.types import KeyRange
 from raystream.state.counts import joined, part_of_counts
 from raystream.state.image import KEY, START, Ended, Image, ImageHeader, Standing, decode
 from raystream.state.keys import common, key_group
+from raystream.state.priority import step_aside
 
 
 def keys_of(batch: Any) -> list[Any]:
@@ -55,8 +56,11 @@ def key_order(batch: Any, groups: int) -> tuple[np.ndarray, np.ndarray]:
     columns = [c if isinstance(c, np.ndarray) else _ranks(c) for c in keys]
     if START in batch.schema.names:
         columns.append(batch.column(START).to_numpy())
+    nbytes = batch.num_rows * 8
+    step_aside(nbytes)
     order, offsets = sort_by_key(keys, groups)
     for column in columns[::-1]:
+        step_aside(nbytes)
         sort_in_groups(read_only(column), offsets, order)
     return order, offsets
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from raystream.errors import InternalError
+from raystream.state.priority import step_aside
 from raystream.state.room import as_words
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class View:
                     break
             self._found += n
             self._end()
+        step_aside(n * self._table.dtype.itemsize)
         as_words(self._rows)[first : first + n] = as_words(self._slices[:n])
 
     @property

@@ -7,10 +7,21 @@ import platform
 import re
 import sys
 import threading
+from itertools import groupby
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+import raystream as rs
+from raystream.schema.fields import field_of
+from raystream.schema.state import state_schema
+from raystream.schema.types import KeyRange
+from raystream.state import priority
+from raystream.state.checkpoint import WHOLE, Shape, take_rows
+from raystream.state.image import Image, ImageHeader, Standing
 from raystream.state.priority import ATTRIBUTES, CALLS, LONG_SLICE, give_way, scheduling
+from raystream.state.rows import Part, StructuredTable
 
 
 def in_thread(*, give: bool) -> tuple[int, ...]:
@@ -54,3 +65,25 @@ def test_where_slices_are_not_known_a_thread_goes_on_as_it_is(
     give_way()
     with pytest.raises(OSError, match="not implemented"):
         scheduling()
+
+
+class Count(rs.State):
+    n: int = 0
+
+
+@pytest.mark.parametrize(("rows", "aside"), [(100_000, True), (100, False)])
+def test_whoever_waits_goes_on_before_much_is_copied_or_sorted(
+    monkeypatch: pytest.MonkeyPatch, rows: int, aside: bool
+) -> None:
+    """The functions of an image in the making that step aside."""
+    steps: list[str] = []
+    slept = SimpleNamespace(sleep=lambda _: steps.append(sys._getframe(2).f_code.co_name))
+    monkeypatch.setattr(priority, "time", slept)
+    shape = Shape((field_of("Key", "key", int, state=False),), state_schema(Count))
+    table = StructuredTable(shape.state, keys=1, groups=16)
+    table.fill([Part([np.random.default_rng(1).permutation(rows)], 1, {"n": np.arange(rows)})])
+    _, columns, gone = next(take_rows(table, shape, 16, 0, 1).finish(WHOLE))
+    header = ImageHeader("op", shape.fingerprint, 16, KeyRange(0, 16), 0, 1, Standing(10))
+    Image(header, columns, gone).encode()
+    wanted = ["advance", "_matrix_columns", "key_order", "_shuffled", "encode"]
+    assert [name for name, _ in groupby(steps)] == wanted * aside
