@@ -118,6 +118,7 @@ class LinearRoad:
     _expected: str = ""
 
     def run(self, tell: Tell, seconds: int, **options: Any) -> Answers:
+        from lrb.elastic import epoch_of
         from lrb.run import run
         from lrb.source import look_through
 
@@ -129,7 +130,7 @@ class LinearRoad:
                 prepared,
                 Path(folder, "disturbed"),
                 speed=speed,
-                epoch=self.epoch and self.epoch * speed,
+                epoch=self.epoch and epoch_of(self.epoch, speed),
                 instances={"vehicles": 2, "segments": 2},
                 on_progress=lambda sample, _: tell(sample),
                 **options,
