@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +15,6 @@ import ray
 from ray.exceptions import (
     ActorUnavailableError,
     AuthenticationError,
-    GetTimeoutError,
     RayError,
     RayTaskError,
 )
@@ -22,6 +22,7 @@ from ray.exceptions import (
 from raystream.actors import access, environment, own_ray
 from raystream.actors.carrying import refuse_unpicklable
 from raystream.actors.controller import Charter, Controller
+from raystream.actors.head import Head, HeadGoneError
 from raystream.actors.leaving import sigterm_leaves
 from raystream.actors.naming import CONTROLLER, NAMESPACE, actor_name, kill, new_run, processes_of
 from raystream.actors.pool import release
@@ -84,16 +85,28 @@ def run_on_ray(
         controller = kind.remote(charter)
         result = controller.run.remote(plan)
         try:
-            return _follow(controller, result, on_progress)
+            return _follow(controller, result, on_progress, Head(_advice(plan)))
+        except HeadGoneError:
+            run = ""  # nothing is left of it
+            raise
         except RayTaskError as error:
             raise cause_of(error) from None
         except RayError as error:
             raise JobError(f"the controller died: {str(error).partition(chr(10))[0]}") from None
         finally:
-            _end(run, controller, result)
-            if options.pool is not None:  # the controller may have died
-                with contextlib.suppress(RayError, RuntimeError):
-                    release(run)
+            if run:
+                with contextlib.suppress(RayError, RuntimeError):  # what is gone has ended
+                    _end(run, controller, result)
+                if options.pool is not None:  # the controller may have died
+                    with contextlib.suppress(RayError, RuntimeError):
+                        release(run)
+
+
+def _advice(plan: Plan) -> str:
+    """What to do when the cluster of a job is gone."""
+    if plan.durable is not None:
+        return "Go on from the newest saved cut: `raystream run --resume`."
+    return "With durable= a job goes on elsewhere, from what it has saved."
 
 
 @contextlib.contextmanager
@@ -126,13 +139,15 @@ def ready(
 
 
 def _follow(
-    controller: Any, result: Any, on_progress: Callable[[Sample], None] | None
+    controller: Any, result: Any, on_progress: Callable[[Sample], None] | None, head: Head
 ) -> JobReport:
     seen = 0.0
     while True:
         done, _ = ray.wait([result], timeout=FOLLOW_SECONDS)
+        if not done:
+            head.look()
         if on_progress is not None and not done:
-            for sample in _samples(controller, seen):
+            for sample in _samples(controller, seen, head):
                 seen = sample.t
                 on_progress(sample)
         if done:
@@ -146,24 +161,31 @@ def _follow(
             return report
 
 
-def _samples(controller: Any, since: float) -> list[Sample]:
+def _samples(controller: Any, since: float, head: Head) -> list[Sample]:
     """The samples since a second; none from a controller that is late: one that has begun again
     looks for its journal first, and of its death `result` tells."""
+    asked, until = controller.samples.remote(since), time.monotonic() + SAMPLES_SECONDS
+    while not ray.wait([asked], timeout=FOLLOW_SECONDS)[0]:
+        head.look()
+        if time.monotonic() > until:
+            return []
     try:
-        found: list[Sample] = ray.get(controller.samples.remote(since), timeout=SAMPLES_SECONDS)
-    except (GetTimeoutError, ActorUnavailableError):
+        found: list[Sample] = ray.get(asked)
+    except ActorUnavailableError:
         return []
     return found
 
 
 def _end(run: str, controller: Any, result: Any) -> None:
     """End a job: ask first, if it still runs (Ctrl-C, SIGTERM), then kill whatever there is."""
-    if not ray.wait([result], timeout=0)[0]:
-        controller.cancel.remote()
-        ray.wait([result], timeout=END_SECONDS)
-    ray.kill(controller)
-    for process in processes_of(run):
-        kill(run, process)
+    try:
+        if not ray.wait([result], timeout=0)[0]:
+            controller.cancel.remote()
+            ray.wait([result], timeout=END_SECONDS)
+    finally:  # a second Ctrl-C ends the wait
+        ray.kill(controller)
+        for process in processes_of(run):
+            kill(run, process)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from raystream.schema.records import (
     where_is,
 )
 from raystream.schema.state import State, StateSchema, state_schema
+from raystream.schema.types import FAR
 
 F = TypeVar("F", bound=Callable[..., Any])
 Form = Literal["record", "batch"]
@@ -161,7 +162,7 @@ class OperatorSpec:
         """The length of a window in time units of the flow, of which a second has `ticks`.
 
         Raises:
-            GraphError: it is not a whole number of them.
+            GraphError: it is not a whole number of them, or so long that ends have no number.
         """
         exact = seconds * ticks
         whole = round(exact)
@@ -169,6 +170,11 @@ class OperatorSpec:
             raise self.fail(
                 f"a window of {seconds:g} s is not a whole number of the flow's time units",
                 hint='Choose a finer one: rs.Flow(..., time_unit="ms").',
+            )
+        if whole >= FAR:
+            raise self.fail(
+                f"a window of {seconds:g} s has more time units of the flow than 2**62",
+                hint='Choose a coarser one: rs.Flow(..., time_unit="s").',
             )
         return whole
 
@@ -492,12 +498,16 @@ def _check_storage(spec: OperatorSpec) -> None:
 def _check_key(spec: OperatorSpec) -> None:
     for name in spec.key:
         kinds = _each(spec, name, "key", integers=False)
-        if len(kinds) > 1:
-            raise spec.fail(f"the key {name!r} is of different types in its inputs")
+        if len(kinds) > 1:  # rows come back from a checkpoint by the type of one of them
+            raise spec.fail(
+                f"the key {name!r} is of different types in its inputs: {', '.join(sorted(kinds))}",
+                hint="Declare it alike in all of them.",
+            )
 
 
 def _each(spec: OperatorSpec, name: str, role: str, *, integers: bool) -> set[str]:
-    """Check that every input has the field; the kinds found (`integer`, `text`, `bytes`)."""
+    """Check that every input has the field; the kinds found (`int`, `bool`, an enumeration,
+    `text`, `bytes`)."""
     kinds: set[str] = set()
     for schema in spec.inputs:
         f = schema.field(name)
@@ -513,5 +523,6 @@ def _each(spec: OperatorSpec, name: str, role: str, *, integers: bool) -> set[st
                 f"{role} {name!r}: {schema.name}.{f} cannot serve",
                 hint="An integer field." if integers else "An int, bool, str or bytes field.",
             )
-        kinds.add("integer" if whole else f.kind)
+        kind = "bool" if f.dtype == "?" else "int" if whole else f.kind
+        kinds.add(kind if f.convert is None else f.convert.__name__)
     return kinds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from raystream.api.flow import Epochs, Flow, SourceNode
@@ -17,7 +18,7 @@ from raystream.errors import (
     RaystreamError,
     user_frame,
 )
-from raystream.schema.types import Split
+from raystream.schema.types import BEFORE_ALL, NEVER, Split
 from raystream.state.saved import Saved, differs
 
 PACED_EPOCH_SECONDS = 0.05
@@ -112,9 +113,17 @@ def _clock(flow: Flow, sources: list[SourceNode], splits: dict[str, list[str]]) 
         wanted = PACED_EPOCH_SECONDS * speed if speed else UNPACED_EPOCH_SECONDS
         coarsest = min(n.epochs.ticks for n in timed) * flow.ticks
         seconds = max(1, round(wanted * coarsest)) / coarsest if finest else wanted
-    length = seconds * flow.ticks
     found = [first for n in timed if (first := _first(n, splits[n.name])) is not None]
-    return Clock(min(found, default=0.0) // length * length, seconds, speed)
+    parts = max(n.epochs.ticks for n in timed)
+    length = Fraction(max(1, round(seconds * flow.ticks * parts)), parts)
+    return Clock(_number(min(found, default=Fraction(0)) // length * length), seconds, speed)
+
+
+def _number(exact: Fraction) -> float:
+    """As it is saved: exact where it is whole, in 64 bits, which it is unless a source's column is
+    in a finer unit than the flow."""
+    whole = exact.denominator == 1 and BEFORE_ALL <= exact <= NEVER
+    return int(exact) if whole else float(exact)
 
 
 def _clock_of(saved: Saved, sources: list[SourceNode]) -> Clock | None:
@@ -156,16 +165,16 @@ def _one(what: str, values: list[Any], nodes: list[SourceNode]) -> Any:
     return given.pop() if given else None
 
 
-def _first(node: SourceNode, names: list[str]) -> float | None:
+def _first(node: SourceNode, names: list[str]) -> Fraction | None:
     """The origin that is given, else the least first value of a source's splits, in the flow's
     unit. None if it has no rows: it is at its end, and others say where the job begins."""
     epochs: Epochs = node.epochs
     if epochs.origin is not None:
-        return epochs.origin / epochs.ticks
+        return Fraction(epochs.origin) / epochs.ticks
     assert epochs.column is not None
     found: list[int] = []
     for name in names:
         rows = SplitReader(name, node.name, node.schema, node.source.read).next()
         if rows is not None:
             found.append(int(rows.column(epochs.column)[0]))  # whatever its batches are
-    return min(found) / epochs.ticks if found else None
+    return Fraction(min(found), epochs.ticks) if found else None

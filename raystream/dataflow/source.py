@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,7 +103,7 @@ def cutting_of(epochs: Epochs, clock: Clock, ticks: int) -> Cutting:
             f"an epoch of {clock.seconds:g} s is not a whole number of ticks of {epochs.column!r}",
             hint="Choose seconds= as a multiple of a tick.",
         )
-    origin = max(BEFORE_ALL, min(int(clock.origin * epochs.ticks // 1), NEVER))
+    origin = max(BEFORE_ALL, min(int(Fraction(clock.origin) * epochs.ticks // 1), NEVER))
     return Cutting(
         epochs.column, origin, length, epochs.ticks, int(-(-epochs.disorder * ticks // 1))
     )

@@ -22,6 +22,7 @@ from raystream.state.keys import BYTES_MUL, BYTES_SEED, GOLDEN
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _GOLD, _SEED, _MUL = np.uint64(GOLDEN), np.uint64(BYTES_SEED), np.uint64(BYTES_MUL)
 _MOST = np.iinfo(np.int64).max
+_ALL_BITS = np.uint64(2**64 - 1)
 _U27, _U29, _U30, _U31, _U32 = (np.uint64(n) for n in (27, 29, 30, 31, 32))
 
 FEW_RUNS = 1024
@@ -240,18 +241,23 @@ def ordinals(index: np.ndarray, distinct: int) -> tuple[np.ndarray, np.ndarray]:
 @kept_njit(nogil=True)
 def _runs(times: Any, origin: Any, length: Any, last: Any, ends: Any, epochs: Any) -> Any:
     """As `epoch_runs`; how many runs there are, of which the first that there is room for are
-    given. One division for each run, not for each row."""
+    given. One division for each run, not for each row. From the origin to a time is more than 63
+    bits can tell, if one is far below 0."""
     runs, room = 0, len(ends)
-    epoch, bound = last, _first_after(last, length)
+    step, begin = np.uint64(length), np.uint64(origin)
+    epoch, bound = last, _first_after(last, step)
     for i in range(len(times)):
-        since = np.int64(times[i]) - origin
-        if since >= bound and since // length + 1 > epoch:
-            if i:
-                if runs < room:
-                    ends[runs], epochs[runs] = i, epoch
-                runs += 1
-            epoch = since // length + 1
-            bound = _first_after(epoch, length)
+        time = np.int64(times[i])
+        since = np.uint64(time) - begin
+        if time >= origin and since >= bound:
+            newer = np.int64(min(since // step, np.uint64(_MOST - 1))) + 1
+            if newer > epoch:
+                if i:
+                    if runs < room:
+                        ends[runs], epochs[runs] = i, epoch
+                    runs += 1
+                epoch = newer
+                bound = _first_after(epoch, step)
     if len(times):
         if runs < room:
             ends[runs], epochs[runs] = len(times), epoch
@@ -260,9 +266,11 @@ def _runs(times: Any, origin: Any, length: Any, last: Any, ends: Any, epochs: An
 
 
 @kept_njit(nogil=True, inline="always")
-def _first_after(epoch: Any, length: Any) -> Any:
-    """The least time since the origin that is behind an epoch; the greatest number if none is."""
-    return epoch * length if epoch <= _MOST // length else _MOST
+def _first_after(epoch: Any, step: Any) -> Any:
+    """uint64: the least time since the origin that is behind an epoch; the greatest number if none
+    is."""
+    least = np.uint64(epoch)
+    return least * step if least <= _ALL_BITS // step else _ALL_BITS
 
 
 def epoch_runs(

@@ -102,15 +102,19 @@ def token() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def started_head(
-    *options: str, env: Mapping[str, str] | None = None, config: Mapping[str, Any] | None = None
+    *options: str,
+    env: Mapping[str, str] | None = None,
+    config: Mapping[str, Any] | None = None,
+    at: str = "",
 ) -> Iterator[Head]:
     """A cluster of one node, to which its autoscaler may add others.
 
     Args:
         env: more of its environment. config: of the autoscaler; a `GCS` in it is replaced by the
-            address of the cluster.
+            address of the cluster. at: its address, if it is to be a certain one.
     """
     port, board, agent, metrics, client = free_ports(5)
+    port = int(at.rpartition(":")[2] or port)
     with short_folder() as folder:
         command = [
             *(BIN / "ray", "start", "--head", "--block", "--num-cpus=2", "--disable-usage-stats"),

@@ -34,6 +34,22 @@ def both_types(either: Word | Number, tally: Tally) -> Iterator[Word]:
     yield Word(either.time, "")
 
 
+class Flag(NamedTuple):
+    time: int
+    word: bool
+
+
+@refused(r"the key 'word' is of different types in its inputs: bool, int(.|\n)*Declare it alike")
+def another_type_of_integer_as_key() -> None:
+    """Rows come back from a checkpoint with the keys of one of them: 300 would be True."""
+
+    @rs.operator(key="word")  # here
+    def count(either: Flag | Number, tally: Tally) -> Iterator[Word]:
+        yield Word(0, "")
+
+    stream(Flag, Number).through(count)
+
+
 @refused(r"same_word takes Word, but this stream carries Number(.|\n)*stream\[Word\]")
 def another_type() -> None:
     stream(Number).through(same_word)  # here

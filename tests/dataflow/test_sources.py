@@ -106,11 +106,10 @@ lengths = st.one_of(st.integers(1, 9), st.integers(1, 2**63 - 1))
 def test_runs_are_the_running_maximum(
     times: list[int], origin: int, length: int, last: int
 ) -> None:
-    """Also where int64 overflows: epochs must stay what they were, whatever they mean."""
+    """Also where a time is more than 63 bits from the origin; the last epoch has the rest."""
     values = np.array(times, np.int64)
-    with np.errstate(over="ignore"):
-        raw = (values - origin) // length + 1
-    expected = np.maximum.accumulate(np.maximum(raw, last))
+    raw = [min((time - origin) // length + 1, NEVER) for time in times]
+    expected = np.array([max(raw[: i + 1] + [last]) for i in range(len(raw))], np.int64)
     runs = Cutting("time", origin, length, 1, 0).runs(values, last)
     assert runs.epochs.tolist() == sorted(set(expected.tolist()))
     starts = [0, *runs.ends.tolist()]
@@ -486,3 +485,21 @@ def test_positions_are_the_source_s_own() -> None:
         before.take(epoch)
     after = recorded(taken=4, positions=before.positions())
     assert [[r.id for r in after.take(e).rows.records()] for e in range(5, 10)] == taken[4:]
+
+
+@pytest.mark.parametrize(
+    ("unit", "seconds", "length"),
+    [("us", 8.2, 8_200_000), ("ms", 1.001, 1001), ("ns", 1, 10**9), ("ns", 0.01, 10**7)],
+)
+def test_epochs_begin_at_multiples_of_their_length_whatever_the_unit(
+    unit: Any, seconds: float, length: int
+) -> None:
+    """Times of these days have more digits in nanoseconds than a float."""
+    begin = 1_700_000_000_123_456_789 // length * length
+    times = [begin + length - 1, begin + length, begin + 2 * length]
+    flow = rs.Flow("ticks", time_unit=unit)
+    kept: Collect[Tick] = Collect()
+    epochs = rs.by_time("time", seconds=seconds)
+    flow.source(rs.io.iterable([Tick(t, 0) for t in times], Tick), epochs=epochs).to(kept)
+    run_local(flow)
+    assert [epoch for epoch, _ in kept.by_epoch()] == [1, 2, 3]

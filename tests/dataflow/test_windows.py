@@ -198,6 +198,8 @@ def test_session_bookkeeping_does_not_grow_with_records() -> None:
 def test_sizes_are_whole_time_units() -> None:
     spec = spec_of(Tumble())
     assert spec.units(0.25, 1000) == 250
+    with pytest.raises(GraphError, match=r"more time units of the flow than 2\*\*62(.|\n)*coarser"):
+        spec.units(1e10, 10**9)
     with pytest.raises(GraphError, match=r"a window of 0\.5 s is not a whole number"):
         spec.units(0.5, 1)
 
