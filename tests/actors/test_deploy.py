@@ -20,7 +20,6 @@ from ray._raylet import (
     AuthenticationTokenLoader,
     get_authentication_mode,
 )
-from ray.exceptions import GetTimeoutError
 
 import raystream as rs
 from raystream.actors import access, deploy, environment, own_ray
@@ -275,19 +274,19 @@ def test_a_pool_scales_by_itself_unless_it_is_not_to(
 
 def test_a_controller_that_is_late_is_no_dead_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that has begun again looks for its journal before it answers."""
-    waits = iter([([], ["result"]), ([], ["result"]), (["result"], [])])
+    waits = {
+        "result": iter([([], ["result"]), ([], ["result"]), (["result"], [])]),
+        "samples": iter([([], ["samples"]), (["samples"], [])]),
+    }
     sample = Sample(1.0, {}, {}, None)
-    answers = iter([GetTimeoutError("not yet"), [sample], SimpleNamespace(samples=(sample,))])
-
-    def get(call: str, **_: Any) -> Any:
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    monkeypatch.setattr(ray, "wait", lambda calls, **_: next(waits))
-    monkeypatch.setattr(ray, "get", get)
+    answers = iter([[sample], SimpleNamespace(samples=(sample,))])
+    looks: list[None] = []
+    head: Any = SimpleNamespace(look=lambda: looks.append(None))
+    monkeypatch.setattr(deploy, "SAMPLES_SECONDS", -1.0)
+    monkeypatch.setattr(ray, "wait", lambda calls, **_: next(waits[calls[0]]))
+    monkeypatch.setattr(ray, "get", lambda _: next(answers))
     controller = SimpleNamespace(samples=SimpleNamespace(remote=lambda since: "samples"))
     shown: list[Sample] = []
-    report: Any = deploy._follow(controller, "result", shown.append)
+    report: Any = deploy._follow(controller, "result", shown.append, head)
+    assert len(looks) == 3, "whether the cluster is still there is asked whenever one waits"
     assert report.samples == (sample,) and shown == [sample, sample]
