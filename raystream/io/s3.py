@@ -33,8 +33,9 @@ _WHAT_TO_DO = {
     "403": _RIGHTS,
     "InvalidAccessKeyId": "Check AWS_ACCESS_KEY_ID, or the profile.",
     "SignatureDoesNotMatch": "Check AWS_SECRET_ACCESS_KEY, or the profile.",
-    "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile; on EC2"
-    " give all nodes a role, operator nodes too: IamInstanceProfile in cluster.yaml.",
+    "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile, on every"
+    " node before `ray start`; on EC2 give all nodes a role, operator nodes too: IamInstanceProfile"
+    " in cluster.yaml.",
     "EndpointConnectionError": "Check the network, the region and AWS_ENDPOINT_URL.",
 }
 
