@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -122,7 +123,8 @@ class SplitReader:
         self.source = source
         self.schema = schema
         self.position = position
-        self._batches = read(self.split, position)
+        with self._told():
+            self._batches = read(self.split, position)
         if not isinstance(self._batches, Iterator):
             raise self._unlike("returned", self._batches)
 
@@ -133,28 +135,8 @@ class SplitReader:
             InputError: the source cannot read on. OperatorError: the source's code raised.
         """
         while True:
-            try:
+            with self._told():
                 found = next(self._batches, self._END)
-            except StateError as error:  # what it wanted to put into a batch
-                raise InputError(
-                    f"{self.source}.read({self.split.name!r}): {error.message}",
-                    where=error.where or user_frame(error),
-                    hint=error.hint,
-                ) from error
-            except RaystreamError:
-                raise
-            except OSError as error:
-                raise InputError(
-                    f"{self.source}: cannot read {self.split.name}:"
-                    f" {type(error).__name__}: {error}",
-                    where=user_frame(error),
-                ) from error
-            except Exception as error:
-                raise OperatorError(
-                    f"{self.source}.read({self.split.name!r}) raised"
-                    f" {type(error).__name__}: {error}",
-                    where=user_frame(error),
-                ) from error
             if found is self._END:
                 return None
             before = self.position
@@ -170,6 +152,30 @@ class SplitReader:
                 if self.position == before:
                     raise self._stays()
                 return columns
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What the source's code raises is told as what it is."""
+        try:
+            yield
+        except StateError as error:  # what it wanted to put into a batch
+            raise InputError(
+                f"{self.source}.read({self.split.name!r}): {error.message}",
+                where=error.where or user_frame(error),
+                hint=error.hint,
+            ) from error
+        except RaystreamError:
+            raise
+        except OSError as error:
+            raise InputError(
+                f"{self.source}: cannot read {self.split.name}: {type(error).__name__}: {error}",
+                where=user_frame(error),
+            ) from error
+        except Exception as error:
+            raise OperatorError(
+                f"{self.source}.read({self.split.name!r}) raised {type(error).__name__}: {error}",
+                where=user_frame(error),
+            ) from error
 
     def _stays(self) -> InputError:
         return InputError(

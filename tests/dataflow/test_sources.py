@@ -503,3 +503,25 @@ def test_epochs_begin_at_multiples_of_their_length_whatever_the_unit(
     flow.source(rs.io.iterable([Tick(t, 0) for t in times], Tick), epochs=epochs).to(kept)
     run_local(flow)
     assert [epoch for epoch, _ in kept.by_epoch()] == [1, 2, 3]
+
+
+class Eager:
+    """A source whose `read` is no generator: it raises when it is called."""
+
+    record = Tick
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("only")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Tick]]]:
+        raise KeyError("no such table")
+
+
+def test_what_read_raises_when_it_is_called_is_told_with_its_line() -> None:
+    flow = rs.Flow("eager")
+    flow.source(Eager(), epochs=rs.by_time("time", seconds=1)).to(Collect())
+    with pytest.raises(
+        OperatorError, match=r"read\('only'\) raised KeyError.*no such table"
+    ) as told:
+        run_local(flow)
+    assert "test_sources.py" in str(told.value)
