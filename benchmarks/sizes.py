@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
@@ -86,15 +86,18 @@ def as_in_a_shell() -> Iterator[None]:
     """As in the process of an instance the cyclic garbage collector leaves the thread that computes
     alone, the interpreter's lock is asked for as soon, and the C library keeps memory (which it
     goes on to do afterwards)."""
-    for name, option in MALLOC.items():
-        ctypes.CDLL(None).mallopt(option, int(MEMORY[name]))
+    with suppress(AttributeError):  # another C library
+        for name, option in MALLOC.items():
+            ctypes.CDLL(None).mallopt(option, int(MEMORY[name]))
     gc.collect()
     gc.disable()
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
-    yield
-    sys.setswitchinterval(before)
-    gc.enable()
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+        gc.enable()
 
 
 class Took(NamedTuple):

@@ -84,22 +84,19 @@ def run_on_ray(
         charter = Charter(run, secrets.token_hex(16), env, options)
         controller = kind.remote(charter)
         result = controller.run.remote(plan)
-        try:
-            return _follow(controller, result, on_progress, Head(_advice(plan)))
-        except HeadGoneError:
-            run = ""  # nothing is left of it
-            raise
-        except RayTaskError as error:
-            raise cause_of(error) from None
-        except RayError as error:
-            raise JobError(f"the controller died: {str(error).partition(chr(10))[0]}") from None
-        finally:
-            if run:
-                with contextlib.suppress(RayError, RuntimeError):  # what is gone has ended
-                    _end(run, controller, result)
-                if options.pool is not None:  # the controller may have died
-                    with contextlib.suppress(RayError, RuntimeError):
-                        release(run)
+        with contextlib.ExitStack() as after:
+            if options.pool is not None:  # the controller may have died
+                after.callback(_release, run)
+            after.callback(_end, run, controller, result)
+            try:
+                return _follow(controller, result, on_progress, Head(_advice(plan)))
+            except HeadGoneError:
+                after.pop_all()  # nothing is left to be ended
+                raise
+            except RayTaskError as error:
+                raise cause_of(error) from None
+            except RayError as error:
+                raise JobError(f"the controller died: {str(error).partition(chr(10))[0]}") from None
 
 
 def _advice(plan: Plan) -> str:
@@ -177,15 +174,22 @@ def _samples(controller: Any, since: float, head: Head) -> list[Sample]:
 
 
 def _end(run: str, controller: Any, result: Any) -> None:
-    """End a job: ask first, if it still runs (Ctrl-C, SIGTERM), then kill whatever there is."""
-    try:
-        if not ray.wait([result], timeout=0)[0]:
-            controller.cancel.remote()
-            ray.wait([result], timeout=END_SECONDS)
-    finally:  # a second Ctrl-C ends the wait
-        ray.kill(controller)
-        for process in processes_of(run):
-            kill(run, process)
+    """End a job: ask first, if it still runs (Ctrl-C, SIGTERM), then kill whatever there is. A
+    second Ctrl-C ends the wait only. What has ended with its cluster needs no end."""
+    with contextlib.suppress(RayError):
+        try:
+            if not ray.wait([result], timeout=0)[0]:
+                controller.cancel.remote()
+                ray.wait([result], timeout=END_SECONDS)
+        finally:
+            ray.kill(controller)
+            for process in processes_of(run):
+                kill(run, process)
+
+
+def _release(run: str) -> None:
+    with contextlib.suppress(RayError, RuntimeError):
+        release(run)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from raystream.errors import JobError
 
 LOOK_SECONDS = 5.0
 ANSWER_SECONDS = 2.0
-GONE_SECONDS = 30.0
+GONE_SECONDS = 45.0
 """After so long without an answer the head is given up. Ray itself does it after a minute, and ends
 the process that asks without a word of the job."""
 
@@ -45,7 +45,7 @@ class Head:
         if now < self._looked + LOOK_SECONDS:
             return
         try:
-            self._client.internal_kv_get(b"raystream", b"head", timeout=ANSWER_SECONDS)
+            self._client.internal_kv_get(b"head", b"raystream", timeout=ANSWER_SECONDS)
             self._heard = time.monotonic()
         except AuthenticationError:
             raise self._gone("another one has begun at its address") from None

@@ -524,5 +524,5 @@ def _each(spec: OperatorSpec, name: str, role: str, *, integers: bool) -> set[st
                 hint="An integer field." if integers else "An int, bool, str or bytes field.",
             )
         kind = "bool" if f.dtype == "?" else "int" if whole else f.kind
-        kinds.add(kind if f.convert is None else f.convert.__name__)
+        kinds.add(kind if f.convert is None else f"{f.convert.__module__}.{f.convert.__qualname__}")
     return kinds

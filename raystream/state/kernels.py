@@ -278,7 +278,7 @@ def epoch_runs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows cut by their times: (where each run of rows of one epoch ends, its epoch): int64 both.
 
-    The epoch of a row is the running maximum of (time - origin) // length + 1.
+    The epoch of a row is the running maximum of (time - origin) // length + 1, at most 2**63 - 1.
 
     Args:
         times: integers.

@@ -22,9 +22,9 @@ CALLS = {"x86_64": (314, 315), "aarch64": (274, 275)}
 2.41 names."""
 
 ASIDE_BYTES = 1 << 19
-"""What is smaller takes about as long as stepping aside."""
+"""What is smaller is soon done."""
 ASIDE_SECONDS = 1e-6
-"""Of sleep: Linux makes 60 microseconds of it."""
+"""Of sleep: Linux makes some 70 microseconds of it."""
 
 
 def set_idle(thread: int, *, idle: bool) -> None:

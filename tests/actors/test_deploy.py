@@ -20,6 +20,7 @@ from ray._raylet import (
     AuthenticationTokenLoader,
     get_authentication_mode,
 )
+from ray.exceptions import AuthenticationError
 
 import raystream as rs
 from raystream.actors import access, deploy, environment, own_ray
@@ -290,3 +291,39 @@ def test_a_controller_that_is_late_is_no_dead_one(monkeypatch: pytest.MonkeyPatc
     report: Any = deploy._follow(controller, "result", shown.append, head)
     assert len(looks) == 3, "whether the cluster is still there is asked whenever one waits"
     assert report.samples == (sample,) and shown == [sample, sample]
+
+
+def ending(monkeypatch: pytest.MonkeyPatch, wait: Any, processes: Any) -> list[Any]:
+    """Who is killed when a run ends, as Ray answers like this; the controller is None."""
+    killed: list[Any] = []
+    monkeypatch.setattr(ray, "wait", wait)
+    monkeypatch.setattr(ray, "kill", lambda _: killed.append(None))
+    monkeypatch.setattr(deploy, "processes_of", processes)
+    monkeypatch.setattr(deploy, "kill", lambda run, process: killed.append(process))
+    return killed
+
+
+CONTROLLER = SimpleNamespace(cancel=SimpleNamespace(remote=lambda: None))
+
+
+def test_a_second_ctrl_c_ends_the_wait_and_not_the_killing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(calls: object, timeout: float) -> tuple[list[str], list[str]]:
+        if timeout:
+            raise KeyboardInterrupt
+        return [], ["result"]
+
+    killed = ending(monkeypatch, wait, lambda run: ["count/0"])
+    with pytest.raises(KeyboardInterrupt):
+        deploy._end("run", CONTROLLER, "result")
+    assert killed == [None, "count/0"]
+
+
+def test_to_end_a_job_whose_cluster_is_gone_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would hide why this process ends: an interrupt, say."""
+
+    def gone(run: str) -> list[str]:
+        raise AuthenticationError("WrongClusterID")
+
+    killed = ending(monkeypatch, lambda calls, timeout: (["result"], []), gone)
+    deploy._end("run", CONTROLLER, "result")
+    assert killed == [None]
