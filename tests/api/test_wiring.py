@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +49,32 @@ def another_type_of_integer_as_key() -> None:
         yield Word(0, "")
 
     stream(Flag, Number).through(count)
+
+
+class Apart:
+    class Key(IntEnum):
+        A = 1
+
+
+class Key(IntEnum):
+    A = 1
+
+
+class Named(NamedTuple):
+    word: Key
+
+
+class Nested(NamedTuple):
+    word: Apart.Key
+
+
+@refused(r"different types in its inputs: tests.*test_wiring.Apart.Key, tests.*test_wiring.Key\n")
+def two_enumerations_as_key() -> None:
+    @rs.operator(key="word")  # here
+    def count(either: Named | Nested, tally: Tally) -> Iterator[Word]:
+        yield Word(0, "")
+
+    stream(Named, Nested).through(count)
 
 
 @refused(r"same_word takes Word, but this stream carries Number(.|\n)*stream\[Word\]")
