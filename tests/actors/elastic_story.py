@@ -78,8 +78,12 @@ def count(key: Key, tally: Tally) -> Iterator[Counted]:
 
 
 class Nodes:
-    """Notes how many nodes for operators there were, and says when it is enough: the operator has
-    grown and shrunk, and a node was given back."""
+    """Notes how many nodes for operators there were, and says when there was much to do for long
+    enough, and when it is enough: the operator has grown and shrunk, and a node was given back.
+
+    Were there little to do as soon as it has grown, all of it might be on the node that was spare:
+    when it shrinks, that one and a spare one are what is needed, and none is given back.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,7 +96,7 @@ class Nodes:
         self.seen.append(len(nodes))
         count = sample.operators["count"]
         self.cpu.append((round(sample.t), count.instances, round(count.cpu, 2)))
-        if count.instances > 1:
+        if count.instances > 1 and self.seen[-1] == NODES_MAX:
             (self.folder / "grown").touch()
         grown = (self.folder / "grown").exists()
         if grown and count.instances == 1 and self.seen[-1] < max(self.seen):
@@ -106,7 +110,7 @@ def main(address: str, folder: Path) -> None:
     nodes = Nodes(folder)
     report = flow.run(
         cluster=address,
-        policy=rs.CpuThreshold(threshold=0.3, low=0.25, interval=1.0, lull=3),
+        policy=rs.CpuThreshold(threshold=0.15, low=0.1, interval=1.0, lull=3),
         bounds={"count": (1, 3)},
         pool=rs.PoolOptions(1, idle_seconds=2.0, nodes_max=NODES_MAX),
         spares=1,
