@@ -472,8 +472,15 @@ class Controller:
             return None
         age = time.time() - max(machine.committed_at, machine.journal.started)
         entry = machine.journal
-        saved = None if self._plan.durable is None else entry.saved
-        return Floor(entry.committed, age, machine.bare, saved, machine.unsaved, machine.unstored)
+        return Floor(
+            entry.committed,
+            age,
+            machine.bare,
+            saved=None if self._plan.durable is None else entry.saved,
+            unsaved=machine.unsaved,
+            unstored=machine.unstored,
+            stopping=entry.stop_after >= 0,
+        )
 
     def _totals(self) -> dict[str, OperatorReport]:
         """By operator, those nobody was heard of yet left out; while a new instance has not said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
@@ -21,6 +21,10 @@ STOP_SECONDS = 600.0
 LEAVE_SECONDS = 5.0
 """How long who submitted a job has to fetch its result, once it was stopped."""
 LOOK_SECONDS = 0.2
+STILL = (
+    "it ends all the same, with the next cut that is saved; `raystream stop` without --save ends it"
+    " at once"
+)
 
 
 def jobs(address: str) -> list[str]:
@@ -69,12 +73,12 @@ def refuse_running(job: str) -> None:
             )
 
 
-def stop(job: str, address: str, *, save: bool) -> str:
+def stop(job: str, address: str, *, save: bool, tell: Callable[[str], None] = print) -> str:
     """End a job; what came of it.
 
     Args:
         job: its name, or that of one of its runs. save: take a cut first, and end the job once it
-            is saved in the durable tier.
+            is saved in the durable tier. tell: is told why it does not end yet.
 
     Raises:
         ConfigError: there is no such job, or no cluster; or it has no durable tier. JobError: it
@@ -88,13 +92,17 @@ def stop(job: str, address: str, *, save: bool) -> str:
         refused = asked(run, controller.stop_saved if save else controller.cancel)
         if refused:
             raise ConfigError(f"{run} cannot be stopped with --save: {refused}")
-        return f"{run}: {_ended(run, controller)}"
+        try:
+            return f"{run}: {_ended(run, controller, save, tell)}"
+        except KeyboardInterrupt:
+            tell(STILL if save else f"{run} was told to stop, and ends all the same")
+            raise
 
 
-def _ended(run: str, controller: Any) -> str:
+def _ended(run: str, controller: Any, save: bool, tell: Callable[[str], None]) -> str:
     """Wait until a job has ended, and say how."""
     due = time.monotonic() + STOP_SECONDS
-    standing = Standing("", "")
+    standing, told = Standing("", ""), ""
     while time.monotonic() < due:
         standing = asked(run, controller.standing)
         if standing is None:
@@ -102,9 +110,13 @@ def _ended(run: str, controller: Any) -> str:
         if standing.ended:
             _left(run)
             return standing.ended
+        if standing.unsaved and not told:
+            told = standing.unsaved
+            tell(f"{run} runs on: {told}; with the next cut it is tried again")
         time.sleep(LOOK_SECONDS)
     raise JobError(
-        f"{run} was told to stop, and runs on after {STOP_SECONDS:g} s", hint=standing.unsaved
+        f"{run} was told to stop, and runs on after {STOP_SECONDS:g} s",
+        hint="; ".join(h for h in (standing.unsaved, STILL if save else "") if h),
     )
 
 

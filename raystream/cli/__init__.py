@@ -8,6 +8,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -359,7 +360,7 @@ def stop(
     with _errors_told():
         from raystream.actors.stopping import stop as end
 
-        typer.echo(end(job, address, save=save))
+        typer.echo(end(job, address, save=save, tell=partial(typer.echo, err=True)))
 
 
 Node = Annotated[

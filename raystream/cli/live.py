@@ -141,7 +141,8 @@ def floor_line(floor: Floor) -> str:
     short = f", {floor.short} ranges without all copies" if floor.short else ""
     saved = "" if floor.saved is None else f", cut {floor.saved:,} saved"
     why = "".join(f" ({reason})" for reason in (floor.unsaved, floor.unstored) if reason)
-    return f"cut {floor.epoch:,} committed {floor.age:.1f} s ago{short}{saved}{why}"
+    ends = ", to end with the next that is saved" if floor.stopping else ""
+    return f"cut {floor.epoch:,} committed {floor.age:.1f} s ago{short}{saved}{why}{ends}"
 
 
 def totals_table(report: JobReport) -> Table:

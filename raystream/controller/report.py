@@ -112,7 +112,8 @@ class Floor:
     fewer copies of their checkpoint than they should, until they are stored anew; the boundary
     register counts as one. saved: the newest cut in the durable tier, None without one; unsaved:
     why the newest that was to be there is not, if it is not. unstored: why a checkpoint is not
-    stored that is to be, if its keepers could not."""
+    stored that is to be, if its keepers could not. stopping: the job ends with the next cut that
+    is saved."""
 
     epoch: int
     age: float
@@ -120,6 +121,7 @@ class Floor:
     saved: int | None = None
     unsaved: str = ""
     unstored: str = ""
+    stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True)

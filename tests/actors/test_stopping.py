@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain, count, repeat
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from raystream.actors import stopping
+from raystream.actors.controller import Standing
 from raystream.actors.naming import job_of, new_run
 from raystream.actors.stopping import chosen
-from raystream.errors import ConfigError
+from raystream.errors import ConfigError, JobError
 
 RUNS = ["counts-0000000a", "tolls-0000000b", "tolls-0000000c"]
 
@@ -45,6 +49,41 @@ def test_what_is_absent_or_ambiguous_is_refused_with_what_runs() -> None:
 def test_a_run_says_whose_it_is() -> None:
     assert job_of(new_run("lines per second")) == "lines-per-second"
     assert new_run("a") != new_run("a")
+
+
+def ending(monkeypatch: pytest.MonkeyPatch, *standings: Standing) -> tuple[Any, list[str]]:
+    """A controller that stands so, one after the other; and what is told of it."""
+    monkeypatch.setattr(stopping, "asked", lambda run, method: method())
+    monkeypatch.setattr(stopping, "time", SimpleNamespace(monotonic=ticks().__next__, sleep=id))
+    monkeypatch.setattr(stopping, "_left", lambda run: None)
+    stands = chain(standings, repeat(standings[-1]))
+    return SimpleNamespace(standing=stands.__next__), []
+
+
+def ticks() -> Iterator[float]:
+    """A clock."""
+    yield from count(0.0, 1.0)
+
+
+def test_why_a_job_does_not_end_yet_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = [Standing("", f"cut {n} was not saved in there: it is full") for n in (7, 9, 11)]
+    controller, told = ending(
+        monkeypatch, Standing("", ""), *failed, Standing("", ""), Standing("it was stopped", "")
+    )
+    assert stopping._ended(RUNS[0], controller, True, told.append) == "it was stopped"
+    assert told == [f"{RUNS[0]} runs on: {failed[0].unsaved}; with the next cut it is tried again"]
+
+
+@pytest.mark.parametrize("save", [False, True])
+def test_a_job_that_runs_on_is_told_with_what_to_do(
+    save: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller, told = ending(monkeypatch, Standing("", "cut 7 was not saved"))
+    with pytest.raises(JobError, match="runs on after 600 s") as caught:
+        stopping._ended(RUNS[0], controller, save, told.append)
+    assert len(told) == 1
+    assert caught.value.hint.startswith("cut 7 was not saved")
+    assert ("without --save ends it at once" in caught.value.hint) == save
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,12 @@ def test_status_shows_who_runs_where_and_how_hard() -> None:
     assert "4 instances on 2 nodes, 2 keepers" in shown
 
 
+def test_status_shows_that_a_job_is_to_end_and_why_it_has_not() -> None:
+    floor = replace(FLOOR, unsaved="cut 1200 was not saved there: it is full", stopping=True)
+    shown = text_of(status_view(replace(at(102.0), floor=floor), None, NODES), 250)
+    assert "(cut 1200 was not saved there: it is full), to end with the next that is saved" in shown
+
+
 def test_a_job_with_a_pace_says_how_late_it_is_and_others_how_many_epochs_behind() -> None:
     late = replace(at(100.0), t=101.1)
     p = pace(late.workers[1], late, None)
