@@ -37,6 +37,8 @@ ON_HEAD = {"node:__internal_head__": 0.001}
 """The controller lives on the head node: Ray itself does not survive that one either."""
 SAMPLES_SECONDS = 60.0
 """How long the controller may take to say how far the job is, before it is asked again."""
+SPILL_BYTES = 128 << 20
+SPILLING = ("min_spilling_size", "max_spilling_file_size_bytes")
 CONNECT_SECONDS = 5.0
 STARTS = 2
 """So often it is tried to start a Ray."""
@@ -361,6 +363,13 @@ def _set_defaults() -> None:
     # An agent of Ray measures all its processes every 5 s, which takes 50 ms of a processor, for a
     # dashboard that is not there.
     os.environ.setdefault("REPORTER_UPDATE_INTERVAL_MS", "60000")
+    # When its store is full, Ray writes up to 2,000 objects to one file, which is all that keepers
+    # have, and frees memory when that is done: for seconds no checkpoint is stored, and epochs are
+    # late. Less than the least size it begins to write only when it writes nothing else; with both
+    # sizes alike that is one file at a time.
+    spilling = {f"RAY_{name}": f"{SPILL_BYTES}" for name in SPILLING}
+    if not spilling.keys() & os.environ.keys():
+        os.environ.update(spilling)
 
 
 def start_ray(**options: Any) -> None:

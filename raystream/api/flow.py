@@ -11,6 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 from raystream.api.batch import Batch, Rows
@@ -86,10 +87,16 @@ def by_time(
             Epochs begin at multiples of their length, and what is before the first is in it, too.
     """
     for name, value in (("seconds", seconds), ("speed", speed)):
-        if value is not None and not 0 < value < math.inf:
+        if value is not None and not (isinstance(value, Real) and 0 < value < math.inf):
             raise GraphError(
-                f"by_time({name}={value}): must be above 0 and finite", where=caller(2)[0]
+                f"by_time({name}={value!r}): must be above 0 and finite, a number",
+                where=caller(2)[0],
             )
+    if origin is not None and not isinstance(origin, Integral):
+        raise GraphError(
+            f"by_time({origin=}): must be a value of {column!r}, which is an integer field",
+            where=caller(2)[0],
+        )
     if not 0 <= disorder < math.inf or ticks < 1:
         raise GraphError(
             f"by_time({disorder=:g}, {ticks=}): disorder is not negative nor infinite, and there is"

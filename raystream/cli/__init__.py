@@ -261,8 +261,11 @@ def jobs(address: Address = "auto") -> None:
     with _errors_told():
         from raystream.actors.stopping import jobs as find
 
-        for run in find(address):
+        found = find(address)
+        for run in found:
             typer.echo(run)
+        if not found:
+            typer.echo("no job is running", err=True)
 
 
 Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]

@@ -327,3 +327,14 @@ def test_to_end_a_job_whose_cluster_is_gone_raises_nothing(monkeypatch: pytest.M
     killed = ending(monkeypatch, lambda calls, timeout: (["result"], []), gone)
     deploy._end("run", CONTROLLER, "result")
     assert killed == [None]
+
+
+def test_the_ray_of_a_run_writes_little_at_a_time_to_disk_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What its store has no room for."""
+    names, usual = [f"RAY_{name}" for name in deploy.SPILLING], str(deploy.SPILL_BYTES)
+    for given, expected in (({}, [usual, usual]), ({names[1]: "5"}, [None, "5"])):
+        monkeypatch.setattr(os, "environ", environ := dict[str, str](given))
+        deploy._set_defaults()
+        assert [environ.get(name) for name in names] == expected

@@ -260,6 +260,16 @@ def empty_epochs() -> None:
     rs.by_time(seconds=0)  # here
 
 
+@refused(r"by_time\(seconds='5'\): must be above 0 and finite, a number")
+def seconds_in_words() -> None:
+    rs.by_time(seconds="5")  # type: ignore[arg-type]  # here
+
+
+@refused(r"by_time\(origin='now'\): must be a value of 'at', which is an integer field")
+def an_origin_in_words() -> None:
+    rs.by_time("at", origin="now")  # type: ignore[arg-type]  # here
+
+
 @refused(r"by_time\(speed=-1\): must be above 0")
 def backwards() -> None:
     rs.by_time(speed=-1)  # here

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from raystream.actors.deploy import SPILL_BYTES, SPILLING
 from raystream.controller.pool import OPERATOR_NODE
 from tests.ec2.conftest import ROOT, cluster_yaml, head_options
 
@@ -88,6 +89,7 @@ def test_a_machine_that_is_gone_is_missed_soon() -> None:
     system = json.loads(option.partition("=")[2])
     period, timeout = system["health_check_period_ms"], system["health_check_timeout_ms"]
     assert system["health_check_failure_threshold"] * (period + timeout) <= 10_000
+    assert [system[name] for name in SPILLING] == [SPILL_BYTES, SPILL_BYTES]
 
 
 def test_the_watcher_for_spot_notices_is_started_as_it_wants(prepared: dict[str, Any]) -> None:
