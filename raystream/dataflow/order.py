@@ -131,7 +131,7 @@ def _merge(
                     of_feed.append(
                         _Run(edge.type, np.arange(at, at + n), _groups(piece), piece.rows.rank)
                     )
-                    parts[edge.type].append(piece.rows)
+                    parts[edge.type].append(piece.rows.ranked(None))  # others may have none
                     lengths[edge.type] = at + n
         if of_feed:
             runs.append(_in_order_of_emission(of_feed) if feed.ranked else _chain(of_feed))

@@ -340,7 +340,7 @@ def _textual(kind: Any) -> bool:
 
 _TEXTS = {
     "text": (str, pa.Scalar, type(None)),
-    "bytes": (bytes, bytearray, memoryview, pa.Scalar, type(None)),
+    "bytes": (bytes, pa.Scalar, type(None)),  # what may still change would be stored as it is then
 }
 _TEXTUAL = {"string", "string_view", "binary", "binary_view", "null"}
 

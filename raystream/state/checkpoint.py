@@ -352,13 +352,23 @@ def _sorted(columns: list[Any], schema: Any, groups: int) -> Any:
 
 
 def put_objects(table: ObjectTable, shape: Shape, image: Image) -> None:
-    """Put the rows of an image into a table, and take out those that it says are gone."""
+    """Put the rows of an image into a table, and take out those that it says are gone.
+
+    Raises:
+        StateError: it holds a value that its enumeration has no member for any more.
+    """
     cut = image.header.cut
-    for key in row_keys(shape, image.gone):
+    try:
+        gone, keys = row_keys(shape, image.gone), row_keys(shape, image.rows)
+        fields = [(f.name, _stored(f, image.rows.column(f.name))) for f in shape.state.fields]
+    except ValueError as error:
+        raise StateError(
+            f"the {image.header} holds what {shape.state.name} or its key cannot: {error}",
+            hint="An enumeration keeps the members that stored rows have.",
+        ) from None
+    for key in gone:
         if key in table.rows:
             table.remove(key, cut)
-    keys = row_keys(shape, image.rows)
-    fields = [(f.name, _stored(f, image.rows.column(f.name))) for f in shape.state.fields]
     for i, key in enumerate(keys):
         row = table.rows[key] = shape.state.fresh()
         row._mark = cut

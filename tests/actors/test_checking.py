@@ -46,7 +46,7 @@ def test_sound_flows_run_as_ever_whoever_is_killed(name: str, seed: int) -> None
     instances = {n.name: 1 + seed for n in flow.nodes if n.name not in ("split", "collect")}
     killer = Killer(seed)
     with shells_of(flow, cut_every=7, instances=instances, check=True) as shells:
-        shells.start()
+        shells.start(time.time())
         shells.watch(killer)
     assert got.by_epoch() == expected.by_epoch()
     assert killer.killed

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +22,7 @@ from raystream.schema.columns import from_records
 from raystream.schema.records import record_schema
 from raystream.schema.types import KeyRange
 from raystream.state.keys import key_group
+from raystream.testing.collect import Collect
 from tests.examples import examples
 
 GROUPS = 8
@@ -187,3 +190,45 @@ def test_pieces_of_ranges_that_follow_each_other_are_put_end_to_end(
 
     assert in_order(found) == records and found.offsets.tolist() == counts
     assert found.where is None and found.which is None
+
+
+class Hit(NamedTuple):
+    time: int
+    key: int
+
+
+class Seen(rs.State):
+    n: int = 0
+
+
+@rs.operator()
+def same(hit: Hit) -> Iterator[Hit]:
+    yield hit
+
+
+@rs.operator(key="key", window=rs.tumbling(seconds=1))
+class Hits:
+    def process(self, hit: Hit, seen: Seen) -> None:
+        seen.n += 1
+
+    def close(self, key: int, window: rs.Window, seen: Seen) -> Iterator[Hit]:
+        yield Hit(key, seen.n)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_source_twice_and_another_one_together(late: bool) -> None:
+    """The edges of the first have ranks, that of the other has none; late records neither."""
+    flow, found, rows = rs.Flow("union"), Collect(), [Hit(0, 1), Hit(5, 1), Hit(0, 1)]
+    epochs = rs.by_time(seconds=1)
+    one, other = (
+        flow.source(rs.io.iterable(rows, Hit), epochs=epochs, name=name) for name in ("a", "b")
+    )
+    together = one | one.through(same) | other
+    if late:
+        counted, missed = together.through(Hits(), late=True)
+        counted.to(Collect())
+        missed.to(found)
+    else:
+        together.to(found)
+    flow.run()
+    assert sorted(found.records()) == ([Hit(0, 1)] * 3 if late else sorted(rows * 3))

@@ -3,11 +3,14 @@ nothing is lost and nothing is there twice, whatever the ranges, and wherever it
 
 from __future__ import annotations
 
+import enum
 import os
 import random
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -20,10 +23,11 @@ from hypothesis import strategies as st
 import raystream as rs
 from raystream.controller.planning import make_plan
 from raystream.dataflow.plan import Plan
-from raystream.errors import InputError, JobError, OutputError
+from raystream.errors import InputError, JobError, OutputError, StateError
 from raystream.io import manifest
 from raystream.io.manifest import read_manifests
 from raystream.state.image import Image
+from raystream.testing.collect import Collect
 from raystream.testing.local import LocalJob
 from tests.dataflow.cuts import random_ranges
 from tests.examples import examples
@@ -508,3 +512,51 @@ def test_what_was_not_listed_goes_when_the_run_has_gone(tmp_path: Path) -> None:
         opened(sink, keys, "two", 4, "one")
     parts = {p.path for p in rs.io.parts(tmp_path, partial=True)}
     assert set((tmp_path / "Row").iterdir()) == {*parts, tmp_path / "Row" / "notes.parquet"}
+
+
+class Numbered(NamedTuple):
+    time: int
+    k: int
+
+
+@dataclass(frozen=True)
+class Breaking:
+    """Twenty records; it breaks before one of them."""
+
+    breaks: int
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("a")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Numbered]]]:
+        for i in range(position, 20):
+            if i == self.breaks:
+                raise OSError("power")
+            yield i + 1, rs.Batch(Numbered, {"time": [i], "k": [i % 3]})
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_member_that_an_enumeration_has_lost_is_told(nested: bool, tmp_path: Path) -> None:
+    def run(members: list[str], breaks: int) -> None:
+        kind: Any = enum.IntEnum("Kind", members)
+        annotations = {"last": kind, "all": list[kind]}
+        body = {"__annotations__": annotations, "last": kind(1), "all": rs.field(factory=list)}
+        state: Any = type("Kinds", (rs.State,), {**body, "__module__": __name__})
+
+        def op(record, kinds):  # type: ignore[no-untyped-def]
+            if nested:
+                kinds.all = [kind(len(kind))]
+            else:
+                kinds.last = kind(len(kind))
+            yield record
+
+        op.__annotations__ = {"record": Numbered, "kinds": state, "return": Iterator[Numbered]}
+        flow, source = rs.Flow("kinds"), Breaking(breaks)
+        stream = flow.source(source, epochs=rs.by_time(seconds=1))
+        stream.through(rs.operator(key="k")(op)).to(Collect())
+        flow.run(durable=str(tmp_path), resume=True, cut_every=3)
+
+    with pytest.raises(InputError, match="power"):
+        run(["A", "B", "C"], 15)
+    with pytest.raises(StateError, match=r"holds what Kinds or its key cannot: 3 is not a valid"):
+        run(["A", "B"], 99)

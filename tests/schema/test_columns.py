@@ -310,6 +310,8 @@ def test_text_is_not_taken_for_bytes() -> None:
 
     with pytest.raises(StateError, match=r"Sealed\.data: 'a' does not fit data: bytes"):
         from_columns(record_schema(Sealed), {"data": [b"a", "a"]})
+    with pytest.raises(StateError, match=r"bytearray\(b'a'\) does not fit data: bytes"):
+        from_records(record_schema(Sealed), [Sealed(bytearray(b"a"))])  # it might change
 
 
 def test_infinite_floats_are_stored_in_32_bits_too() -> None:
