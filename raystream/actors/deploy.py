@@ -363,10 +363,9 @@ def _set_defaults() -> None:
     # An agent of Ray measures all its processes every 5 s, which takes 50 ms of a processor, for a
     # dashboard that is not there.
     os.environ.setdefault("REPORTER_UPDATE_INTERVAL_MS", "60000")
-    # When its store is full, Ray writes up to 2,000 objects to one file, which is all that keepers
-    # have, and frees memory when that is done: for seconds no checkpoint is stored, and epochs are
-    # late. Less than the least size it begins to write only when it writes nothing else; with both
-    # sizes alike that is one file at a time.
+    # When its store is full, Ray writes up to 2,000 objects to one file, gigabytes of checkpoints,
+    # and has their memory back when all of it is written. Less than the least size it begins to
+    # write only when it writes nothing else; with both sizes alike that is one file at a time.
     spilling = {f"RAY_{name}": f"{SPILL_BYTES}" for name in SPILLING}
     if not spilling.keys() & os.environ.keys():
         os.environ.update(spilling)

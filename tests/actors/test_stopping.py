@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import chain, count, repeat
 from types import SimpleNamespace
 from typing import Any
@@ -54,15 +54,12 @@ def test_a_run_says_whose_it_is() -> None:
 def ending(monkeypatch: pytest.MonkeyPatch, *standings: Standing) -> tuple[Any, list[str]]:
     """A controller that stands so, one after the other; and what is told of it."""
     monkeypatch.setattr(stopping, "asked", lambda run, method: method())
-    monkeypatch.setattr(stopping, "time", SimpleNamespace(monotonic=ticks().__next__, sleep=id))
+    monkeypatch.setattr(
+        stopping, "time", SimpleNamespace(monotonic=count(0.0, 1.0).__next__, sleep=id)
+    )
     monkeypatch.setattr(stopping, "_left", lambda run: None)
     stands = chain(standings, repeat(standings[-1]))
     return SimpleNamespace(standing=stands.__next__), []
-
-
-def ticks() -> Iterator[float]:
-    """A clock."""
-    yield from count(0.0, 1.0)
 
 
 def test_why_a_job_does_not_end_yet_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +81,27 @@ def test_a_job_that_runs_on_is_told_with_what_to_do(
     assert len(told) == 1
     assert caught.value.hint.startswith("cut 7 was not saved")
     assert ("without --save ends it at once" in caught.value.hint) == save
+
+
+@pytest.mark.parametrize(
+    ("save", "said"),
+    [(True, stopping.STILL), (False, f"{RUNS[0]} was told to stop, and ends all the same")],
+)
+def test_who_does_not_wait_for_the_end_is_told_that_it_comes(
+    save: bool, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> str:
+        raise KeyboardInterrupt
+
+    controller, told = ending(monkeypatch, Standing("", ""))
+    controller.stop_saved = controller.cancel = lambda: ""
+    monkeypatch.setattr(stopping, "visited", lambda address: nullcontext())
+    monkeypatch.setattr(stopping, "running", lambda: RUNS)
+    monkeypatch.setattr(stopping, "actor", lambda run, name: controller)
+    monkeypatch.setattr(stopping, "_ended", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stopping.stop("counts", "auto", save=save, tell=told.append)
+    assert told == [said]
 
 
 @pytest.mark.parametrize(
