@@ -34,10 +34,11 @@ from raystream.actors.turns import Turns
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.snapshot import capture, rows_of, settled, view_with
+from raystream.dataflow.snapshot import capture, rows_of, settled, slots_of, view_with
 from raystream.dataflow.source import Taken
 from raystream.schema.columns import Columns
 from raystream.schema.types import KeyRange
+from raystream.state.chain import Wanted
 from raystream.state.image import ImageHeader
 from raystream.state.images import Arrivals, ImageStore, Stored
 
@@ -93,7 +94,7 @@ class Backup:
         )
 
     def _ship(self, header: ImageHeader, part: KeyRange, data: memoryview) -> bool:
-        arrived = Stored(header.cut, header.base or None, data, len(data))
+        arrived = Stored(header.cut, header.base or None, data, len(data), oldest=header.oldest)
         whole = self.arrivals.take("instance", header.keys, part, arrived)
         if whole is None:
             return True
@@ -112,9 +113,9 @@ class Backup:
         instance.outlets.trim(epoch)
 
     @property
-    def base(self) -> int:
-        """The cut that the next checkpoint builds on, 0 if it is to be full."""
-        return self.shipper.chain.base(rows_of(self.instance))
+    def wanted(self) -> Wanted:
+        """What the next checkpoint is to hold."""
+        return self.shipper.chain.next(rows_of(self.instance), slots_of(self.instance))
 
     @property
     def storing(self) -> bool:
@@ -128,7 +129,8 @@ class Backup:
             self.shipper.chain.restart()
         began = time.perf_counter()
         self.cuts += 1
-        self.shipper.put(capture(self.instance, self.base))
+        wanted = self.wanted
+        self.shipper.put(capture(self.instance, wanted), wanted)
         stood = time.perf_counter() - began
         settled(self.instance, self.shipper.chain.stored.upto)
         return stood
@@ -246,7 +248,7 @@ def paced(backup: Backup, pieces: list[Piece], epochs: int, pace: float, *, full
         backup.step(pieces[i % len(pieces)])
         late[i] = time.perf_counter() - due
         if i == 0:
-            full = full or not backup.base
+            full = full or not backup.wanted.base
             backup.cut(full=full)
     return Epochs(late, storing, full)
 

@@ -3,7 +3,8 @@
 For rows of numbers and for rows with text keys: the rows and bytes of the image, and the seconds to
 fetch it (map shared memory, as the object store hands it out), to decode it with its checksum, and
 to put its rows into the table. In the table stands every row of the image, which is checked by
-asking for some. With `--parts` the range comes as that many images, as after a merge.
+asking for some. With `--parts` the range comes as that many images, as after a merge; with
+`--chain` each of them as the images of so many checkpoints of which none is full.
 
 The first run also pays for memory that no process of this machine has touched before; it is shown
 apart. The median of the others is what counts.
@@ -16,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -38,6 +40,8 @@ from raystream.state.partition import key_order, partition
 CUT = 7
 SHARED = Path("/dev/shm")
 WIDTH = 120
+OLDER = 0.7
+"""A restore reads about so much beside the state, see `state.chain`."""
 
 
 class Trade(NamedTuple):
@@ -121,6 +125,26 @@ def state(plan: Plan, form: str, rows: int) -> Image:
     return Image(header, batch.take(order), gone)
 
 
+def lap(whole: Image, images: int) -> list[Image]:
+    """The same state as so many images that refreshed all of it, each with as many rows again, by
+    `OLDER`, that changed once more later."""
+    rows, rng = len(whole), np.random.default_rng(1)
+    last = rng.integers(images, size=rows)
+    chain = []
+    for i in range(images):
+        mine, later = last == i, np.flatnonzero(last > i)
+        older = rng.choice(later, int(min(OLDER * mine.sum(), len(later))), replace=False)
+        mine[older] = True
+        batch = whole.rows.take(pa.array(np.flatnonzero(mine)))
+        stale = pa.array(np.where(last[mine] == i, batch["last"], -1))
+        batch = batch.set_column(
+            batch.schema.get_field_index("last"), batch.schema.field("last"), stale
+        )
+        header = replace(whole.header, base=CUT + i - 1, cut=CUT + i, oldest=CUT)
+        chain.append(Image(header, batch, whole.gone))
+    return chain
+
+
 class Shared:
     """Encoded images in shared memory, as other processes would have put them there."""
 
@@ -156,15 +180,15 @@ class Took(NamedTuple):
         return self.fetch + self.decode + self.put
 
 
-def restore(plan: Plan, shared: Shared) -> tuple[Took, Instance]:
+def restore(plan: Plan, shared: Shared, parts: int) -> tuple[Took, Instance]:
     """A new instance with the state; what it took to put it there."""
     instance = Instance(plan, plan.vertex("work"), KeyRange(0, plan.groups))
     cpu, at = time.process_time(), [time.perf_counter()]
     data = shared.fetch()
     at.append(time.perf_counter())
-    images = [[decode(each)] for each in data]
+    images = [decode(each) for each in data]
     at.append(time.perf_counter())
-    install(instance, images)
+    install(instance, [images[part::parts] for part in range(parts)])
     at.append(time.perf_counter())
     spent = time.process_time() - cpu
     return Took(at[1] - at[0], at[2] - at[1], at[3] - at[2], spent), instance
@@ -183,19 +207,21 @@ def check(instance: Instance, form: str, rows: int) -> None:
     assert np.array_equal(table.read(found, "amount"), some * 0.5)
 
 
-def measure(form: str, megabytes: float, parts: int, repeat: int) -> dict[str, Any]:
+def measure(form: str, megabytes: float, parts: int, chain: int, repeat: int) -> dict[str, Any]:
     """Restore so many megabytes of encoded state again and again."""
     plan = planned(form)
     sample = 10_000
     size = len(state(plan, form, sample).encode()) / sample
     rows = int(megabytes * 1e6 / size)
     whole = state(plan, form, rows)
-    images = [p.encode() for p in partition(whole, even_ranges(plan.groups, parts))]
+    ranges = even_ranges(plan.groups, parts)
+    chained = [whole] if chain == 1 else lap(whole, chain)
+    images = [part.encode() for image in chained for part in partition(image, ranges)]
     shared, nbytes = Shared(images), sum(map(len, images))
-    del whole, images
+    del whole, chained, images
     took = []
     for _ in range(repeat + 1):
-        each, instance = restore(plan, shared)
+        each, instance = restore(plan, shared, parts)
         check(instance, form, rows)
         took.append(each)
         del instance
@@ -213,6 +239,7 @@ def main(
     megabytes: Annotated[float, typer.Option(help="Encoded state in MB.")] = 1000,
     form: Annotated[str, typer.Option(help="numbers, text keys, or all.")] = "all",
     parts: Annotated[int, typer.Option(min=1, help="Images that bring the range.")] = 1,
+    chain: Annotated[int, typer.Option(min=1, help="Checkpoints that hold it together.")] = 1,
     repeat: Annotated[int, typer.Option(min=1, help="Restores after the first.")] = 3,
 ) -> None:
     """Restore state from encoded images into one new instance."""
@@ -222,10 +249,10 @@ def main(
     table = Table("state", "rows", "MB", "images", "fetch s", "decode s", "put s", "all s",
                   "least to most", "CPU s", "first run")  # fmt: skip
     for each in forms:
-        r = measure(each, megabytes, parts, repeat)
+        r = measure(each, megabytes, parts, chain, repeat)
         runs = r["runs"]
         table.add_row(
-            each, f"{r['rows']:,}", f"{r['bytes'] / 1e6:,.0f}", str(parts),
+            each, f"{r['rows']:,}", f"{r['bytes'] / 1e6:,.0f}", str(parts * chain),
             *(f"{r[k]:.3f}" for k in ("fetch", "decode", "put")),
             f"{statistics.median(runs):.2f}", f"{min(runs):.2f} to {max(runs):.2f}",
             f"{r['cpu']:.2f}", f"{r['first']:.2f}",

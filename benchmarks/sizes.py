@@ -35,6 +35,7 @@ from raystream.dataflow.plan import Plan
 from raystream.dataflow.snapshot import capture, install
 from raystream.dataflow.warming import warm
 from raystream.schema.types import KeyRange
+from raystream.state.chain import Wanted
 from raystream.state.image import decode
 from raystream.state.partition import by_parts
 
@@ -112,7 +113,7 @@ class Took(NamedTuple):
 def checkpoint(instance: Instance, since: int) -> Took:
     """Take one since a cut; 0 for all rows."""
     began = time.process_time()
-    captured = capture(instance, since)
+    captured = capture(instance, Wanted(since))
     cut = time.process_time() - began
     parts, rows = list[memoryview](), 0
     for part in captured.parts(PART_BYTES):

@@ -246,7 +246,7 @@ class InstanceActor:
         """Send a part of an image to every keeper of this instance, and wait for the parts before
         but a few; with the last part, True when all keepers have the image."""
         array, role = np.frombuffer(data, np.uint8), self._mine().role
-        image = (role.name, role.vertex, header.keys, header.base, header.cut)
+        image = (role.name, role.vertex, header.keys, header.base, header.cut, header.oldest)
         ended = header.standing.ended
         ahead = 0 if part.hi == header.keys.hi else PARTS_AHEAD
         kept = self._kept  # before its keepers: they may be chosen anew meanwhile

@@ -66,6 +66,7 @@ class Keeper:
         keys: KeyRange,
         base: int,
         cut: int,
+        oldest: int,
         ended: bool,
         part: KeyRange,
         data: Any,
@@ -73,7 +74,7 @@ class Keeper:
         """Keep a part (uint8 array) of an image of the range `keys`; False if it was the last one
         and the image is not held: others have got parts of it, or it is a delta on something that
         is not held. It may have been whole before, with parts that were sent earlier."""
-        arrived = Stored(cut, base or None, ray.put(data), len(data), ended)
+        arrived = Stored(cut, base or None, ray.put(data), len(data), ended, oldest, sender)
         with self._imaging:
             whole = self._arrivals.take(sender, keys, part, arrived)
             if whole is None:

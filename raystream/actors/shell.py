@@ -36,6 +36,7 @@ from raystream.dataflow.snapshot import (
     rows_of,
     settled,
     sizes_of,
+    slots_of,
     view_with,
 )
 from raystream.dataflow.warming import warm_vertex
@@ -49,6 +50,7 @@ from raystream.errors import (
 )
 from raystream.schema.types import KeyRange, SinkContext
 from raystream.state.assignment import Assignment
+from raystream.state.chain import FULL, Wanted
 from raystream.state.checkpoint import WHOLE
 from raystream.state.image import Image
 from raystream.state.log import EpochLog
@@ -408,12 +410,13 @@ class Shell:
         if (header.cut or header.ended) and self._shipper is not None:
             with self.meter.meanwhile("blocked"):
                 self._shipper.await_room()
-            self._shipper.put(self._captured(self._shipper.chain.base(rows_of(self.machine))))
+            wanted = self._shipper.chain.next(rows_of(self.machine), slots_of(self.machine))
+            self._shipper.put(self._captured(wanted), wanted)
         self._trim(TRIM_EPOCHS)
 
-    def _captured(self, since: int = 0) -> Captured:
+    def _captured(self, wanted: Wanted = FULL) -> Captured:
         positions = None if self._source is None else self._source.positions()
-        return capture(self.machine, since, splits=positions)
+        return capture(self.machine, wanted, splits=positions)
 
     def _receive(self, machine: Instance | SourceInstance, seconds: float = WAIT_SECONDS) -> None:
         """Take what has come; waits so long for something, in which case more can be trimmed."""
@@ -460,7 +463,7 @@ class Shell:
         while not self._asked.empty():
             since, asked = self._asked.get()
             changed = self.machine.position > since
-            asked.set_result(self._captured(since) if changed else None)
+            asked.set_result(self._captured(Wanted(since)) if changed else None)
 
     def _trim(self, most: int | None = None) -> None:
         """Act on requests and commits that came in. `most`: see `Outlets.trim`."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from raystream.dataflow.snapshot import Captured
 from raystream.schema.types import KeyRange
-from raystream.state.chain import NOTHING, Chain, Size
+from raystream.state.chain import FULL, NOTHING, Chain, Size, Wanted
 from raystream.state.image import ImageHeader
 from raystream.state.priority import give_way
 
@@ -75,9 +75,9 @@ class Shipper:
             return False
         return sum(captured.nbytes for captured in self._waiting) >= WAITING_BYTES
 
-    def put(self, captured: Captured) -> None:
-        """Encode and ship a checkpoint; returns at once."""
-        self.chain.made(captured.header.base, captured.header.cut)
+    def put(self, captured: Captured, wanted: Wanted = FULL) -> None:
+        """Encode and ship a checkpoint that is as it was wanted; returns at once."""
+        self.chain.made(wanted, captured.header.cut)
         with self._changed:
             self._waiting.append(captured)
             self._changed.notify_all()
@@ -126,7 +126,7 @@ class Shipper:
             self._copy_waiting()
         if held:
             self.last = (size.nbytes, time.monotonic() - began)
-        self.chain.answered(header.base, header.cut, size, held=held)
+        self.chain.answered(header.cut, size, held=held)
         return held
 
     def _copy_waiting(self) -> None:

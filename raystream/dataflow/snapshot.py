@@ -26,7 +26,7 @@ from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import silence
 from raystream.errors import InternalError, StateError, Where
 from raystream.schema.types import KeyRange
-from raystream.state.chain import Size
+from raystream.state.chain import FULL, Size, Wanted
 from raystream.state.checkpoint import (
     WHOLE,
     Shape,
@@ -40,7 +40,7 @@ from raystream.state.checkpoint import (
     take_rows,
 )
 from raystream.state.counts import Counts
-from raystream.state.image import Ended, Image, ImageHeader, Standing
+from raystream.state.image import Ended, Image, ImageHeader, Standing, oldest_of
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import follows, part_of, together
 from raystream.state.rows import StructuredTable
@@ -98,7 +98,7 @@ class Captured:
 
 def capture(
     machine: Machine,
-    since: int = 0,
+    wanted: Wanted = FULL,
     *,
     cut: int | None = None,
     splits: Mapping[str, tuple[int, ...]] | None = None,
@@ -106,7 +106,7 @@ def capture(
     """Copy what an instance knows at the end of a cut.
 
     Args:
-        since: the cut of a stored image, for a delta against it; 0 for a full image.
+        wanted: what of it.
         cut: the epoch that the instance has just applied, unless given; an instance that has ended
             is at every later cut, too.
         splits: of a source, per split its key group and where to read on.
@@ -114,6 +114,7 @@ def capture(
     Raises:
         StateError: a value in a Python row has no stored form.
     """
+    since = wanted.base
     if cut is not None and cut != machine.position and not (machine.ended and cut > since):
         raise InternalError(f"{machine.vertex.name} at {machine.position} was cut at {cut}")
     header = ImageHeader(
@@ -130,10 +131,11 @@ def capture(
             dict(splits or {}),
             machine.counts.stored(),
         ),
+        wanted.oldest,
     )
     where = machine.vertex.where if machine.vertex.spec is None else machine.vertex.spec.where
     with _of(header.operator, header.cut, where):
-        return Captured(header, _take(machine, since), where)
+        return Captured(header, _take(machine, wanted), where)
 
 
 def check_state(machine: Instance, since: int) -> None:
@@ -187,8 +189,16 @@ def rows_of(machine: Machine) -> int:
     return 0 if table is None else len(table)
 
 
+def slots_of(machine: Machine) -> int | None:
+    """Of so many slots the rows can be refreshed in the next image; None if none ever can."""
+    table = getattr(getattr(machine, "logic", None), "table", None)
+    if not isinstance(table, StructuredTable):
+        return None
+    return 0 if table.copying else table.used
+
+
 def sizes_of(chains: Sequence[Sequence[Image]]) -> list[Size]:
-    """What a full image and each of the deltas on it take, of all parts of a range together."""
+    """What each image of a chain takes, of all parts of a range together."""
     return [
         Size(sum([i.nbytes for i in parts]), sum([len(i) for i in parts]))
         for parts in zip(*chains, strict=False)
@@ -199,9 +209,9 @@ def install(machine: Machine, chains: Sequence[Sequence[Image]], floor: int = 0)
     """Put what instances knew into a new one; returns where it stands now.
 
     Args:
-        chains: each a full image and the deltas on it, of one part of the instance's range; the
-            parts tile it exactly. All are of one cut, but that of a source that had ended by then
-            may be of its end. The instance stands at the newest.
+        chains: each the images that are needed of one part of the instance's range, each a delta on
+            the one before; the parts tile it exactly. All are of one cut, but that of a source that
+            had ended by then may be of its end. The instance stands at the newest.
         floor: the cut that they were asked for, where it stands if they are of a source that had
             ended.
 
@@ -215,8 +225,8 @@ def install(machine: Machine, chains: Sequence[Sequence[Image]], floor: int = 0)
             _check(machine, image)
             if i:
                 follows(_upto(chain[0], chain[i - 1]), image)
-            elif image.header.base:
-                raise StateError(f"the {image.header} needs its base first")
+        if (needed := oldest_of([i.header for i in chain])) != chain[0].header.cut:
+            raise StateError(f"the {chain[-1].header} needs the image of cut {needed} first")
     _put(machine, [[_as_now(machine, image) for image in chain] for chain in chains])
     standing = together([h.standing for h in newest])
     over = standing.ended and isinstance(machine, SourceInstance)
@@ -346,15 +356,14 @@ def _shape_in_words(machine: Machine) -> str:
     return "" if shape is None else shape.fingerprint
 
 
-def _take(machine: Machine, since: int) -> Taken | None:
+def _take(machine: Machine, wanted: Wanted) -> Taken | None:
     shape, logic = _shape(machine), getattr(machine, "logic", None)
     if shape is None or logic is None:
         return None
     if isinstance(logic.table, ObjectTable):
-        return take_objects(logic.table, shape, machine.plan.groups, since)
-    return take_rows(
-        logic.table, shape, machine.plan.groups, since, machine.position, texts_of(logic)
-    )
+        return take_objects(logic.table, shape, machine.plan.groups, wanted.base)
+    groups, texts = machine.plan.groups, texts_of(logic)
+    return take_rows(logic.table, shape, groups, wanted.base, machine.position, texts, wanted.slots)
 
 
 def texts_of(logic: Any) -> Texts:

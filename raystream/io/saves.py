@@ -23,7 +23,7 @@ from typing import NamedTuple
 from raystream.errors import OutputError, OvertakenError, StateError
 from raystream.io.store import Data, Store
 from raystream.schema.types import KeyRange
-from raystream.state.image import Image
+from raystream.state.image import Image, oldest_of
 from raystream.state.image import decode as decode_image
 from raystream.state.partition import partition
 from raystream.state.saved import (
@@ -202,11 +202,15 @@ class Saves:
     def _at_cut(self, saved: Saved, vertex: str, chain: SavedChain) -> Iterator[Image]:
         """The images of a chain. Who has ended is at every later cut as it was at its end, and its
         last image is of that."""
+        headers = []
         for at in chain.images:
             image = self._image(saved, vertex, chain.keys, at)
+            headers.append(image.header)
             last = at == chain.images[-1]
             if last and at.cut != saved.cut and not image.header.standing.ended:
                 raise StateError(f"{self.store.url}/{at.name} is older than {saved}")
+            if last and (needed := oldest_of(headers)) != headers[0].cut:
+                raise StateError(f"{self.store.url}/{at.name} needs the image of cut {needed}")
             yield image
 
     def _image(self, saved: Saved, vertex: str, keys: KeyRange, at: SavedImage) -> Image:

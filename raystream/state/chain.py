@@ -1,17 +1,28 @@
-"""What the next checkpoint of an instance builds on, and which of its cuts are stored."""
+"""What the next checkpoint of an instance holds, and which of its cuts are stored.
+
+A checkpoint is a delta on the one before, and holds some of the rows beside that have not changed:
+it *refreshes* them. When all rows were refreshed, one lap, what is older is not needed any more; so
+there are no full checkpoints but the first, and each takes about as long as the others.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Sequence
 from operator import attrgetter
+from threading import Lock
 from typing import NamedTuple
 
 IMAGE_BYTES = 1 << 20
 """To read one more image costs a restore about as much as so many bytes."""
-SMALL_BYTES = 8 << 20
+SMALL_BYTES = 8 * IMAGE_BYTES
 """So much may always be read in addition: it costs little."""
 CHAIN_MAX = 256
-"""After so many deltas the next checkpoint is a full one."""
+"""A lap takes fewer checkpoints; where rows cannot be refreshed, after so many deltas the next
+checkpoint is a full one."""
+HASTE = 2
+"""How fast rows are refreshed, see `Chain`."""
 
 
 class Span(NamedTuple):
@@ -35,41 +46,110 @@ class Size(NamedTuple):
 NOTHING = Size(0, 0)
 
 
+class Wanted(NamedTuple):
+    """What a checkpoint is to hold: what has changed since the cut `base`, 0 for all; and the rows
+    in these slots. oldest: see `ImageHeader`. done: all slots are refreshed then."""
+
+    base: int = 0
+    slots: tuple[int, int] = (0, 0)
+    oldest: int = 0
+    done: bool = False
+
+
+FULL = Wanted()
+
+
+class _Link(NamedTuple):
+    """A checkpoint that a restore needs. lap, end: where it left off; 0 and no end if it is a full
+    one, or somebody else's. refreshed: so many slots."""
+
+    cut: int
+    lap: int = 0
+    end: float = math.inf
+    refreshed: int = 0
+    size: Size = NOTHING
+
+
 class Chain:
     """The checkpoints that an instance has made and that are stored, one after the other.
 
-    A full one is due when a restore would read more than about twice the state as it is: so little
-    is written of state that changes little, or only grows.
+    A restore is to read about 1.7 times the state as it is, and little is to be written of state
+    that changes little, or only grows. Let `over` be what a restore reads beside the state, in
+    parts of it: for each row that changes `HASTE * over` rows are refreshed. That settles where
+    what changes in a lap is `over`, so `HASTE * over ** 2 = 1`. Where rows cannot be refreshed, a
+    full checkpoint is due when a restore would read twice the state.
+
+    Args:
+        stored: the cut that is stored already, 0 for none.
+        image: bytes that one more image costs a restore, about.
     """
 
-    def __init__(self, stored: int) -> None:
+    def __init__(self, stored: int, *, image: int = IMAGE_BYTES) -> None:
         self._stored = Span(stored, stored)
+        self._image = image
         self._made = 0
         """The cut of the last one; 0 when the next may not build on it."""
-        self._deltas = 0
-        self._read = 0
-        """Bytes of the last full checkpoint and the deltas on it, as far as they are stored."""
-        self._largest = NOTHING
-        """The one of these with the most rows: it tells best what a row takes."""
+        self._links: deque[_Link] = deque()
+        """Those that a restore needs, the oldest first."""
+        self._lap, self._at = 1, 0
+        """In this lap the slots below are refreshed."""
+        self._row_bytes = 0.0
         self._gap = False
+        self._lock = Lock()  # one thread makes checkpoints, another one stores them
 
-    def base(self, rows: int) -> int:
-        """The cut on which the next checkpoint builds; 0 asks for a full one.
+    def next(self, rows: int, slots: int | None = None) -> Wanted:
+        """What the next checkpoint is to hold.
 
         Args:
-            rows: of the state now.
+            rows: of the state now. slots: so many there are, free ones too, of which the rows can
+                be refreshed; 0 if none can just now, None if none ever can.
         """
-        return 0 if self._long(rows) else self._made
+        with self._lock:
+            over = self._over(rows)
+            if not self._made or (slots is None and (over >= 1 or len(self._links) > CHAIN_MAX)):
+                return FULL
+            if not slots:
+                return Wanted(self._made)
+            many = self._many(rows, over)  # rows, some slots are free
+            last = min(slots, self._at - (-many * slots // max(rows, 1)))
+            done = last == slots
+            needed = self._needed(last, done)
+            if not needed:
+                return FULL
+            oldest = needed[0].cut if needed[0].lap else 0
+            return Wanted(self._made, (self._at, last), oldest, done)
 
-    def _long(self, rows: int) -> bool:
-        read = self._read + self._deltas * IMAGE_BYTES
-        return self._deltas >= CHAIN_MAX or read >= 2 * rows * self.row_bytes + SMALL_BYTES
+    def _needed(self, last: int, done: bool) -> list[_Link]:
+        """The links that are needed still when this lap has come to the slot `last`, or is done."""
+        before = self._lap - 1
+        return [
+            link
+            for link in self._links
+            if link.lap > before or (link.lap == before and not done and link.end > last)
+        ]
+
+    def _over(self, rows: int) -> float:
+        """What a restore would read beside the state as it is, in parts of it."""
+        state = rows * self._row_bytes
+        if not self._row_bytes:
+            return 0.0  # nothing is stored yet
+        read = sum(link.size.nbytes for link in self._links) + (len(self._links) - 1) * self._image
+        small = self._image * (SMALL_BYTES // IMAGE_BYTES)
+        return max(0.0, read - small - state) / max(state, 1.0)
+
+    def _many(self, rows: int, over: float) -> int:
+        """How many rows are to be refreshed."""
+        least = -(-4 * rows // CHAIN_MAX) if len(self._links) > CHAIN_MAX // 2 else 0
+        if not over:
+            return least
+        last = next((link for link in reversed(self._links) if link.size.rows), None)
+        changed = 0 if last is None else max(0, last.size.rows - last.refreshed)
+        return max(least, int(HASTE * over * (changed + self._image / self._row_bytes)))
 
     @property
     def row_bytes(self) -> float:
         """What a row takes when it is stored, about, headers included. Another thread may ask."""
-        nbytes, rows = self._largest
-        return nbytes / rows if rows else 0.0
+        return self._row_bytes
 
     @property
     def stored(self) -> Span:
@@ -80,45 +160,54 @@ class Chain:
         """Those who are to hold the checkpoints have the cut with which the instance began.
 
         Args:
-            sizes: of the images of that cut: a full one and the deltas on it.
+            sizes: of the images of that cut.
         """
-        self._made = self._stored.upto
-        self._deltas = len(sizes) - 1
-        for position, size in enumerate(sizes):
-            self._count(size, full=not position)
+        with self._lock:
+            self._made = self._stored.upto
+            self._links = deque(_Link(self._made, size=size) for size in sizes)
+            self._learn()
 
     def restart(self) -> None:
         """Others hold the checkpoints from now on: the next one is full."""
-        self._made = 0
+        with self._lock:
+            self._made = 0
 
-    def made(self, base: int, cut: int) -> None:
+    def made(self, wanted: Wanted, cut: int) -> None:
         """A checkpoint was made, to be stored in turn.
 
         If what it builds on was refused while it was made, the next one is full all the same.
         """
-        if base:
-            self._deltas += 1
-            self._made = cut if base == self._made else 0
-        else:
-            self._deltas = self._read = 0
-            self._made = cut
+        with self._lock:
+            if not wanted.base:
+                self._links = deque([_Link(cut)])
+                self._lap, self._at, self._made = 1, 0, cut
+                return
+            first, last = wanted.slots
+            if last > first:
+                self._links = deque(self._needed(last, wanted.done))
+                self._at = last
+            self._links.append(_Link(cut, self._lap, self._at, last - first))
+            if wanted.done:
+                self._lap, self._at = self._lap + 1, 0
+            self._made = cut if wanted.base == self._made else 0
 
-    def answered(self, base: int, cut: int, size: Size, *, held: bool) -> None:
-        """All keepers hold the checkpoint at `cut`; or not, so the next one is full.
+    def answered(self, cut: int, size: Size, *, held: bool) -> None:
+        """All keepers hold the checkpoint at `cut`; or not, so the next one is full."""
+        with self._lock:
+            if held:
+                self._stored = Span(cut if self._gap else self._stored.since, cut)
+                self._links = deque(
+                    link._replace(size=size) if link.cut == cut else link for link in self._links
+                )
+                self._learn()
+            else:
+                self._made = 0
+            self._gap = not held
 
-        Args:
-            base: the cut that it was taken against, 0 if it is full.
-        """
-        if held:
-            self._stored = Span(cut if self._gap else self._stored.since, cut)
-            self._count(size, full=not base)
-        else:
-            self._made = 0
-        self._gap = not held
-
-    def _count(self, size: Size, *, full: bool) -> None:
-        if full:
-            self._read, self._largest = size.nbytes, size
-        else:
-            self._read += size.nbytes
-            self._largest = max(self._largest, size, key=attrgetter("rows"))
+    def _learn(self) -> None:
+        """The one with the most rows tells best what a row takes."""
+        nbytes, rows = max(
+            (link.size for link in self._links), key=attrgetter("rows"), default=NOTHING
+        )
+        if rows:
+            self._row_bytes = nbytes / rows

@@ -405,10 +405,17 @@ Texts = Sequence[TextNumbers | None]
 
 
 def take_rows(
-    table: StructuredTable, shape: Shape, groups: int, since: int, upto: int, texts: Texts = ()
+    table: StructuredTable,
+    shape: Shape,
+    groups: int,
+    since: int,
+    upto: int,
+    texts: Texts = (),
+    slots: tuple[int, int] = (0, 0),
 ) -> Taken:
-    """View what changed after the cut `since`; 0 is all. upto: the last epoch that was applied."""
-    view = table.view(since or -1, upto)
+    """View what changed after the cut `since`, and what is in these slots; 0 is all. upto: the last
+    epoch that was applied."""
+    view = table.view(since or -1, upto, slots)
     gone = table.gone(since) if since else np.zeros((0, table.columns), np.int64)
 
     def finish(most: int) -> Iterator[Made]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -72,6 +72,8 @@ class ImageHeader:
 
     shape: names and types of key, window and state fields, in words; "" without state.
     base: the cut that a delta was taken against; 0 in a full image.
+    oldest: the cut of the oldest image that is needed with a delta; 0 where it is that which its
+    base needs, too.
     """
 
     operator: str
@@ -81,10 +83,20 @@ class ImageHeader:
     base: int
     cut: int
     standing: Standing
+    oldest: int = 0
 
     def __str__(self) -> str:
         kind = f"delta {self.base} to {self.cut}" if self.base else f"cut {self.cut}"
         return f"image of {self.operator} {self.keys} at {kind}"
+
+
+def oldest_of(headers: Sequence[ImageHeader]) -> int:
+    """The cut of the oldest image that is needed with the last of these, each of which is a delta
+    on the one before; the first one's base where it is not among them."""
+    for header in reversed(headers):
+        if header.oldest or not header.base:
+            return header.oldest or header.cut
+    return headers[0].base
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +218,7 @@ def _packed(header: ImageHeader) -> list[Any]:
         header.keys,
         header.base,
         header.cut,
+        header.oldest,
         s.watermark,
         s.ended,
         *(sorted(d.items()) for d in (s.inlets, s.splits, s.counts)),
@@ -213,7 +226,8 @@ def _packed(header: ImageHeader) -> list[Any]:
 
 
 def _unpacked(values: tuple[Any, ...]) -> ImageHeader:
-    operator, shape, groups, keys, base, cut, watermark, ended, inlets, splits, counts = values
+    operator, shape, groups, keys, base, cut, oldest, *stands = values
+    watermark, ended, inlets, splits, counts = stands
     ends = {edge: tuple(Ended(*e) for e in ranges) for edge, ranges in inlets}
     standing = Standing(watermark, ended, ends, dict(splits), dict(counts))
-    return ImageHeader(operator, shape, groups, KeyRange(*keys), base, cut, standing)
+    return ImageHeader(operator, shape, groups, KeyRange(*keys), base, cut, standing, oldest)

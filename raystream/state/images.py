@@ -1,10 +1,12 @@
 """Stored checkpoints of other instances: what a keeper holds.
 
-Images are immutable per (vertex, range, cut). A delta is kept only where the image is held that it
-names as its base; else the keeper asks for a full one. Not all build on the newest: while a range
-moves, its owner and who follows it store the same cuts, each on what it stored itself. Chains are
-kept from the floor on, those of ranges that nobody serves any more (they were split or merged)
-until the floor is past them.
+Images are immutable per (vertex, range, cut, sender). A delta is kept only where the image is held
+that it names as its base; else the keeper asks for a full one. Not all build on the newest: while a
+range moves, its owner and who follows it store the same cuts, each on what it stored itself. Of one
+sender the images since the oldest that it names hold all of its state together; what is older is
+not needed. Whoever goes on from the images of another builds on them, until its own are as many.
+Chains are kept from the floor on, those of ranges that nobody serves any more (they were split or
+merged) until the floor is past them.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ B = TypeVar("B")
 class Stored(NamedTuple, Generic[B]):
     """One image. base: the cut that a delta builds on, None for a full image. data: the keeper's
     reference to the bytes. ended: the cut is the end of its range, which is so at all later ones.
+    oldest: the cut of the oldest image that is needed with a delta, all of one sender; 0 where it
+    is that which its base needs.
     """
 
     cut: int
@@ -29,6 +33,8 @@ class Stored(NamedTuple, Generic[B]):
     data: B
     size: int
     ended: bool = False
+    oldest: int = 0
+    sender: str = ""
 
 
 @dataclass(slots=True)
@@ -44,10 +50,9 @@ class ImageStore(Generic[B]):
         another one has begun again from an older cut.
         """
         chain = self.chains.get((vertex, keys), [])
-        cuts = {s.cut for s in chain}
-        if image.cut in cuts:
+        if any((s.cut, s.sender) == (image.cut, image.sender) for s in chain):
             return True
-        if image.base is not None and image.base not in cuts:
+        if not _built(image, chain):
             return False
         self.chains[vertex, keys] = sorted([*chain, image], key=lambda s: s.cut)
         return True
@@ -59,8 +64,8 @@ class ImageStore(Generic[B]):
     def images(
         self, vertex: int, cut: int, wanted: KeyRange | None = None
     ) -> list[tuple[KeyRange, list[Stored[B]]]]:
-        """Per range of a vertex the images that make up its state at `cut`: a full one and the
-        deltas on it.
+        """Per range of a vertex the images that make up its state at `cut`, each a delta on the
+        one before.
 
         Ranges that have no image at that cut and had not ended before it are left out; so are those
         that have nothing in common with `wanted`. What is left may overlap: see `state.keys.cover`.
@@ -71,7 +76,7 @@ class ImageStore(Generic[B]):
                 continue
             upto = [s for s in chain if s.cut <= cut]
             if upto and (upto[-1].cut == cut or upto[-1].ended):
-                found.append((keys, _built(upto)))
+                found.append((keys, _built(upto[-1], upto)))
         return found
 
     def trim(self, floor: int, assigned: Collection[tuple[int, KeyRange]] | None = None) -> None:
@@ -85,10 +90,10 @@ class ImageStore(Generic[B]):
             if assigned is not None and place not in assigned and chain[-1].cut <= floor:
                 del self.chains[place]
                 continue
-            upto = [s for s in chain if s.cut <= floor]
-            needed = [_built(chain[: i + 1]) for i in range(max(0, len(upto) - 1), len(chain))]
-            cuts = {s.cut for images in needed for s in images}
-            self.chains[place] = [s for s in chain if s.cut in cuts]
+            newest = max((s.cut for s in chain if s.cut <= floor), default=0)
+            needed = [_built(s, chain) for s in chain if s.cut >= newest]
+            those = {id(s) for images in needed for s in images}
+            self.chains[place] = [s for s in chain if id(s) in those]
 
     @property
     def nbytes(self) -> int:
@@ -110,7 +115,7 @@ class Arrivals(Generic[B]):
         image: as that of the whole range, but for its data and size.
         """
         parts = self.coming.setdefault(sender, {})
-        if any((p.cut, p.base) != (image.cut, image.base) for p in parts.values()):
+        if any(p[:2] != image[:2] for p in parts.values()):
             parts.clear()
         parts[part] = image
         if sum(map(len, parts)) < len(keys):
@@ -118,7 +123,7 @@ class Arrivals(Generic[B]):
         del self.coming[sender]
         data = tuple(parts[k].data for k in sorted(parts))
         size = sum(p.size for p in parts.values())
-        return Stored(image.cut, image.base, data, size, image.ended)
+        return image._replace(data=data, size=size)  # type: ignore[arg-type,return-value]
 
     def trim(self, floor: int) -> None:
         """Drop what no restore at `floor` or later needs: its sender died, or gave it up."""
@@ -127,10 +132,17 @@ class Arrivals(Generic[B]):
                 del self.coming[sender]
 
 
-def _built(chain: list[Stored[B]]) -> list[Stored[B]]:
-    """What the last image of a chain is made of: a full one and the deltas on it."""
-    built = [chain[-1]]
-    for image in reversed(chain):
-        if image.cut == built[-1].base:
-            built.append(image)
+def _built(image: Stored[B], held: list[Stored[B]]) -> list[Stored[B]]:
+    """The images that are needed with one, and that one; none where some are not held."""
+    built, oldest = [image], image.oldest
+    while built[-1].base is not None and built[-1].cut != oldest:
+        last = built[-1]
+        bases = {s.sender: s for s in held if s.cut == last.base}
+        if last.sender in bases:
+            built.append(bases[last.sender])
+        elif bases and not oldest:
+            built.append(next(iter(bases.values())))
+        else:
+            return []
+        oldest = oldest or built[-1].oldest
     return built[::-1]

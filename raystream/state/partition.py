@@ -17,7 +17,7 @@ from raystream.errors import StateError
 from raystream.schema.columns import read_only
 from raystream.schema.types import KeyRange
 from raystream.state.counts import joined, part_of_counts
-from raystream.state.image import KEY, START, Ended, Image, ImageHeader, Standing, decode
+from raystream.state.image import KEY, START, Ended, Image, ImageHeader, Standing, decode, oldest_of
 from raystream.state.keys import common, key_group
 from raystream.state.priority import step_aside
 
@@ -215,7 +215,8 @@ def _together(one: Standing, two: Standing) -> Standing:
 
 
 def fold(base: Image, deltas: Sequence[Image]) -> Image:
-    """The image that a base and the deltas since it make: at the newest cut, since the base's base.
+    """The image that a base and the deltas since it make: at the newest cut, since the base's base;
+    a full one where no older ones are needed.
 
     Raises:
         StateError: a delta was taken against another base.
@@ -223,7 +224,8 @@ def fold(base: Image, deltas: Sequence[Image]) -> Image:
     images = [base, *deltas]
     for at, delta in zip(images, deltas, strict=False):
         follows(at, delta)
-    header = replace(images[-1].header, base=base.header.base)
+    whole = oldest_of([i.header for i in images]) == base.header.cut
+    header = replace(images[-1].header, base=0 if whole else base.header.base, oldest=0)
     if base.rows is None or not deltas:
         return Image(header, base.rows, base.gone)
     events = [b for i in images for b in (i.gone, i.rows)]
@@ -234,7 +236,7 @@ def fold(base: Image, deltas: Sequence[Image]) -> Image:
     number = np.cumsum(~removal) - 1
     live = lasting[~removal[lasting]]
     rows = pa.concat_batches([i.rows for i in images]).take(pa.array(number[live]))
-    gone = keys.take(pa.array(lasting[removal[lasting]])) if header.base else base.gone
+    gone = keys.take(pa.array([] if whole else lasting[removal[lasting]], pa.int64()))
     return Image(header, rows, gone)
 
 

@@ -23,12 +23,12 @@ from raystream.schema.types import NEVER
 from raystream.state.jit import kept_njit
 from raystream.state.kernels import fold, hash_int
 
-LIVE, USED, CHAIN, NEXT, GONE, CROWDED, SINCE, UPTO, TAKEN, KEPT, FIELDS = range(11)
+LIVE, USED, CHAIN, NEXT, GONE, CROWDED, SINCE, UPTO, TAKEN, KEPT, FIRST, LAST, FIELDS = range(13)
 """Entries of a table's `meta`: live rows; slots ever used; head of the chain of free slots among
 those (-1: none), linked through their first key column; lower bound of all alarms; removals
 remembered; the page of the index that a key found full (-1: it was the rows). Of the view that is
-open: which rows it has, by their epoch (after SINCE, up to UPTO); the slots below TAKEN are copied;
-KEPT rows were put aside before they changed."""
+open: which rows it has, by their epoch (after SINCE, up to UPTO) or slot (from FIRST, below LAST);
+the slots below TAKEN are copied; KEPT rows were put aside before they changed."""
 
 PAGE_BITS = 12
 PAGE = 1 << PAGE_BITS
@@ -365,7 +365,9 @@ def find_all(heads: Any, index: Any, columns: Any, slots: Any) -> None:
 def is_viewed(rows: Any, meta: Any, slot: Any) -> Any:
     """Whether the view that is open has yet to copy this row."""
     epoch = rows[slot]._epoch
-    return epoch <= meta[UPTO] and slot >= meta[TAKEN] and epoch > meta[SINCE]
+    if epoch > meta[UPTO] or slot < meta[TAKEN]:
+        return False
+    return epoch > meta[SINCE] or (meta[FIRST] <= slot < meta[LAST] and epoch > FREE)
 
 
 @kept_njit(nogil=True)

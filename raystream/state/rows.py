@@ -352,26 +352,35 @@ class StructuredTable:
 
     # ------------------------------------------------------------ checkpoints
 
-    def view(self, since: int, upto: int) -> View | Copy:
-        """The rows that an epoch after `since` touched last, as they are at the end of epoch
-        `upto`, which is now. Of two at a time one is copied at once: the later one, unless it is of
-        all rows, else what is left of the earlier one."""
+    @property
+    def copying(self) -> bool:
+        """Whether a view is open and not copied yet."""
+        view = self._view()
+        return view is not None and not view.whole
+
+    def view(self, since: int, upto: int, slots: tuple[int, int] = (0, 0)) -> View | Copy:
+        """The rows that an epoch after `since` touched last, and all rows in these slots, as they
+        are at the end of epoch `upto`, which is now. Of two at a time one is copied at once: the
+        later one, unless it is of all rows, else what is left of the earlier one."""
         k = self._kernels
         with self.guard:
             if (earlier := self._view()) is not None and not earlier.whole:
                 if since > 0:
-                    return Copy(self, since, upto)
+                    return Copy(self, since, upto, slots)
                 earlier.finish()
             self.meta[[k.SINCE, k.UPTO, k.TAKEN, k.KEPT]] = max(since, k.FREE), upto, 0, 0
+            self.meta[[k.FIRST, k.LAST]] = slots
             view = View(self, of_all=since <= 0)
             self._view = ref(view)
             return view
 
-    def copy_since(self, since: int, upto: int, out: np.ndarray) -> int:
-        """Copy the rows that an epoch after `since` touched last; how many there are."""
+    def copy_since(self, since: int, upto: int, slots: tuple[int, int], out: np.ndarray) -> int:
+        """Copy the rows that an epoch after `since` touched last, and those in these slots; how
+        many there are."""
         k, words = self._kernels, (as_words(self.rows), as_words(out))
         meta = self.meta.copy()  # the open view's is left as it is
         meta[[k.SINCE, k.UPTO, k.TAKEN]] = since, upto, 0
+        meta[[k.FIRST, k.LAST]] = slots
         return int(k.take_viewed(self._heads(), words[0], meta, self.used, words[1], 0))
 
     def copy_viewed(self, last: int, out: np.ndarray, n: int) -> int:

@@ -241,7 +241,7 @@ def _flaw(saved: Saved) -> str:
         if gaps or not all(c.keys.lo < c.keys.hi for c in chains):
             return f"the ranges of {vertex} do not make up all {saved.layout.groups} key groups"
         for chain in chains:
-            bases = [0, *(i.cut for i in chain.images)]
+            bases = [chain.images[0].base, *(i.cut for i in chain.images)] if chain.images else [0]
             if [i.base for i in chain.images] != bases[:-1] or not 0 < bases[-1] <= saved.cut:
                 return f"the images of {vertex} {chain.keys} do not follow each other"
     for image in saved.images:

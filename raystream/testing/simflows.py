@@ -72,6 +72,10 @@ class Tally(rs.State):
     seen: list[int] = rs.field(factory=list)
 
 
+class Balance(rs.State):
+    owed: int = 0
+
+
 class Chain(rs.State):
     digest: int = 7
 
@@ -134,6 +138,16 @@ def digest(words: rs.Batch[Word], rows: rs.Rows[Digest]) -> rs.Batch[Nth]:
         found.append(int(digests[row]))
     rows["n"] += rows.counts
     return rs.Batch(Nth, {"word": words["word"], "n": found})
+
+
+@rs.operator(key="user")
+def balance(orders: rs.Batch[Order], rows: rs.Rows[Balance]) -> rs.Batch[Owed]:
+    """Structured rows of many keys."""
+    found, owed = [], rows["owed"]
+    for amount, row in zip(orders["amount"].tolist(), rows.index.tolist(), strict=True):
+        owed[row] = (owed[row] * 31 + amount) % 1_000_003
+        found.append(int(owed[row]))
+    return rs.Batch(Owed, {"time": orders["time"], "user": orders["user"], "owed": found})
 
 
 @rs.operator(key="word", window=rs.session(gap=4))
@@ -260,6 +274,29 @@ def batches(sink: Collect) -> rs.Flow:
     return flow
 
 
+def seldom(sink: Collect) -> rs.Flow:
+    """All keys come at the beginning and at the end, and few in between."""
+    flow = rs.Flow("seldom", key_groups=GROUPS)
+    orders = flow.source(
+        Rows(Order, _seldom()), epochs=rs.by_time(seconds=EPOCH_SECONDS), name="orders"
+    )
+    orders.through(balance).to(sink)
+    return flow
+
+
+@cache
+def _seldom() -> tuple[tuple[Order, ...], ...]:
+    rng, early, late = random.Random(5), SECONDS // 8, SECONDS - SECONDS // 8
+
+    def rows(users: range) -> Iterator[Order]:
+        often = rng.choices(users[::5], k=15)
+        for some, since, until in ((users, 0, early), (often, early, late), (users, late, SECONDS)):
+            for user in some:
+                yield Order(rng.randrange(since, until), user, rng.randrange(1, 50))
+
+    return tuple(tuple(sorted(rows(range(i * 20, 20 * i + 20)))) for i in range(2))
+
+
 def timers(sink: Collect) -> rs.Flow:
     flow = rs.Flow("timers", key_groups=GROUPS)
     _events(flow, Order, "orders", 2).through(Remind(), name="remind").to(sink)
@@ -296,5 +333,5 @@ def arriving_join(sink: Collect) -> rs.Flow:
 
 FLOWS: dict[str, Callable[[Collect], rs.Flow]] = {
     f.__name__: f
-    for f in (words, windows, sessions, batches, timers, join, arriving, arriving_join)
+    for f in (words, windows, sessions, batches, seldom, timers, join, arriving, arriving_join)
 }

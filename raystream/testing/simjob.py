@@ -30,7 +30,7 @@ class Job(Laws):
     """A job in a simulated cluster, and the laws that it has to keep.
 
     again: how often a new connection asks for what came already. fragile: how often processes die
-    while they take a place. part_bytes: of the parts in which images are shipped. blanks: processes
+    while they take a place. part_bytes, image_bytes: see `Scenario`. blanks: processes
     without a place. over: the job has ended; error: why, if it failed. answers: to requests, by
     kind. ledger: where epochs ended that were cut by arrival; their sinks are judged at the end.
     acted_on: the order of the newest entry of the journal that was written wherever it should be,
@@ -50,6 +50,7 @@ class Job(Laws):
         again: float,
         fragile: float,
         part_bytes: int,
+        image_bytes: int,
         tier: Tier | None = None,
     ) -> None:
         super().__init__()
@@ -59,7 +60,7 @@ class Job(Laws):
         self.acted_on = (0, 0)
         self.deferred: list[tuple[Place, str, tuple[Any, ...]]] = []
         self.ahead, self.again, self.fragile = ahead, again, fragile
-        self.part_bytes = part_bytes
+        self.part_bytes, self.image_bytes = part_bytes, image_bytes
         self.ships = options.recovery == "state"
         self.nodes = tuple(f"node-{i}" for i in range(nodes))
         self.for_operators = frozenset(self.nodes[nodes - operator_nodes :])

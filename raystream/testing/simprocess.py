@@ -25,10 +25,12 @@ from raystream.dataflow.snapshot import (
     rows_of,
     settled,
     sizes_of,
+    slots_of,
 )
 from raystream.dataflow.source import Ended, Recorded, Taken
 from raystream.errors import JobError, RaystreamError
 from raystream.state.assignment import Assignment
+from raystream.state.chain import FULL, Wanted
 from raystream.state.image import Image, Standing
 from raystream.testing.simchecks import check_bounded, check_waits
 from raystream.testing.simregister import Claimer
@@ -119,7 +121,7 @@ class Instances(Box):
         standing = install(self.machine, images, floor) if images else None
         self._standing = standing
         self.served = Served()
-        self.shipping = Shipping(self, floor, job.part_bytes)
+        self.shipping = Shipping(self, floor, job.part_bytes, job.image_bytes)
         self.chain = self.shipping.chain
         self.version = 0
         self.over = False
@@ -227,7 +229,7 @@ class Instances(Box):
 
     def delivery(self, since: int) -> Image | None:
         """What has changed since a cut, up to where it is; None if nothing has."""
-        return None if self.machine.position <= since else self._captured(since).image()
+        return None if self.machine.position <= since else self._captured(Wanted(since)).image()
 
     def forget(self, epoch: int) -> None:
         """All have what it sent up to an epoch."""
@@ -465,16 +467,17 @@ class Instances(Box):
     # ------------------------------------------------------------ checkpoints
 
     def _checkpoint(self) -> None:
-        self._put(self._captured(self.chain.base(rows_of(self.machine))))
+        wanted = self.chain.next(rows_of(self.machine), slots_of(self.machine))
+        self._put(self._captured(wanted), wanted)
 
-    def _captured(self, since: int) -> Captured:
+    def _captured(self, wanted: Wanted = FULL) -> Captured:
         splits = None if self.source is None else self.source.positions()
-        return capture(self.machine, since, splits=splits)
+        return capture(self.machine, wanted, splits=splits)
 
-    def _put(self, captured: Captured) -> None:
+    def _put(self, captured: Captured, wanted: Wanted = FULL) -> None:
         if self.job.ships:
-            self.shipping.put(captured)
+            self.shipping.put(captured, wanted)
 
     def put_again(self) -> None:
         """No cut comes after the last."""
-        self._put(self._captured(0))
+        self._put(self._captured())

@@ -10,7 +10,7 @@ from raystream.controller.journal import Entry, Shelf
 from raystream.controller.recovery import Place
 from raystream.dataflow.snapshot import Captured
 from raystream.schema.types import KeyRange
-from raystream.state.chain import NOTHING, Chain, Size
+from raystream.state.chain import NOTHING, Chain, Size, Wanted
 from raystream.state.image import Image, ImageHeader, header_of
 from raystream.state.images import Arrivals, ImageStore, Stored
 from raystream.testing.simregister import RegisterPlace
@@ -46,8 +46,10 @@ class Keeper(RegisterPlace):
               data: memoryview, ship: int) -> None:  # fmt: skip
         """Keep a part of an image; with the last one say whether that is held."""
         vertex, keys, cut = to.vertex, header.keys, header.cut
-        arrived = Stored(cut, header.base or None, data, len(data), header.standing.ended)
-        whole = self._arrivals.take(to.instance.name, keys, part, arrived)
+        sender, ended = to.instance.name, header.standing.ended
+        base, oldest = header.base or None, header.oldest
+        arrived = Stored(cut, base, data, len(data), ended, oldest, sender)
+        whole = self._arrivals.take(sender, keys, part, arrived)
         if whole is None:
             held = part.hi < keys.hi or self.images.holds(vertex, keys, cut)
         else:
@@ -83,13 +85,13 @@ class Shipping:
     """The checkpoints of an instance, on their way one after the other, as `actors.shipping` has
     it. An image is made only when its turn comes, each part when the one before is answered.
 
-    most: bytes of a part.
+    most: bytes of a part. image: see `Chain`.
     """
 
-    def __init__(self, instance: Instances, floor: int, most: int) -> None:
+    def __init__(self, instance: Instances, floor: int, most: int, image: int) -> None:
         self.instance = instance
         self.vertex = instance.place.vertex
-        self.chain = Chain(floor)
+        self.chain = Chain(floor, image=image)
         self._most = most
         self._waiting: deque[Captured] = deque()
         self._parts: Iterator[Image] | None = None
@@ -101,9 +103,9 @@ class Shipping:
         """The choice of the keepers that the last part was sent to."""
         self._unanswered: set[Keeper] = set()
 
-    def put(self, captured: Captured) -> None:
-        """Ship this one too."""
-        self.chain.made(captured.header.base, captured.header.cut)
+    def put(self, captured: Captured, wanted: Wanted) -> None:
+        """Ship this one too, which is as it was wanted."""
+        self.chain.made(wanted, captured.header.cut)
         self._waiting.append(captured)
         self._next()
 
@@ -151,7 +153,7 @@ class Shipping:
         self._unanswered, self._parts = set(), None
         if header.standing.ended and held:
             self.instance.end_kept = self._kept
-        self.chain.answered(header.base, header.cut, self._size, held=held)
+        self.chain.answered(header.cut, self._size, held=held)
         world = self.instance.world
         if header.standing.ended and not held:
             world.after(RETRY, self.instance, self.instance.put_again)

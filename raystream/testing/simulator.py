@@ -36,6 +36,7 @@ from raystream.controller.resuming import durably
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, JobError, LostError, RaystreamError
 from raystream.schema.types import KeyRange
+from raystream.state.chain import IMAGE_BYTES
 from raystream.state.checkpoint import WHOLE
 from raystream.state.keys import even_ranges
 from raystream.state.saved import Saved
@@ -73,7 +74,8 @@ class Scenario:
     for what came before. ahead: epochs that a producer may be ahead. durable: whether committed
     cuts are saved, so that a job which lost something goes on from there. moves: how often it is
     asked for ranges to be moved. part_bytes: of the parts in which images are shipped, where no
-    cuts are saved. operator_nodes: how many of the nodes are meant for operators.
+    cuts are saved. image_bytes: what another image costs a restore: with few, rows are refreshed
+    soon. operator_nodes: how many of the nodes are meant for operators.
     """
 
     flow: str = "words"
@@ -95,6 +97,7 @@ class Scenario:
     moves: int | None = None
     operator_nodes: int | None = None
     part_bytes: int | None = None
+    image_bytes: int | None = None
 
 
 Kind = Literal["right", "lost", "wrong"]
@@ -260,6 +263,7 @@ def _job(
     """A job at its beginning, or one that goes on from a saved cut of another."""
     assert s.copies is not None and s.into is not None and s.recovery is not None
     assert s.ahead is not None and s.again is not None and s.fragile is not None
+    assert s.image_bytes is not None
     tier = None
     if s.durable and s.recovery == "state":
         tier = Tier(plan.job) if before is None else before.tier
@@ -276,6 +280,7 @@ def _job(
         again=s.again,
         fragile=s.fragile,
         part_bytes=s.part_bytes if s.part_bytes and tier is None else WHOLE,
+        image_bytes=s.image_bytes,
         tier=tier,
     )
     if before is not None and saved is not None:
@@ -322,6 +327,7 @@ def _drawn(s: Scenario, rng: random.Random) -> Scenario:
         moves=rng.choice((0, 0, 1, 2, 3, 5)) if s.moves is None else s.moves,
         operator_nodes=meant if s.operator_nodes is None else s.operator_nodes,
         part_bytes=s.part_bytes or rng.choice((WHOLE, WHOLE, 500, 100)),
+        image_bytes=rng.choice((IMAGE_BYTES, 0, 0)) if s.image_bytes is None else s.image_bytes,
     )
 
 

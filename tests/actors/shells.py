@@ -67,7 +67,8 @@ class Shells:
 
         def ship(header: ImageHeader, part: KeyRange, data: memoryview) -> bool:
             ended = header.standing.ended
-            arrived = Stored(header.cut, header.base or None, data, len(data), ended)
+            base, oldest = header.base or None, header.oldest
+            arrived = Stored(header.cut, base, data, len(data), ended, oldest, role.name)
             whole = self.arrivals.take(role.name, header.keys, part, arrived)
             return whole is None or self.images.store(role.vertex, header.keys, whole)
 

@@ -93,7 +93,9 @@ def test_why_a_keeper_does_not_store_is_told_until_one_does(
     keeper = SimpleNamespace(store=SimpleNamespace(remote=store))
     actor._keepers = (keeper,)
     keys = KeyRange(0, 16)
-    header: Any = SimpleNamespace(keys=keys, base=0, cut=5, standing=SimpleNamespace(ended=False))
+    header: Any = SimpleNamespace(
+        keys=keys, base=0, cut=5, oldest=0, standing=SimpleNamespace(ended=False)
+    )
 
     def ship() -> bool:
         return actor._ship(header, keys, memoryview(np.zeros(3, np.uint8)))

@@ -25,7 +25,7 @@ def keeper(monkeypatch: pytest.MonkeyPatch) -> Keeper:
 
 
 def store(keeper: Keeper, part: KeyRange, *, base: int = 0, cut: int = 5) -> bool:
-    return keeper.store("count/0", 1, ALL, base, cut, False, part, np.zeros(3, np.uint8))
+    return keeper.store("count/0", 1, ALL, base, cut, 0, False, part, np.zeros(3, np.uint8))
 
 
 def test_an_image_is_held_with_its_last_part(keeper: Keeper) -> None:

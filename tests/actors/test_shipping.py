@@ -14,7 +14,7 @@ from raystream.actors import shipping
 from raystream.actors.shipping import Shipper
 from raystream.dataflow.snapshot import Captured
 from raystream.schema.types import KeyRange
-from raystream.state.chain import Span
+from raystream.state.chain import FULL, Span
 from raystream.state.checkpoint import Made, Taken
 from raystream.state.image import ImageHeader, Standing, decode
 
@@ -74,7 +74,7 @@ def test_another_cut_is_not_shipped_again() -> None:
     shipper.stop()
     assert shipped == [37]
     assert shipper.chain.stored == Span(30, 30)
-    assert shipper.chain.base(100) == 0
+    assert shipper.chain.next(100) == FULL
 
 
 @pytest.mark.parametrize("few", [True, False])

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         "kernels --rows 500 --distinct 100 --repeat 1",
         "tables --rows 3000 --each 100 --changed 50 --repeat 1",
         "restore --megabytes 0.1 --repeat 1",
+        "restore --megabytes 0.1 --repeat 1 --parts 2 --chain 5",
         "checkpoints sizes --largest 100 --repeat 1",
         "checkpoints throughput --keys 1000 --seconds 0.01 --cuts 1 --records 100",
         "checkpoints latency --keys 1000 --seconds 0.05 --cuts 1 --records 100 --pace 0.01",

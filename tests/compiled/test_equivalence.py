@@ -142,8 +142,9 @@ def test_compiled_is_interpreted(name: str, room: str) -> None:
                 assert np.array_equal(rows.in_key_order(viewed.rows()), expected)
             if table is not None:  # and the next epoch changes rows that it has yet to copy
                 since = shuffle.randrange(-1, epoch)
-                expected = rows.in_key_order(changed(table, since))
-                viewed = table.view(since, epoch)
+                first, last = (shuffle.randrange(table.used + 1) for _ in range(2))
+                expected = rows.in_key_order(changed(table, since, first, last))
+                viewed = table.view(since, epoch, (first, last))
                 for _ in range(shuffle.randrange(3)):
                     viewed.advance()
         fire(len(epochs) + 1, rs.NEVER, table, reference, last=True)
@@ -161,10 +162,11 @@ def test_compiled_is_interpreted(name: str, room: str) -> None:
     holds()
 
 
-def changed(table: rows.StructuredTable, since: int) -> np.ndarray:
-    """A copy of the rows that were touched after an epoch."""
-    used = table.rows[: table.used]
-    return used[used["_epoch"] > since]
+def changed(table: rows.StructuredTable, since: int, first: int, last: int) -> np.ndarray:
+    """A copy of the rows that were touched after an epoch, and of those in some slots."""
+    used, slots = table.rows[: table.used], np.arange(table.used)
+    refreshed = (slots >= first) & (slots < last) & (used["_epoch"] >= 0)
+    return used[(used["_epoch"] > since) | refreshed]
 
 
 def assert_rows(table: rows.StructuredTable, reference: Reference, *, windowed: bool) -> None:

@@ -18,6 +18,7 @@ from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import Instance
 from raystream.dataflow.snapshot import Captured, capture, install
 from raystream.dataflow.warming import warm, warm_vertex
+from raystream.state.chain import Wanted
 from raystream.state.image import decode
 from raystream.testing import Collect
 from raystream.testing.local import LocalJob
@@ -105,7 +106,7 @@ def _checkpoints(job: LocalJob) -> list[tuple[Instance, list[memoryview]]]:
             if at in captured:
                 images.append(captured.pop(at).image().encode())
             if instance.position > since[at]:
-                captured[at] = capture(instance, since[at])
+                captured[at] = capture(instance, Wanted(since[at]))
                 since[at] = instance.position
     job.finish()
     return list(chains.values())

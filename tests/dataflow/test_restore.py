@@ -18,13 +18,22 @@ from raystream.api.flow import OperatorNode
 from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.snapshot import advance, capture, install, settled, view_with
+from raystream.dataflow.snapshot import (
+    advance,
+    capture,
+    install,
+    rows_of,
+    settled,
+    slots_of,
+    view_with,
+)
 from raystream.dataflow.source import Taken
 from raystream.errors import InternalError, StateError
 from raystream.schema.columns import empty
 from raystream.schema.types import KeyRange
+from raystream.state.chain import SMALL_BYTES, Chain, Size, Wanted
 from raystream.state.checkpoint import WHOLE
-from raystream.state.image import Image, decode
+from raystream.state.image import Image, decode, header_of, oldest_of
 from raystream.state.partition import by_parts, fold, merge, partition, recut
 from raystream.testing import Collect
 from raystream.testing.local import LocalJob, totals
@@ -55,21 +64,34 @@ def planned(build: Build, sink: Collect, rng: random.Random) -> Plan:
     return plan
 
 
+LARGE = SMALL_BYTES
+"""Bytes that a row is said to have, so that rows are refreshed."""
+
+
 class Backup:
-    """What keepers would hold: per instance a full image and the deltas since, in parts."""
+    """What keepers would hold: per instance the images that are needed, in parts."""
 
     def __init__(self, job: LocalJob) -> None:
         self.job = job
         self.stored: dict[int, list[list[memoryview]]] = {}
+        self.made: dict[int, Chain] = {}
 
     def take(self, epoch: int, rng: random.Random) -> None:
         """A cut: of some instances it is lost, as a later one then has an older base."""
         for machine in self.job.instances:
             have = self.stored.setdefault(id(machine), [])
-            since = decode(have[-1][0]).header.cut if have else 0
-            parts = capture(machine, since, cut=epoch).parts(rng.choice((1, 300, WHOLE)))
+            chain = self.made.setdefault(id(machine), Chain(0))
+            wanted = chain.next(rows_of(machine), slots_of(machine))
+            captured = capture(machine, wanted, cut=epoch)
+            parts = list(captured.parts(rng.choice((1, 300, WHOLE))))
+            chain.made(wanted, epoch)
+            chain.answered(
+                epoch, Size(LARGE * sum(map(len, parts)), sum(map(len, parts))), held=True
+            )
             have.append([part.encode() for part in parts])
-            settled(machine, since)
+            headers = [header_of(image[0]) for image in have]
+            have[:] = have[[h.cut for h in headers].index(oldest_of(headers)) :]
+            settled(machine, wanted.base)
 
     def chains(self, rng: random.Random) -> dict[str, list[list[Image]]]:
         """Per operator what is held: as it came, folded, merged, or cut into other ranges."""
@@ -179,7 +201,7 @@ def test_who_is_brought_on_by_its_owner_knows_what_that_knows(
     before = capture(owner).image()
     for _ in range(epochs[1]):
         job.turn()
-    delta = capture(owner, epochs[0]).image()
+    delta = capture(owner, Wanted(epochs[0])).image()
     (keys, *_) = random_ranges(random.Random(seed), job.plan.groups)
     taker = fresh(build, owner.vertex.name)
     taker.keys = keys
@@ -198,7 +220,7 @@ def test_a_delta_on_something_else_is_refused() -> None:
     taker = fresh(one, owner.vertex.name)
     for since in (3, 4):
         with pytest.raises(StateError, match=r"does not apply to .* at 0"):
-            advance(taker, capture(owner, since).image())
+            advance(taker, capture(owner, Wanted(since)).image())
     advance(taker, capture(owner).image())
     with pytest.raises(StateError, match=r"does not apply to .* at 5"):
         advance(taker, capture(owner).image())
@@ -234,9 +256,11 @@ def test_images_of_something_else_are_refused() -> None:
     refused(other, "the image of x .* was put into CountWords")
     other = replace(image, header=replace(image.header, groups=16))
     refused(other, "of 16 key groups was put into CountWords, which has 256")
-    delta = capture(machine, since=3).image()
-    refused(delta, "delta 3 to 5 needs its base first")
+    delta = capture(machine, Wanted(3)).image()
+    refused(delta, "delta 3 to 5 needs the image of cut 3 first")
     refused([image, delta], "the image of .* delta 3 to 5 does not apply to .* cut 5")
+    lap = capture(machine, Wanted(3, (0, slots_of(machine) or 0), 4)).image()
+    refused(lap, "delta 3 to 5 needs the image of cut 4 first")
     install(target, [[image]])
 
 
@@ -334,7 +358,7 @@ def chains_at(build: Build, sink: Collect, epoch: int, full: int) -> dict[str, l
         job.turn()
         if at in (full, epoch):
             for machine in job.instances:
-                image = capture(machine, full if at > full else 0).image()
+                image = capture(machine, Wanted(full if at > full else 0)).image()
                 chains.setdefault(machine.vertex.name, [[]])[0].append(decode(image.encode()))
     return chains
 
@@ -395,7 +419,7 @@ def test_who_makes_images_on_another_thread_has_the_lock_of_rows_and_texts() -> 
 def test_an_image_holds_where_an_instance_stands() -> None:
     job = job_at(lambda sink: word_flow(sink, CountWords(), disorder=3), 40)
     (machine,) = job.by_vertex[1]
-    header = decode(capture(machine, since=7).image().encode()).header
+    header = decode(capture(machine, Wanted(7)).image().encode()).header
     assert (header.base, header.cut, header.keys) == (7, 40, KeyRange(0, 256))
     assert header.standing.watermark == machine.watermark
     assert not header.standing.ended

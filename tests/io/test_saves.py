@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import SourceInstance
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.snapshot import capture, install, settled
+from raystream.dataflow.snapshot import capture, install, settled, slots_of
 from raystream.dataflow.source import my_splits
 from raystream.errors import OutputError, OvertakenError, StateError
 from raystream.io.saves import Encoded, Saves
 from raystream.io.store import Store, missing
 from raystream.schema.types import KeyRange
+from raystream.state.chain import Wanted
 from raystream.state.image import Image
 from raystream.state.saved import (
     Layout,
@@ -250,15 +251,22 @@ def test_a_cut_whose_images_are_gone_is_not_committed(store: Store) -> None:
 # ---------------------------------------------------------------- real images
 
 
-def checkpoint(job: LocalJob, saves: Saves, number: int, run: str, cut: int, held: dict) -> Saved:
-    """Save what all instances of a job know at a cut; `held`: their images so far."""
+def checkpoint(
+    job: LocalJob, saves: Saves, number: int, run: str, cut: int, held: dict, *, lap: bool = False
+) -> Saved:
+    """Save what all instances of a job know at a cut; `held`: their images so far. lap: their
+    images are of all rows, where that can be, so that no older ones are needed."""
     chains: dict[str, list[SavedChain]] = {}
     shapes = {}
     positions = {id(s.machine): s.recorded.positions() for s in job.sources}
     for machine in job.machines:
         mine = held.setdefault((machine.vertex.name, machine.keys), [])
         since = mine[-1].cut if mine else 0
-        image = capture(machine, since, cut=cut, splits=positions.get(id(machine))).image()
+        used = slots_of(machine) if lap and since else 0
+        wanted = Wanted(since, (0, used), cut) if used else Wanted(since)
+        image = capture(machine, wanted, cut=cut, splits=positions.get(id(machine))).image()
+        if used:
+            mine.clear()
         settled(machine, since)
         if not (machine.ended and since >= machine.position):
             mine.append(Encoded(since, cut, image.encode()))
@@ -324,7 +332,8 @@ def test_going_on_with_other_ranges_loses_no_bit(name: str, seed: int, data: int
             job.turn()
             at += 1
             if at % plan.cut_every == 0 or job.ended:
-                checkpoint(job, saves, number, f"run {life}", at, held)
+                lap = rng.random() < 0.3
+                checkpoint(job, saves, number, f"run {life}", at, held, lap=lap)
     job.run()
     kept: dict[Any, Any] = {}
     for begun, sink in lives:  # what the one before wrote after the cut does not count
@@ -440,6 +449,29 @@ def test_who_has_ended_is_at_every_later_cut(store: Store) -> None:
     assert saves.newest().saved == later
     found = [i.header for i in everything(saves, later)]
     assert {h.cut for h in found} == {end} and all(h.standing.ended for h in found)
+
+
+def test_a_chain_without_the_oldest_image_that_it_needs_is_refused_by_name() -> None:
+    saves, plan = (
+        Saves(Memory(), "words"),
+        make_plan(SHAPES["running batch"].build(Collect(), 9, 0)),
+    )
+    job, held = LocalJob(plan), {}
+    number = saves.claim("run")
+    job.turn()
+    checkpoint(job, saves, number, "run", 1, held)
+    job.turn()
+    checkpoint(job, saves, number, "run", 2, held, lap=True)
+    job.turn()
+    saved = checkpoint(job, saves, number, "run", 3, held)
+    assert saves.newest().saved == saved
+    cut_off = {
+        v: tuple(c._replace(images=c.images[1:]) if c.images[0].base else c for c in chains)
+        for v, chains in saved.chains.items()
+    }
+    assert cut_off != saved.chains
+    with pytest.raises(StateError, match=r"needs the image of cut 2$"):
+        everything(saves, replace(saved, chains=cut_off))
 
 
 def test_a_chain_is_read_in_parts(store: Store) -> None:

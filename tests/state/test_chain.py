@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raystream.state.chain import CHAIN_MAX, IMAGE_BYTES, NOTHING, SMALL_BYTES, Chain, Size, Span
+from raystream.state.chain import (
+    CHAIN_MAX,
+    FULL,
+    IMAGE_BYTES,
+    NOTHING,
+    SMALL_BYTES,
+    Chain,
+    Size,
+    Span,
+    Wanted,
+)
 
 
 class Cut(NamedTuple):
@@ -23,10 +34,10 @@ def bases(chain: Chain, cuts: Iterable[Cut]) -> list[int]:
     """The bases of the checkpoints at the cuts 1, 2 ..."""
     found = []
     for number, (rows, delta, whole) in enumerate(cuts, 1):
-        base = chain.base(rows)
-        found.append(base)
-        chain.made(base, number)
-        chain.answered(base, number, delta if base else whole, held=True)
+        wanted = chain.next(rows)
+        found.append(wanted.base)
+        chain.made(wanted, number)
+        chain.answered(number, delta if wanted.base else whole, held=True)
     return found
 
 
@@ -72,11 +83,11 @@ def test_a_full_one_is_made_of_state_that_has_shrunk() -> None:
 
 def test_while_a_full_one_is_stored_another_is_not_due() -> None:
     chain = Chain(0)
-    chain.made(0, 10)
-    chain.answered(0, 10, Size(100 * SMALL_BYTES, 100), held=True)
-    assert chain.base(10) == 0
-    chain.made(0, 20)
-    assert chain.base(10) == 20
+    chain.made(FULL, 10)
+    chain.answered(10, Size(100 * SMALL_BYTES, 100), held=True)
+    assert chain.next(10).base == 0
+    chain.made(FULL, 20)
+    assert chain.next(10).base == 20
 
 
 def test_a_few_rows_with_large_headers_do_not_make_the_state_look_large() -> None:
@@ -116,55 +127,173 @@ def test_there_are_only_so_many_deltas_however_small_they_are() -> None:
 
 def test_who_goes_on_from_what_is_held_makes_a_delta_on_it() -> None:
     chain = Chain(20)
-    assert chain.base(100) == 0
+    assert chain.next(100).base == 0
     row = SMALL_BYTES
     chain.continues([Size(100 * row, 100), *[Size(10 * row, 10)] * 8])
-    assert chain.base(100) == 20
-    chain.made(20, 30)
-    chain.answered(20, 30, Size(19 * row, 19), held=True)
-    assert chain.base(100) == 30
-    chain.made(30, 40)
-    chain.answered(30, 40, Size(row, 1), held=True)
-    assert chain.base(100) == 0  # the deltas were as large as the full one
+    assert chain.next(100).base == 20
+    chain.made(Wanted(20), 30)
+    chain.answered(30, Size(19 * row, 19), held=True)
+    assert chain.next(100).base == 30
+    chain.made(Wanted(30), 40)
+    chain.answered(40, Size(row, 1), held=True)
+    assert chain.next(100).base == 0  # the deltas were as large as the full one
 
 
 def test_what_is_not_stored_yet_is_not_counted() -> None:
     chain = Chain(0)
-    chain.made(0, 10)
+    chain.made(FULL, 10)
     for cut in range(20, 10 * SMALL_BYTES // IMAGE_BYTES, 10):
-        chain.made(cut - 10, cut)
-        assert chain.base(100) == cut
-    chain.answered(0, 10, Size(1000, 100), held=True)
-    assert chain.base(100) == cut
-    chain.answered(10, 20, Size(SMALL_BYTES, 100), held=True)
-    assert chain.base(100) == 0
-    chain.made(0, cut + 10)
-    assert chain.base(100) == cut + 10
+        chain.made(Wanted(cut - 10), cut)
+        assert chain.next(100).base == cut
+    chain.answered(10, Size(1000, 100), held=True)
+    assert chain.next(100).base == cut
+    chain.answered(20, Size(SMALL_BYTES, 100), held=True)
+    assert chain.next(100).base == 0
+    chain.made(FULL, cut + 10)
+    assert chain.next(100).base == cut + 10
 
 
 def test_after_one_that_was_not_stored_the_next_is_full() -> None:
     chain = Chain(10)
-    chain.made(0, 20)
-    assert chain.base(100) == 20
-    chain.answered(0, 20, Size(10, 1), held=False)
-    assert (chain.base(100), chain.stored) == (0, Span(10, 10))
+    chain.made(FULL, 20)
+    assert chain.next(100).base == 20
+    chain.answered(20, Size(10, 1), held=False)
+    assert (chain.next(100).base, chain.stored) == (0, Span(10, 10))
 
 
 def test_a_refusal_while_the_next_one_is_made_is_not_forgotten() -> None:
     """The answer comes on another thread: the copying of a delta takes its time."""
     chain = Chain(10)
-    chain.made(0, 20)
-    base = chain.base(100)
-    chain.answered(0, 20, Size(10, 1), held=False)
-    chain.made(base, 30)
-    assert chain.base(100) == 0
+    chain.made(FULL, 20)
+    wanted = chain.next(100)
+    chain.answered(20, Size(10, 1), held=False)
+    chain.made(wanted, 30)
+    assert chain.next(100).base == 0
 
 
 @given(st.integers(0, 5), st.lists(st.booleans(), max_size=12))
 def test_all_cuts_of_the_span_are_stored(floor: int, helds: list[bool]) -> None:
     chain, stored = Chain(floor), {floor}
     for cut, held in enumerate(helds, floor + 1):
-        chain.answered(0, cut, Size(10, 1), held=held)
+        chain.answered(cut, Size(10, 1), held=held)
         stored |= {cut} if held else set()
         assert chain.stored.upto == max(stored)
         assert stored >= set(range(chain.stored.since, chain.stored.upto + 1))
+
+
+class Table:
+    """Rows in slots, of which each has the cut before which it was touched last; and the images
+    that were made of it: by cut the slots in each, with that."""
+
+    def __init__(self, row: int, cut: int = 0) -> None:
+        self.chain = Chain(cut)
+        self.row = row
+        self.cut = cut
+        self.touched: list[int] = []
+        self.images: dict[int, dict[int, int]] = {}
+        self.oldest: dict[int, int] = {}
+        """By cut that of the oldest image that is needed."""
+
+    def take(
+        self, changed: Iterable[int], grown: int, *, held: bool = True, may: bool = True
+    ) -> int:
+        """Change some slots, add some, and make a checkpoint; how many rows it has."""
+        before, self.cut = self.cut, self.cut + 1
+        for slot in changed:
+            if self.touched:
+                self.touched[slot % len(self.touched)] = self.cut
+        self.touched += [self.cut] * grown
+        wanted = self.chain.next(len(self.touched), len(self.touched) if may else 0)
+        assert wanted.base in (0, before)
+        first, last = wanted.slots
+        found = {
+            slot: at
+            for slot, at in enumerate(self.touched)
+            if at > wanted.base or first <= slot < last
+        }
+        self.chain.made(wanted, self.cut)
+        self.images[self.cut] = found
+        self.oldest[self.cut] = (
+            (wanted.oldest or self.oldest.get(before, 0)) if wanted.base else self.cut
+        )
+        self.chain.answered(self.cut, Size(len(found) * self.row, len(found)), held=held)
+        return len(found)
+
+    @property
+    def needed(self) -> list[dict[int, int]]:
+        """The images that a restore reads."""
+        return [i for cut, i in self.images.items() if cut >= self.oldest[self.cut]]
+
+    def check(self) -> None:
+        """A restore finds all rows as they are."""
+        found: dict[int, int] = {}
+        for image in self.needed:
+            found |= image
+        assert found == dict(enumerate(self.touched))
+
+    @property
+    def over(self) -> float:
+        """What a restore reads beside the state, in parts of it."""
+        return sum(map(len, self.needed)) / len(self.touched) - 1
+
+
+@given(st.data())
+def test_the_images_since_the_oldest_hold_all_rows(data: st.DataObject) -> None:
+    """Whatever changes, grows, is refused, or cannot be refreshed just now."""
+    table = Table(data.draw(st.sampled_from([10, IMAGE_BYTES, SMALL_BYTES])))
+    some = st.lists(st.integers(0, 99), max_size=20)
+    often = st.sampled_from([True] * 9 + [False])
+    for _ in range(data.draw(st.integers(1, 60))):
+        held = data.draw(often)
+        grown = data.draw(st.integers(0, 5))
+        table.take(data.draw(some), grown, held=held, may=data.draw(often))
+        table.check()
+
+
+@given(st.integers(0, 99))
+def test_checkpoints_of_a_large_state_are_alike_and_a_restore_reads_less_than_thrice_of_it(
+    seed: int,
+) -> None:
+    """Once it is stored there is no full one any more."""
+    rng, table = random.Random(seed), Table(IMAGE_BYTES * 10)
+    table.take([], 2000)
+    most, changed = 0.0, rng.choice([5, 20, 100])
+    for n in range(400):
+        size = table.take(rng.sample(range(2000), changed), 0)
+        most = max(most, table.over)
+        assert size <= 2000 // 3, n
+    table.check()
+    assert most < 2
+    assert 0.3 < table.over < 1.1, "HASTE * over ** 2 = 1, and a little for each image"
+
+
+def test_state_that_only_grows_is_hardly_ever_written_again() -> None:
+    table = Table(SMALL_BYTES)
+    written = sum(table.take([], 30) for _ in range(CHAIN_MAX // 4))
+    assert written == len(table.touched)
+    for _ in range(CHAIN_MAX):
+        written += table.take([], 30)
+        assert len(table.needed) <= CHAIN_MAX
+    assert written < 3 * len(table.touched)
+
+
+def test_a_small_state_is_written_anew_now_and_then() -> None:
+    table = Table(10)
+    table.take([], 100)
+    for _ in range(3 * SMALL_BYTES // IMAGE_BYTES):
+        table.take([1], 0)
+    assert 1 < len(table.needed) <= SMALL_BYTES // IMAGE_BYTES + 2
+
+
+def test_who_goes_on_needs_what_it_began_with_until_all_is_refreshed() -> None:
+    table = Table(SMALL_BYTES, cut=7)
+    table.touched = [7] * 100
+    table.images[7] = dict.fromkeys(range(100), 7)
+    table.oldest[7] = 7
+    table.chain.continues([Size(100 * SMALL_BYTES, 100)])
+    while table.oldest[table.cut] == 7:
+        wanted = table.chain.next(100, 100)
+        assert wanted.oldest == (8 if wanted.done else 0)
+        assert table.take([table.cut % 100], 0) < 100
+        table.check()
+    assert table.over < 1.5

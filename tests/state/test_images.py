@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import ChainMap
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raystream.schema.types import KeyRange
+from raystream.state.chain import SMALL_BYTES, Chain, Size
 from raystream.state.images import Arrivals, ImageStore, Stored
 from raystream.state.keys import common, cover
 from tests.dataflow.cuts import random_ranges
@@ -175,3 +177,73 @@ def test_an_image_that_was_given_up_makes_none_with_another() -> None:
     assert arrivals.take("a", ALL, LOW, Stored(20, None, "low", 1)) is None
     arrivals.trim(20)
     assert not arrivals.coming
+
+
+def link(cut: int, base: int, oldest: int = 0, sender: str = "a") -> Stored[str]:
+    return Stored(cut, base, f"{sender}{cut}", 10, oldest=oldest, sender=sender)
+
+
+def test_what_is_older_than_the_oldest_is_not_needed() -> None:
+    store = stored((1, ALL, image(5)), (1, ALL, link(10, 5)), (1, ALL, link(15, 10)))
+    assert store.store(1, ALL, link(20, 15, oldest=10))
+    assert names(store, 15) == {ALL: "None-5 a10 a15"}
+    assert names(store, 20) == {ALL: "a10 a15 a20"}
+    store.trim(15, [(1, ALL)])
+    assert names(store, 15) == {ALL: "None-5 a10 a15"}
+    store.trim(20, [(1, ALL)])
+    assert (names(store, 20), store.nbytes) == ({ALL: "a10 a15 a20"}, 30)
+    assert store.store(1, ALL, link(25, 20, oldest=25)), "all of it was refreshed"
+    store.trim(25, [(1, ALL)])
+    assert (names(store, 25), store.nbytes) == ({ALL: "a25"}, 10)
+
+
+def test_of_two_who_store_the_same_cuts_each_needs_its_own_images() -> None:
+    """Only these hold what it has refreshed; who has died may have stored a cut before."""
+    store = stored((1, ALL, image(5)), (1, ALL, link(10, 5)), (1, ALL, link(15, 10)))
+    for cut in (10, 15):
+        assert store.store(1, ALL, link(cut, cut - 5, sender="b"))
+    assert store.store(1, ALL, link(20, 15, oldest=10, sender="b"))
+    assert names(store, 20) == {ALL: "b10 b15 b20"}
+    assert store.store(1, ALL, link(20, 15))
+    store.trim(20, [(1, ALL)])
+    chains = {s.sender: s for s in store.chains[1, ALL] if s.cut == 20}
+    assert set(chains) == {"a", "b"}
+    assert not store.store(1, ALL, link(25, 20, oldest=10, sender="c")), "it has none of its own"
+    assert store.store(1, ALL, link(25, 20, sender="c"))
+    assert store.store(1, ALL, link(30, 25, oldest=15, sender="b")) is False
+
+
+@given(st.data())
+def test_a_restore_finds_all_that_whoever_stored_it_held(data: st.DataObject) -> None:
+    """Some store cuts one after the other, refresh parts, die, and others go on from what is held,
+    at the floor. Data: by slot the cut at which it was written last; a slot is any small number."""
+    store: ImageStore[dict[int, int]] = ImageStore()
+    slots, floor = 4, 0
+    truth = {0: dict.fromkeys(range(slots), 0)}
+    for sender in "abc":
+        cut, chain = floor, Chain(floor)
+        if floor:
+            ((_, images),) = store.images(1, floor)
+            chain.continues([Size(s.size, len(s.data)) for s in images])
+        for _ in range(data.draw(st.integers(1, 12))):
+            changed = data.draw(st.sets(st.integers(0, slots - 1)))
+            before, cut = cut, cut + 1
+            now = truth.setdefault(cut, truth[before] | dict.fromkeys(changed, cut))
+            wanted = chain.next(slots, slots)
+            chain.made(wanted, cut)
+            here = {s: at for s, at in now.items() if at > wanted.base or s in range(*wanted.slots)}
+            if not wanted.base:
+                here = dict(now)
+            size = len(here) * SMALL_BYTES
+            held = data.draw(st.sampled_from([True] * 5 + [False]))
+            if held:
+                new = Stored(cut, wanted.base or None, here, size, False, wanted.oldest, sender)
+                held = store.store(1, ALL, new)
+            chain.answered(cut, Size(size, len(here)), held=held)
+        for at in range(floor, cut + 1):
+            for _, images in store.images(1, at):
+                assert dict(ChainMap(*[s.data for s in reversed(images)])) == truth[at]
+        here = [at for at in range(floor + 1, cut + 1) if store.images(1, at)]
+        if here and data.draw(st.booleans()):
+            floor = data.draw(st.sampled_from(here))
+            store.trim(floor, [(1, ALL)])

@@ -85,6 +85,13 @@ def content(rows: np.ndarray) -> dict[Key, tuple[int, int, int]]:
     return {tuple(r["_key"].tolist()): (int(r["n"]), int(r["due"]), int(r["_epoch"])) for r in rows}
 
 
+def expected_in(model: Model, since: int, slots: tuple[int, int]) -> dict[Key, Any]:
+    """The rows of a view that is opened now."""
+    lying = model.table.rows[slots[0] : slots[1]]
+    lying = content(lying[lying["_epoch"] >= 0])
+    return {k: r for k, r in model.rows.items() if r[2] > since or (k in lying and r == lying[k])}
+
+
 steps = st.lists(
     st.tuples(
         st.booleans(),
@@ -380,22 +387,23 @@ def test_a_field_that_a_row_has_not_is_named() -> None:
     st.integers(-1, 12),
     st.lists(st.integers(0, 3), max_size=12),
     st.integers(-1, 12),
+    st.tuples(st.integers(0, 9), st.integers(0, 9)),
 )
-def test_a_view_has_the_rows_of_its_epoch(
-    plan: list[Any], at: int, since: int, slices: list[int], later: int
+def test_a_view_has_the_rows_of_its_epoch_and_slots(
+    plan: list[Any], at: int, since: int, slices: list[int], later: int, slots: tuple[int, int]
 ) -> None:
     """Whatever is copied when, before, between and after changes; and so has the next one."""
     at = min(at, len(plan))
     model = grown(plan[:at])
-    expected = {k: r for k, r in model.rows.items() if r[2] > since}
+    expected = expected_in(model, since, slots)
     with patch.object(views, "SLICE_BYTES", 100):
-        view = model.table.view(since, model.epoch)
+        view = model.table.view(since, model.epoch, slots)
     for (touch, keys, due), many in zip_longest(plan[at:], slices, fillvalue=(True, [(0, 0)], 0)):
         for _ in range(many if isinstance(many, int) else 1):
             view.advance()
         model.touch(keys, due) if touch else model.remove(keys)
-    second = model.table.view(later, model.epoch)
-    newer = {k: r for k, r in model.rows.items() if r[2] > later}
+    newer = expected_in(model, later, slots)
+    second = model.table.view(later, model.epoch, slots)
     model.touch([(0, 0)], 0)
     assert content(view.rows()) == expected
     assert content(second.rows()) == newer

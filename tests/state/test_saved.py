@@ -161,6 +161,10 @@ def full(keys: KeyRange, cut: int = 10, job: str = "job") -> SavedChain:
     return SavedChain(keys, (saved_image(job, 1, "v", keys, 0, cut, b""),))
 
 
+def delta(base: int, cut: int) -> SavedImage:
+    return saved_image("job", 1, "v", ONE, base, cut, b"")
+
+
 @pytest.mark.parametrize(
     ("these", "why"),
     [
@@ -172,7 +176,7 @@ def full(keys: KeyRange, cut: int = 10, job: str = "job") -> SavedChain:
         ({"v": (full(ONE, 11),)}, "do not follow each other"),
         ({"v": (SavedChain(ONE, ()),)}, "do not follow each other"),
         (
-            {"v": (SavedChain(ONE, (saved_image("job", 1, "v", ONE, 3, 10, b""),)),)},
+            {"v": (full(ONE, 5)._replace(images=(*full(ONE, 5).images, delta(7, 10))),)},
             "do not follow each other",
         ),
         ({"v": (full(ONE, job="other"),)}, r"other/images/.* is no image of it"),
