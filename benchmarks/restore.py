@@ -33,7 +33,7 @@ from raystream.dataflow.instance import Instance
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.snapshot import install, shape_of
 from raystream.schema.types import KeyRange
-from raystream.state.image import Image, ImageHeader, Standing, decode
+from raystream.state.image import SLOT, Image, ImageHeader, Standing, decode
 from raystream.state.keys import even_ranges
 from raystream.state.partition import key_order, partition
 
@@ -115,13 +115,18 @@ def state(plan: Plan, form: str, rows: int) -> Image:
     spec = plan.vertex("work").spec
     shape = shape_of(spec) if spec is not None else None
     assert shape is not None
+    named = pa.field(SLOT, pa.int32(), nullable=False)
     numbers = np.arange(rows)
     columns = [keys_of(form, numbers), pa.array(numbers % 7 + 1), pa.array(numbers * 0.5)]
-    batch = pa.RecordBatch.from_arrays([*columns, pa.array(numbers)], schema=shape.rows)
+    columns += [pa.array(numbers), pa.array(numbers, pa.int32())]
+    batch = pa.RecordBatch.from_arrays(columns, schema=shape.rows.append(named))
     order = pa.array(key_order(batch, plan.groups)[0])
     keys = KeyRange(0, plan.groups)
-    header = ImageHeader("work", shape.fingerprint, plan.groups, keys, 0, CUT, Standing(CUT))
-    gone = pa.RecordBatch.from_pylist([], schema=shape.gone)
+    stands = Standing(CUT)
+    header = ImageHeader(
+        "work", shape.fingerprint, plan.groups, keys, 0, CUT, stands, table="another"
+    )
+    gone = pa.RecordBatch.from_pylist([], schema=shape.gone.append(named))
     return Image(header, batch.take(order), gone)
 
 

@@ -416,7 +416,8 @@ class Shell:
 
     def _captured(self, wanted: Wanted = FULL) -> Captured:
         positions = None if self._source is None else self._source.positions()
-        return capture(self.machine, wanted, splits=positions)
+        table = f"{self.role.name}@{self.role.floor}"  # another run may use the name again
+        return capture(self.machine, wanted, splits=positions, table=table)
 
     def _receive(self, machine: Instance | SourceInstance, seconds: float = WAIT_SECONDS) -> None:
         """Take what has come; waits so long for something, in which case more can be trimmed."""

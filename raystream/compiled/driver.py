@@ -363,7 +363,9 @@ class _Driver:
             with text.block("if is_viewed(rows, meta, slot):"):
                 with text.block("if kept == len(aside):"):
                     self._stop(FULL_ASIDE)
-                text("aside[kept] = rows[slot]", "meta[KEPT] = kept + 1")
+                text(
+                    "aside[kept] = rows[slot]", "aside[kept]._epoch = slot", "meta[KEPT] = kept + 1"
+                )
             text(
                 "saved[0] = rows[slot]",
                 f"run[{SLOT}] = slot",

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 from raystream.api.operators import OperatorSpec
@@ -102,6 +103,7 @@ def capture(
     *,
     cut: int | None = None,
     splits: Mapping[str, tuple[int, ...]] | None = None,
+    table: str = "",
 ) -> Captured:
     """Copy what an instance knows at the end of a cut.
 
@@ -110,6 +112,8 @@ def capture(
         cut: the epoch that the instance has just applied, unless given; an instance that has ended
             is at every later cut, too.
         splits: of a source, per split its key group and where to read on.
+        table: what the table of structured rows is to be called, if the image is to name slots.
+            Images of one chain and another table have another name.
 
     Raises:
         StateError: a value in a Python row has no stored form.
@@ -117,6 +121,7 @@ def capture(
     since = wanted.base
     if cut is not None and cut != machine.position and not (machine.ended and cut > since):
         raise InternalError(f"{machine.vertex.name} at {machine.position} was cut at {cut}")
+    table = table if isinstance(_table(machine), StructuredTable) else ""
     header = ImageHeader(
         machine.vertex.name,
         _shape_in_words(machine),
@@ -132,10 +137,11 @@ def capture(
             machine.counts.stored(),
         ),
         wanted.oldest,
+        table,
     )
     where = machine.vertex.where if machine.vertex.spec is None else machine.vertex.spec.where
     with _of(header.operator, header.cut, where):
-        return Captured(header, _take(machine, wanted), where)
+        return Captured(header, _take(machine, wanted, named=bool(table)), where)
 
 
 def check_state(machine: Instance, since: int) -> None:
@@ -168,7 +174,7 @@ def _of(operator: str, epoch: int, where: Where | None) -> Iterator[None]:
 def settled(machine: Machine, cut: int) -> None:
     """A cut is stored and no delta will be asked for against an older base."""
     machine.cuts.settle(cut)
-    table = getattr(getattr(machine, "logic", None), "table", None)
+    table = _table(machine)
     if table is not None:
         table.settled(cut)
 
@@ -183,15 +189,20 @@ def view_with(guard: AbstractContextManager[Any], machine: Machine) -> None:
             known.guard = guard
 
 
+def _table(machine: Machine) -> Any:
+    """What an instance keeps its rows in; None if it keeps none."""
+    return getattr(getattr(machine, "logic", None), "table", None)
+
+
 def rows_of(machine: Machine) -> int:
     """How many rows of state an instance has now; any thread may ask."""
-    table = getattr(getattr(machine, "logic", None), "table", None)
+    table = _table(machine)
     return 0 if table is None else len(table)
 
 
 def slots_of(machine: Machine) -> int | None:
     """Of so many slots the rows can be refreshed in the next image; None if none ever can."""
-    table = getattr(getattr(machine, "logic", None), "table", None)
+    table = _table(machine)
     if not isinstance(table, StructuredTable):
         return None
     return 0 if table.copying else table.used
@@ -356,14 +367,15 @@ def _shape_in_words(machine: Machine) -> str:
     return "" if shape is None else shape.fingerprint
 
 
-def _take(machine: Machine, wanted: Wanted) -> Taken | None:
+def _take(machine: Machine, wanted: Wanted, *, named: bool) -> Taken | None:
     shape, logic = _shape(machine), getattr(machine, "logic", None)
     if shape is None or logic is None:
         return None
     if isinstance(logic.table, ObjectTable):
         return take_objects(logic.table, shape, machine.plan.groups, wanted.base)
-    groups, texts = machine.plan.groups, texts_of(logic)
-    return take_rows(logic.table, shape, groups, wanted.base, machine.position, texts, wanted.slots)
+    groups, at, texts = machine.plan.groups, machine.position, texts_of(logic)
+    since, slots = wanted.base, wanted.slots
+    return take_rows(logic.table, shape, groups, since, at, texts, slots, named=named)
 
 
 def texts_of(logic: Any) -> Texts:
@@ -390,10 +402,18 @@ def _put(machine: Machine, chains: Sequence[Sequence[Image]], *, onto: bool = Fa
             put_objects(logic.table, shape, image)
         return
     if not onto:
-        fill_rows(logic.table, shape, [chain[0] for chain in chains], texts_of(logic))
-        chains = [chain[1:] for chain in chains]
+        first = [_of_one_table(chain) for chain in chains]
+        fill_rows(logic.table, shape, first, texts_of(logic))
+        chains = [chain[len(those) :] for chain, those in zip(chains, first, strict=True)]
     for image in (image for chain in chains for image in chain):
         put_rows(logic.table, shape, image, texts_of(logic))
+
+
+def _of_one_table(chain: Sequence[Image]) -> list[Image]:
+    """The first image, and those after it whose rows name slots of the same table."""
+    table = chain[0].header.table
+    rest = takewhile(lambda image: table and image.header.table == table, chain[1:])
+    return [chain[0], *rest]
 
 
 # ---------------------------------------------------------------- standing

@@ -66,16 +66,17 @@ def _checkpoint(instance: Instance) -> memoryview:
         table.warm()
     elif shape is not None:
         key_order(shape.nothing_gone, instance.plan.groups)
-    return capture(instance).image().encode()
+    return capture(instance, table="warm").image().encode()
 
 
 def _restore(instance: Instance, image: Image) -> None:
-    """Put an image into an operator, and where rows are structured once more as a delta, which also
-    says of each row that it is gone."""
-    install(instance, [[image]])
+    """Put an image into an operator as if it were two, and where rows are structured once more as a
+    delta, which also says of each row that it is gone."""
+    first, then = (replace(image.header, base=cut - 1, cut=cut) for cut in (1, 2))
+    install(instance, [[replace(image, header=first), replace(image, header=then)]])
     shape, table = _kept(instance)
     if shape is not None and isinstance(table, StructuredTable):
-        delta = replace(image, gone=image.rows.select(shape.gone.names))
+        delta = replace(image, gone=image.rows.select(image.gone.schema.names))
         put_rows(table, shape, delta, texts_of(instance.logic))
 
 

@@ -10,11 +10,11 @@ older base holds them still.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate, compress, pairwise
+from itertools import accumulate, compress
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -25,18 +25,21 @@ from raystream.errors import StateError
 from raystream.schema.fields import Field
 from raystream.schema.objects import decode_all, encode_all
 from raystream.schema.state import State, StateSchema, exact_text
+from raystream.schema.types import NEVER
 from raystream.schema.values import all_of, check_of, members, shown
-from raystream.state.image import END, KEY, START, Image
+from raystream.state.image import END, KEY, SLOT, START, Image
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import key_order, offsets_of
 from raystream.state.priority import step_aside
 from raystream.state.room import as_words
-from raystream.state.rows import Part, StructuredTable
+from raystream.state.rows import BLOCK, Part, StructuredTable
 from raystream.state.texts import TextNumbers
 
 ALIGN = 64
 """Columns begin at multiples of so many bytes."""
 KEY_DTYPE = np.dtype(np.int64)
+SLOT_DTYPE = np.dtype("<i4")
+"""Of the slot of a copy, which is where its epoch would be: the lower half of it."""
 VALUE_BYTES = 64
 """What a value of a Python row takes in memory, about."""
 
@@ -412,19 +415,26 @@ def take_rows(
     upto: int,
     texts: Texts = (),
     slots: tuple[int, int] = (0, 0),
+    *,
+    named: bool = False,
 ) -> Taken:
-    """View what changed after the cut `since`, and what is in these slots; 0 is all. upto: the last
-    epoch that was applied."""
+    """View what changed after the cut `since`, and what is in these slots; 0 is all.
+
+    Args:
+        upto: the last epoch that was applied.
+        named: name the slots, too.
+    """
     view = table.view(since or -1, upto, slots)
-    gone = table.gone(since) if since else np.zeros((0, table.columns), np.int64)
+    gone = table.gone(since if since else NEVER, slots=named)
 
     def finish(most: int) -> Iterator[Made]:
-        rows, left = view.rows(), shape.nothing_gone
+        rows, left = view.rows(), _with_slots(shape.nothing_gone, named)
         try:
             if len(gone):
-                left = _sorted(_matrix_columns(shape, gone, texts), shape.gone, groups)
+                columns = _matrix_columns(shape, gone, texts)
+                left = _sorted(columns, left.schema, groups)
             if not len(rows):
-                yield Made(groups, shape.no_rows, left)
+                yield Made(groups, _with_slots(shape.no_rows, named), left)
                 return
             columns = _matrix_columns(shape, rows["_key"], texts)
             keys = pa.RecordBatch.from_arrays(columns, schema=shape.gone)
@@ -434,7 +444,7 @@ def take_rows(
             for i, end in enumerate(ends):
                 here = order[offsets[ends[i - 1] if i else 0] : offsets[end]]
                 some = left.slice(begins[i], begins[i + 1] - begins[i])
-                yield Made(end, _columns(shape, rows, keys, here, texts), some)
+                yield Made(end, _columns(shape, rows, keys, here, texts, named), some)
         finally:
             view.close()
 
@@ -456,20 +466,36 @@ def part_ends(offsets: np.ndarray, most: int) -> list[int]:
     return [*ends, len(offsets) - 1]
 
 
-def _columns(shape: Shape, rows: np.ndarray, keys: Any, order: np.ndarray, texts: Texts) -> Any:
+_SLOTS = pa.field(SLOT, pa.int32(), nullable=False)
+
+
+def _with_slots(batch: Any, named: bool, slots: Any = None) -> Any:
+    """A batch with the column of its slots, if they are named; of no rows it is empty."""
+    if not named:
+        return batch
+    return batch.append_column(_SLOTS, pa.array([], pa.int32()) if slots is None else slots)
+
+
+def _columns(
+    shape: Shape, rows: np.ndarray, keys: Any, order: np.ndarray, texts: Texts, named: bool
+) -> Any:
     """Structured rows as columns, in this order. keys: the columns of their keys, as they lie."""
     is_text = [known is not None for known in texts] + [False] * (keys.num_columns - len(texts))
     layout: Mapping[str, Any] = rows.dtype.fields or {}
     first = layout["_key"][1]
+    parts: list[tuple[np.dtype[Any], int]]
     parts = [(KEY_DTYPE, first + 8 * j) for j, text in enumerate(is_text) if not text]
     parts += [layout[f.name][:2] for f in shape.state.fields]
+    if named:
+        parts.append((SLOT_DTYPE, layout["_epoch"][1]))
     fields = iter(_shuffled(rows, order, parts))
     columns = [
         keys.column(j).take(pa.array(order)) if text else pa.array(next(fields))
         for j, text in enumerate(is_text)
     ]
     columns += [_structured(f, next(fields)) for f in shape.state.fields]
-    return pa.RecordBatch.from_arrays(columns, schema=shape.rows)
+    batch = pa.RecordBatch.from_arrays(columns, schema=shape.rows)
+    return _with_slots(batch, named, pa.array(next(fields)) if named else None)
 
 
 def _shuffled(
@@ -496,6 +522,7 @@ def _shuffled(
 
 
 def _matrix_columns(shape: Shape, keys: np.ndarray, texts: Texts) -> list[Any]:
+    """Columns of keys, and of their slots if these are there too."""
     columns = []
     for j in range(keys.shape[1]):
         step_aside(len(keys) * keys.itemsize)
@@ -503,8 +530,10 @@ def _matrix_columns(shape: Shape, keys: np.ndarray, texts: Texts) -> list[Any]:
         known = texts[j] if j < len(texts) else None
         if known is not None:
             columns.append(known.text(numbers, _key_type(shape.keys[j])))
-        else:
+        elif j < len(shape.gone):
             columns.append(pa.array(numbers))
+        else:
+            columns.append(pa.array(numbers, pa.int32()))
     return columns
 
 
@@ -516,43 +545,85 @@ def _structured(f: Field, values: np.ndarray) -> Any:
 
 
 def fill_rows(
-    table: StructuredTable, shape: Shape, images: Sequence[Image], texts: Texts = ()
+    table: StructuredTable, shape: Shape, chains: Sequence[Sequence[Image]], texts: Texts = ()
 ) -> None:
-    """Put the rows of full images, of ranges apart, into an empty table."""
+    """Put the rows of images into an empty table. Of each range, which are apart, there is one, or
+    those of one table that hold all its rows together, the oldest first."""
+    lasting = [each for chain in chains for each in _lasting(chain)]
     known = texts[0] if texts and len(shape.gone) == 1 else None
     if known is None or len(known):
-        table.fill([_part(shape, image, _numbered(shape, image.rows, texts)) for image in images])
+        batches = _taken(lasting)
+        table.fill(_part(shape, cut, b, _numbered(shape, b, texts)) for cut, b in batches)
         return
     # Where a text alone is the key, none comes twice, so its numbers are known beforehand. To learn
     # the texts takes about as long as to fill the table, and both let the interpreter's lock go.
-    ends = [0, *accumulate(image.rows.num_rows for image in images)]
     with ThreadPoolExecutor(1) as aside:
-        learnt = [aside.submit(known.learn, image.rows.column(0)) for image in images]
-        numbers = [np.arange(*span) for span in pairwise(ends)]
-        table.fill([_part(shape, i, [n]) for i, n in zip(images, numbers, strict=True)])
-        for each in learnt:
-            each.result()
-    if len(known) != ends[-1]:  # of two images; in one alone nobody looks, nor does `table.fill`
-        raise StateError("a checkpoint holds a key twice")
+        learnt = aside.submit(known.learn, (batch.column(0) for _, batch in _taken(lasting)))
+        table.fill(_in_turn(shape, _taken(lasting)))
+        learnt.result()
+
+
+def _in_turn(shape: Shape, batches: Iterable[tuple[int, Any]]) -> Iterator[Part]:
+    """Rows whose keys are numbered as they come."""
+    at = 0
+    for cut, batch in batches:
+        numbers = np.arange(at, at + batch.num_rows)
+        yield _part(shape, cut, batch, [numbers])
+        at += batch.num_rows
+
+
+class _Lasting(NamedTuple):
+    """An image, and the positions of those of its rows that no later one has: int32, None if these
+    are all."""
+
+    image: Image
+    rows: np.ndarray | None
+
+
+def _lasting(chain: Sequence[Image]) -> list[_Lasting]:
+    """What is to be put in of images of one table. What is in a slot says the newest of them that
+    names it: nothing, if that says only that a row has gone from there."""
+    if len(chain) == 1:
+        return [_Lasting(chain[0], None)]
+    from raystream.state.image_kernels import mark, unmarked
+
+    named = [[batch.column(SLOT).to_numpy() for batch in (i.rows, i.gone)] for i in chain]
+    most = max((int(slots.max()) for each in named for slots in each if len(slots)), default=-1)
+    seen, found = np.zeros((most >> 3) + 1, np.uint8), []
+    for image, (rows, gone) in zip(reversed(chain), reversed(named), strict=True):
+        found.append(_Lasting(image, unmarked(rows, seen)))
+        mark(gone, seen)
+    return found
+
+
+def _taken(lasting: Sequence[_Lasting]) -> Iterator[tuple[int, Any]]:
+    """The cuts and rows of images, some at a time where not all are taken."""
+    for image, rows in lasting:
+        if rows is None:
+            yield image.header.cut, image.rows
+            continue
+        for first in range(0, len(rows), BLOCK):
+            yield image.header.cut, image.rows.take(pa.array(rows[first : first + BLOCK]))
 
 
 def put_rows(table: StructuredTable, shape: Shape, image: Image, texts: Texts = ()) -> None:
     """Put the rows of an image into a table, and take out those that it says are gone."""
     if image.gone.num_rows:
-        slots = table.find(_numbered(shape, image.gone, texts))
+        slots = np.unique(table.find(_numbered(shape, image.gone, texts)))  # a key may be there twice
         table.remove(slots[slots >= 0], image.header.cut)
-    table.put(_part(shape, image, _numbered(shape, image.rows, texts)))
+    keys = _numbered(shape, image.rows, texts)
+    table.put(_part(shape, image.header.cut, image.rows, keys))
 
 
-def _part(shape: Shape, image: Image, keys: list[np.ndarray]) -> Part:
+def _part(shape: Shape, cut: int, batch: Any, keys: list[np.ndarray]) -> Part:
     fields = {}
     for f in shape.state.fields:
-        column = image.rows.column(f.name)
+        column = batch.column(f.name)
         if f.kind == "array":
             fields[f.name] = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, f.size)
         else:
             fields[f.name] = column.to_numpy(zero_copy_only=False)
-    return Part(keys, image.header.cut, fields)
+    return Part(keys, cut, fields)
 
 
 def _numbered(shape: Shape, batch: Any, texts: Texts) -> list[np.ndarray]:

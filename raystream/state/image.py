@@ -28,7 +28,7 @@ from raystream.state.counts import Counted
 from raystream.state.priority import step_aside
 
 MAGIC = b"raystate"
-VERSION = 3
+VERSION = 4
 _PREFIX, _SIZE = struct.Struct("<8sHII"), struct.Struct("<I")
 _ALIGN = 64
 SMALL = 1 << 16
@@ -40,6 +40,8 @@ KEY = "key:"
 """Prefix of key columns."""
 START, END = "window:start", "window:end"
 """Columns of windows; ends are stored for sessions only."""
+SLOT = "slot:"
+"""int32, the last column: in which slot of a table a row is, or one that is gone was."""
 
 
 class Ended(NamedTuple):
@@ -74,6 +76,7 @@ class ImageHeader:
     base: the cut that a delta was taken against; 0 in a full image.
     oldest: the cut of the oldest image that is needed with a delta; 0 where it is that which its
     base needs, too.
+    table: whose slots its rows name; "" where they name none.
     """
 
     operator: str
@@ -84,6 +87,7 @@ class ImageHeader:
     cut: int
     standing: Standing
     oldest: int = 0
+    table: str = ""
 
     def __str__(self) -> str:
         kind = f"delta {self.base} to {self.cut}" if self.base else f"cut {self.cut}"
@@ -102,7 +106,8 @@ def oldest_of(headers: Sequence[ImageHeader]) -> int:
 @dataclass(frozen=True, slots=True)
 class Image:
     """rows: key columns, window columns, state fields. gone: key columns of removed rows. Both
-    sorted by key group and key; None for an operator without state."""
+    sorted by key group and key; None for an operator without state. If the header names a table
+    they have a column `SLOT` too, and of what is gone is each slot that a key has left."""
 
     header: ImageHeader
     rows: Any
@@ -219,6 +224,7 @@ def _packed(header: ImageHeader) -> list[Any]:
         header.base,
         header.cut,
         header.oldest,
+        header.table,
         s.watermark,
         s.ended,
         *(sorted(d.items()) for d in (s.inlets, s.splits, s.counts)),
@@ -226,8 +232,9 @@ def _packed(header: ImageHeader) -> list[Any]:
 
 
 def _unpacked(values: tuple[Any, ...]) -> ImageHeader:
-    operator, shape, groups, keys, base, cut, oldest, *stands = values
+    operator, shape, groups, keys, base, cut, oldest, table, *stands = values
     watermark, ended, inlets, splits, counts = stands
     ends = {edge: tuple(Ended(*e) for e in ranges) for edge, ranges in inlets}
     standing = Standing(watermark, ended, ends, dict(splits), dict(counts))
-    return ImageHeader(operator, shape, groups, KeyRange(*keys), base, cut, standing, oldest)
+    whole = KeyRange(*keys)
+    return ImageHeader(operator, shape, groups, whole, base, cut, standing, oldest, table)

@@ -83,6 +83,28 @@ def _insert(keys: Any, places: Any, n: Any) -> None:
 
 
 @kept_njit(nogil=True)
+def unmarked(slots: Any, seen: Any) -> Any:
+    """int32: the positions of slots, of which none is there twice, that are not marked; they are.
+
+    seen: uint8, a bit for each slot.
+    """
+    out, n = np.empty(len(slots), np.int32), 0
+    for i in range(len(slots)):
+        place, bit = slots[i] >> 3, np.uint8(1 << (slots[i] & 7))
+        out[n] = i
+        n += (seen[place] & bit) == 0  # not `if`, which nobody can foresee
+        seen[place] |= bit
+    return out[:n].copy()
+
+
+@kept_njit(nogil=True)
+def mark(slots: Any, seen: Any) -> None:
+    """Mark slots, see `unmarked`."""
+    for slot in slots:
+        seen[slot >> 3] |= np.uint8(1 << (slot & 7))
+
+
+@kept_njit(nogil=True)
 def to_columns(rows: Any, order: Any, fields: Any, out: Any) -> None:
     """Write the fields of rows as columns, the rows in this order.
 

@@ -17,7 +17,17 @@ from raystream.errors import StateError
 from raystream.schema.columns import read_only
 from raystream.schema.types import KeyRange
 from raystream.state.counts import joined, part_of_counts
-from raystream.state.image import KEY, START, Ended, Image, ImageHeader, Standing, decode, oldest_of
+from raystream.state.image import (
+    KEY,
+    SLOT,
+    START,
+    Ended,
+    Image,
+    ImageHeader,
+    Standing,
+    decode,
+    oldest_of,
+)
 from raystream.state.keys import common, key_group
 from raystream.state.priority import step_aside
 
@@ -221,8 +231,9 @@ def fold(base: Image, deltas: Sequence[Image]) -> Image:
     Raises:
         StateError: a delta was taken against another base.
     """
-    images = [base, *deltas]
-    for at, delta in zip(images, deltas, strict=False):
+    images = [without_slots(i) for i in (base, *deltas)]
+    base = images[0]
+    for at, delta in pairwise(images):
         follows(at, delta)
     whole = oldest_of([i.header for i in images]) == base.header.cut
     header = replace(images[-1].header, base=0 if whole else base.header.base, oldest=0)
@@ -238,6 +249,14 @@ def fold(base: Image, deltas: Sequence[Image]) -> Image:
     rows = pa.concat_batches([i.rows for i in images]).take(pa.array(number[live]))
     gone = keys.take(pa.array([] if whole else lasting[removal[lasting]], pa.int64()))
     return Image(header, rows, gone)
+
+
+def without_slots(image: Image) -> Image:
+    """An image that names no slots."""
+    if not image.header.table:
+        return image
+    rows, gone = (b.drop_columns([SLOT]) for b in (image.rows, image.gone))
+    return Image(replace(image.header, table=""), rows, gone)
 
 
 def follows(base: Image, delta: Image) -> None:

@@ -247,6 +247,7 @@ def remove_noted(
 ) -> None:
     """Free a slot and remember the removal; the caller has seen that `gone` has room."""
     at = meta[GONE]
+    gone[at]._slot = slot
     for j in range(len(rows[slot]._key)):
         gone[at]._key[j] = rows[slot]._key[j]
     gone[at]._epoch = epoch
@@ -384,6 +385,7 @@ def put_aside(heads: Any, rows: Any, meta: Any, slots: Any, first: Any, aside: A
                 return i
             for j in range(rows.shape[1]):
                 aside[at, j] = rows[slots[i], j]
+            aside[at, len(heads[0]._key)] = slots[i]
             meta[KEPT] = at + 1
     return len(slots)
 
@@ -391,7 +393,7 @@ def put_aside(heads: Any, rows: Any, meta: Any, slots: Any, first: Any, aside: A
 @kept_njit(nogil=True)
 def take_viewed(heads: Any, rows: Any, meta: Any, last: Any, out: Any, n: Any) -> Any:
     """Copy the rows that the open view has yet to copy, up to a slot, to `out` from n on; how many
-    are there then.
+    are there then. In place of its epoch a copy has the slot of the row.
 
     rows, out: as words, int64 [n, words of a row].
     """
@@ -399,6 +401,7 @@ def take_viewed(heads: Any, rows: Any, meta: Any, last: Any, out: Any, n: Any) -
         if is_viewed(heads, meta, slot):
             for j in range(rows.shape[1]):
                 out[n, j] = rows[slot, j]
+            out[n, len(heads[0]._key)] = slot
             n += 1
     meta[TAKEN] = last
     return n

@@ -14,7 +14,7 @@ their epoch, until told that a cut has seen them go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 from weakref import ref
@@ -121,7 +121,8 @@ class StructuredTable:
         self._room, self._index = Room(self.dtype), RowIndex()
         self._none = np.zeros(0, self.dtype)
         self.rows = self.aside = self._none
-        self.removals = np.zeros(LEAST_ROWS, self.head)
+        removal = [*head_fields(self.columns), ("_slot", "i8")]
+        self.removals = np.zeros(LEAST_ROWS, np.dtype(removal))
         self._aside: Room | None = None
         self._spares: list[Room] = []
         self._view: Callable[[], View | None] = lambda: None
@@ -409,15 +410,24 @@ class StructuredTable:
 
     def dirty(self, since: int) -> np.ndarray:
         """A copy of the rows that an epoch after `since` touched, in no particular order."""
-        return self.view(since, NEVER).rows()
+        rows = self.view(since, NEVER).rows()
+        rows["_epoch"] = self.rows["_epoch"][rows["_epoch"]]  # it is the slot there
+        return rows
 
-    def gone(self, since: int) -> np.ndarray:
-        """int64 [n, columns]: keys that were removed after `since` and are not back."""
+    def gone(self, since: int, *, slots: bool = False) -> np.ndarray:
+        """int64 [n, columns]: keys that were removed after `since` and are not back; or with one
+        more column, the slot, all that were removed there and are not back in it."""
         noted = self.removals[: int(self.meta[self._kernels.GONE])]
-        keys = noted["_key"][noted["_epoch"] > since]
+        noted = noted[noted["_epoch"] > since]
+        keys = noted["_key"]
+        if len(keys):
+            found = self.find(list(keys.T))
+            left = found != noted["_slot"] if slots else found < 0
+            keys, noted = keys[left], noted[left]
+        if slots:
+            keys = np.column_stack((keys, noted["_slot"]))
         if not len(keys):
             return keys
-        keys = keys[self.find(list(keys.T)) < 0]
         keys = keys[np.lexsort(keys.T)]  # `np.unique` of rows has the interpreter's lock meanwhile
         again = np.zeros(len(keys), bool)
         again[1:] = (keys[1:] == keys[:-1]).all(axis=1)
@@ -430,26 +440,29 @@ class StructuredTable:
         self.removals[: len(kept)] = kept
         self.meta[self._kernels.GONE] = len(kept)
 
-    def fill(self, parts: Sequence[Part]) -> None:
+    def fill(self, parts: Iterable[Part]) -> None:
         """Put the rows of an empty table in. Their keys are distinct, so none is looked for."""
         if self.used:
             raise InternalError(f"a table of {self.schema.name} that is filled has rows already")
-        total = sum(len(p.keys[0]) for p in parts)
-        self._reach(max(total, len(self.rows)))
-        rows, at = self.rows, 0
+        at = 0
         for part in parts:
-            for first in range(0, len(part.keys[0]), BLOCK):
-                block = slice(first, first + BLOCK)
-                here = rows[at : at + len(part.keys[0][block])]
-                for j, column in enumerate(part.keys):
-                    here["_key"][:, j] = column[block]
-                here["_epoch"] = part.epoch
-                for name, values in part.fields.items():
-                    here[name] = values[block]
-                self._arm(np.arange(at, at + len(here)))
-                at += len(here)
-        self.meta[[self._kernels.USED, self._kernels.LIVE]] = total
-        self._index.fill(self._heads(), total)
+            self._fill_from(at, part)
+            at += len(part.keys[0])
+        self.meta[[self._kernels.USED, self._kernels.LIVE]] = at
+        self._index.fill(self._heads(), at)
+
+    def _fill_from(self, at: int, part: Part) -> None:
+        self._reach(max(at + len(part.keys[0]), len(self.rows)))
+        for first in range(0, len(part.keys[0]), BLOCK):
+            block = slice(first, first + BLOCK)
+            here = self.rows[at : at + len(part.keys[0][block])]
+            for j, column in enumerate(part.keys):
+                here["_key"][:, j] = column[block]
+            here["_epoch"] = part.epoch
+            for name, values in part.fields.items():
+                here[name] = values[block]
+            self._arm(np.arange(at, at + len(here)))
+            at += len(here)
 
     def put(self, part: Part) -> None:
         """Put rows in, in place of those of the same keys."""

@@ -9,13 +9,14 @@ where they are, so that no record waits until all texts are placed anew.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from raystream.errors import StateError
+from raystream.errors import InternalError, StateError
 from raystream.state.room import Room
 from raystream.state.row_index import RowIndex
 from raystream.state.rows import head_fields
@@ -73,25 +74,32 @@ class TextNumbers:
             else:
                 self._reserve(1, int(offsets[at + 1] - offsets[at]))
 
-    def learn(self, column: Any) -> None:
-        """As `number`, for who knows the numbers. The column's texts are distinct: where it is the
-        first, none of them is looked for."""
+    def learn(self, columns: Iterable[Any]) -> None:
+        """Number the texts of columns, which are distinct, in turn; none of them is looked for.
+
+        Raises:
+            InternalError: there are texts already.
+        """
+        if self._used:
+            raise InternalError(f"{self._used} texts are there already")
+        for column in columns:
+            self._append(column)
+        self._index.fill(self._heads, self._used)
+
+    def _append(self, column: Any) -> None:
         from raystream.state.kernels import hash_columns, string_buffers
 
-        if self._used:
-            self.number(column)
-            return
         offsets, data = string_buffers(column)
-        begin, n = np.int64(offsets[0]), len(column)
-        self._reserve(n, int(offsets[-1] - begin))
-        self._data[: offsets[-1] - begin] = data[begin : offsets[-1]]
+        n, size = len(column), int(offsets[-1] - offsets[0])
+        self._reserve(n, size)
+        at = int(self._heads["_epoch"][self._used])
+        self._data[at : at + size] = data[offsets[0] : offsets[-1]]
         for first in range(0, n, BLOCK):
             block = column.slice(first, BLOCK)
-            heads = self._heads[first : first + len(block) + 1]
+            heads = self._heads[self._used + first :][: len(block) + 1]
             heads["_key"][:-1, 0] = hash_columns([block]).view(np.int64)
-            heads["_epoch"] = offsets[first : first + len(heads)] - begin
-        self._index.fill(self._heads, n)
-        self._used = n
+            heads["_epoch"] = offsets[first : first + len(heads)] - offsets[0] + np.int64(at)
+        self._used += n
 
     def text(self, numbers: np.ndarray, kind: Any) -> Any:
         """The Arrow column, of this type, that numbers stand for.

@@ -19,7 +19,7 @@ from raystream.errors import StateError, user_frame
 from raystream.schema.objects import decode, decode_all, encode
 from raystream.schema.state import FORGOTTEN, State
 from raystream.state.checkpoint import OBJECT, Shape, row_keys, state_columns
-from raystream.state.image import END, KEY, START, Image
+from raystream.state.image import END, KEY, SLOT, START, Image
 
 
 def upgraded(image: Image, shape: Shape) -> Image:
@@ -35,11 +35,10 @@ def upgraded(image: Image, shape: Shape) -> Image:
     _reshape(shape, rows)
     kept = [image.rows.column(name) for name in image.rows.schema.names if _of_key(name)]
     columns = [*kept, *state_columns(shape, rows, keys)]
-    return Image(
-        replace(image.header, shape=shape.fingerprint),
-        pa.RecordBatch.from_arrays(columns, schema=shape.rows),
-        image.gone,
-    )
+    batch = pa.RecordBatch.from_arrays(columns, schema=shape.rows)
+    if image.header.table:
+        batch = batch.append_column(SLOT, image.rows.column(SLOT))
+    return Image(replace(image.header, shape=shape.fingerprint), batch, image.gone)
 
 
 def _upgrade(shape: Shape, old: dict[str, Any], key: Any, image: Image) -> State:
@@ -70,7 +69,7 @@ def _reshape(shape: Shape, rows: list[State]) -> None:
 
 def _stored(batch: Any) -> Iterator[dict[str, Any]]:
     """Rows as they were stored, by field."""
-    fields = [f for f in batch.schema if not _of_key(f.name)]
+    fields = [f for f in batch.schema if not _of_key(f.name) and f.name != SLOT]
     columns = []
     for f in fields:
         values = batch.column(f.name).to_pylist()

@@ -2,7 +2,8 @@
 
 Whoever computes waits for none of it but a slice. A row that changes before it was copied is put
 aside first, by whoever changes it: the epoch in the row says whether it is of the view. So a view
-has exactly the rows of its epoch, whenever it is read.
+has exactly the rows of its epoch, whenever it is read. A copy has the slot of its row in place of
+the epoch.
 """
 
 from __future__ import annotations

@@ -472,7 +472,8 @@ class Instances(Box):
 
     def _captured(self, wanted: Wanted = FULL) -> Captured:
         splits = None if self.source is None else self.source.positions()
-        return capture(self.machine, wanted, splits=splits)
+        table = f"{self.name}@{self.begun}"
+        return capture(self.machine, wanted, splits=splits, table=table)
 
     def _put(self, captured: Captured, wanted: Wanted = FULL) -> None:
         if self.job.ships:

@@ -163,10 +163,14 @@ def test_compiled_is_interpreted(name: str, room: str) -> None:
 
 
 def changed(table: rows.StructuredTable, since: int, first: int, last: int) -> np.ndarray:
-    """A copy of the rows that were touched after an epoch, and of those in some slots."""
+    """A copy of the rows that were touched after an epoch, and of those in some slots, with their
+    slots in place of their epochs."""
     used, slots = table.rows[: table.used], np.arange(table.used)
     refreshed = (slots >= first) & (slots < last) & (used["_epoch"] >= 0)
-    return used[(used["_epoch"] > since) | refreshed]
+    those = (used["_epoch"] > since) | refreshed
+    found = used[those]
+    found["_epoch"] = slots[those]
+    return found
 
 
 def assert_rows(table: rows.StructuredTable, reference: Reference, *, windowed: bool) -> None:

@@ -82,7 +82,7 @@ class Backup:
             have = self.stored.setdefault(id(machine), [])
             chain = self.made.setdefault(id(machine), Chain(0))
             wanted = chain.next(rows_of(machine), slots_of(machine))
-            captured = capture(machine, wanted, cut=epoch)
+            captured = capture(machine, wanted, cut=epoch, table=rng.choice(("", "one", "one")))
             parts = list(captured.parts(rng.choice((1, 300, WHOLE))))
             chain.made(wanted, epoch)
             chain.answered(

@@ -183,7 +183,7 @@ def restored(shape: Shape, *images: Image) -> History:
 def structured(shape: Shape, *images: Image) -> StructuredTable:
     window = 30 if shape.window else None
     table = StructuredTable(shape.state, keys=len(shape.keys), groups=GROUPS, window=window)
-    fill_rows(table, shape, images[:1])
+    fill_rows(table, shape, [images[:1]])
     for image in images[1:]:
         put_rows(table, shape, image)
     return table
@@ -422,7 +422,7 @@ def test_text_keys_are_numbered_and_named(data: st.DataObject) -> None:
     texts = [TextNumbers(), None]
     texts[0].number(pa.array(["unused"]))
     table = StructuredTable(TEXT.state, keys=2, groups=GROUPS)
-    fill_rows(table, TEXT, [full], texts)
+    fill_rows(table, TEXT, [[full]], texts)
     _, rows, gone = next(take_rows(table, TEXT, GROUPS, 0, full.header.cut, texts).finish(WHOLE))
     assert Image(full.header, rows, gone).encode() == full.encode()
 

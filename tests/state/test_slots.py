@@ -1,0 +1,175 @@
+"""Images that name slots: those of a table together hold what it held, whoever restores them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import raystream as rs
+from raystream.schema.fields import field_of
+from raystream.schema.state import state_schema
+from raystream.schema.types import KeyRange
+from raystream.state.checkpoint import (
+    WHOLE,
+    Shape,
+    Texts,
+    fill_rows,
+    put_objects,
+    put_rows,
+    take_rows,
+)
+from raystream.state.image import Image, ImageHeader, Standing, decode
+from raystream.state.objects import ObjectTable
+from raystream.state.partition import fold, partition
+from raystream.state.rows import Part, StructuredTable
+from raystream.state.texts import TextNumbers
+from tests.dataflow.cuts import random_ranges
+from tests.examples import examples
+
+ALL = KeyRange(0, 16)
+
+
+class Tally(rs.State):
+    n: int = 0
+
+
+def shape_of(*keys: Any, window: str = "") -> Shape:
+    fields = [field_of("Key", f"k{i}", key, state=False) for i, key in enumerate(keys)]
+    return Shape(tuple(fields), state_schema(Tally), window)  # type: ignore[arg-type]
+
+
+SHAPES = {
+    "number": shape_of(int),
+    "two numbers": shape_of(int, int),
+    "text": shape_of(str),
+    "text and number": shape_of(str, int),
+    "window": shape_of(int, window="in windows"),
+}
+
+
+Epoch = tuple[bool, list[int]]
+"""Whether keys are put or removed, and which."""
+
+
+class Table:
+    """Rows by numbers from 0 to 11."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.texts: Texts = [TextNumbers() if f.kind == "text" else None for f in shape.keys]
+        columns, window = len(shape.keys), 30 if shape.window else None
+        self.rows = StructuredTable(shape.state, keys=columns, groups=len(ALL), window=window)
+        self.epoch = 0
+
+    def columns(self, numbers: Sequence[int]) -> list[np.ndarray]:
+        """The key columns of numbers, any two of which differ in the first or the last."""
+        found = []
+        for j in range(self.rows.columns):
+            values = [n // 3 if j else n % 3 if self.rows.columns > 1 else n for n in numbers]
+            texts = self.texts[j] if j < len(self.texts) else None
+            if texts is None:
+                found.append(np.array(values, np.int64))
+            else:
+                found.append(texts.number(pa.array([f"word {v}" for v in values], pa.string())))
+        return found
+
+    def apply(self, epochs: Sequence[Epoch]) -> None:
+        for put, numbers in epochs:
+            self.epoch += 1
+            columns = self.columns(numbers)
+            if put:
+                n = np.array(numbers, np.int64) + 100 * self.epoch
+                self.rows.put(Part(columns, self.epoch, {"n": n}))
+            else:
+                slots = self.rows.find(columns)
+                self.rows.remove(slots[slots >= 0], self.epoch)
+
+    def image(self, since: int, slots: tuple[int, int], name: str) -> Image:
+        """What has changed, and what is in these slots; these are named if the table is."""
+        (_, rows, gone), *_ = take_rows(
+            self.rows, self.shape, len(ALL), since, self.epoch, self.texts, slots, named=bool(name)
+        ).finish(WHOLE)
+        stands, shape = Standing(self.epoch), self.shape.fingerprint
+        header = ImageHeader("op", shape, len(ALL), ALL, since, self.epoch, stands, table=name)
+        return decode(Image(header, rows, gone).encode())
+
+    def content(self) -> dict[int, int]:
+        slots = self.rows.find(self.columns(range(12)))
+        values = self.rows.read(np.maximum(slots, 0), "n").tolist()
+        found = {n: v for n, v, slot in zip(range(12), values, slots, strict=True) if slot >= 0}
+        assert len(self.rows) == len(found)
+        return found
+
+
+def checkpoints(table: Table, cuts: Sequence[Sequence[Epoch]], rng: random.Random) -> list[Image]:
+    """Checkpoints, with a slice of the slots in each; those since the newest whole lap began."""
+    chain = list[Image]()
+    at = begin = 0
+    for epochs in cuts:
+        table.apply([(True, [0]), *epochs])
+        if not chain:
+            chain.append(table.image(0, (0, 0), "table"))
+            continue
+        if not at:
+            begin = len(chain)  # a lap begins with this image
+        last = rng.randint(at, table.rows.used)
+        chain.append(table.image(chain[-1].header.cut, (at, last), "table"))
+        table.rows.settled(chain[-1].header.base)
+        at = last
+        if at == table.rows.used:
+            chain, at = chain[begin:], 0
+    return chain
+
+
+numbers = st.lists(st.integers(0, 11), min_size=1, max_size=6, unique=True)
+epochs = st.lists(st.tuples(st.booleans(), numbers), max_size=4)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@examples(40)
+@given(st.lists(epochs, min_size=1, max_size=9), epochs, st.randoms(use_true_random=False))
+def test_the_images_of_a_table_hold_what_it_held(
+    name: str, cuts: Any, later: Any, rng: random.Random
+) -> None:
+    table = Table(SHAPES[name])
+    chain, expected = checkpoints(table, cuts, rng), table.content()
+
+    ranges = random_ranges(rng, len(ALL))
+    parts = [list(c) for c in zip(*(partition(i, ranges) for i in chain), strict=True)]
+    at_once, in_turn = Table(table.shape), Table(table.shape)
+    fill_rows(at_once.rows, table.shape, parts, at_once.texts)
+    fill_rows(in_turn.rows, table.shape, [p[:1] for p in parts], in_turn.texts)
+    for image in chain[1:]:
+        put_rows(in_turn.rows, table.shape, image, in_turn.texts)
+    assert at_once.content() == in_turn.content() == expected
+
+    objects = ObjectTable(table.shape.state)
+    for image in chain:
+        put_objects(objects, table.shape, image)
+    assert sorted(row.n for row in objects.rows.values()) == sorted(expected.values())
+    folded = fold(chain[0], chain[1:])
+    assert sorted(folded.rows.column("n").to_pylist()) == sorted(expected.values())
+
+    at_once.epoch = table.epoch
+    for each in (table, at_once):
+        each.apply(later)
+    assert at_once.content() == table.content()
+
+
+def test_a_key_that_moved_to_another_slot_is_there_once() -> None:
+    table = Table(SHAPES["number"])
+    table.apply([(True, [1, 2, 3])])
+    chain = [table.image(0, (0, 0), "table")]
+    table.apply([(False, [1, 2]), (True, [1])])  # in what was the slot of 2
+    chain.append(table.image(1, (0, 0), "table"))
+    assert chain[1].gone.num_rows == 2
+    restored = Table(table.shape)
+    fill_rows(restored.rows, table.shape, [chain])
+    assert restored.content() == table.content() == {1: 301, 3: 103}
