@@ -609,7 +609,9 @@ def _taken(lasting: Sequence[_Lasting]) -> Iterator[tuple[int, Any]]:
 def put_rows(table: StructuredTable, shape: Shape, image: Image, texts: Texts = ()) -> None:
     """Put the rows of an image into a table, and take out those that it says are gone."""
     if image.gone.num_rows:
-        slots = np.unique(table.find(_numbered(shape, image.gone, texts)))  # a key may be there twice
+        slots = np.unique(
+            table.find(_numbered(shape, image.gone, texts))
+        )  # a key may be there twice
         table.remove(slots[slots >= 0], image.header.cut)
     keys = _numbered(shape, image.rows, texts)
     table.put(_part(shape, image.header.cut, image.rows, keys))

@@ -67,16 +67,17 @@ class ImageStore(Generic[B]):
         """Per range of a vertex the images that make up its state at `cut`, each a delta on the
         one before.
 
-        Ranges that have no image at that cut and had not ended before it are left out; so are those
-        that have nothing in common with `wanted`. What is left may overlap: see `state.keys.cover`.
+        Ranges that have no image at that cut and had not ended before it are left out, also if what
+        that needs was trimmed since; so are those that have nothing in common with `wanted`. What is left may overlap: see `state.keys.cover`.
         """
         found = []
         for (v, keys), chain in sorted(self.chains.items(), key=lambda item: item[0]):
             if v != vertex or not (wanted is None or common(keys, wanted)):
                 continue
             upto = [s for s in chain if s.cut <= cut]
-            if upto and (upto[-1].cut == cut or upto[-1].ended):
-                found.append((keys, _built(upto[-1], upto)))
+            whole = _built(upto[-1], upto) if upto else []
+            if whole and (whole[-1].cut == cut or whole[-1].ended):
+                found.append((keys, whole))
         return found
 
     def trim(self, floor: int, assigned: Collection[tuple[int, KeyRange]] | None = None) -> None:

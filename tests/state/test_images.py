@@ -197,6 +197,14 @@ def test_what_is_older_than_the_oldest_is_not_needed() -> None:
     assert (names(store, 25), store.nbytes) == ({ALL: "a25"}, 10)
 
 
+def test_a_cut_before_the_floor_of_which_a_part_was_dropped_is_not_there() -> None:
+    store = stored((1, ALL, image(5)), (1, ALL, image(10, 5)))
+    assert store.store(1, ALL, image(15, 10)._replace(oldest=10))
+    store.trim(15)
+    assert names(store, 15) == {ALL: "5-10 10-15"}
+    assert names(store, 10) == {}
+
+
 def test_of_two_who_store_the_same_cuts_each_needs_its_own_images() -> None:
     """Only these hold what it has refreshed; who has died may have stored a cut before."""
     store = stored((1, ALL, image(5)), (1, ALL, link(10, 5)), (1, ALL, link(15, 10)))

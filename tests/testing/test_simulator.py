@@ -27,7 +27,7 @@ from raystream.errors import ConfigError
 from raystream.schema.types import KeyRange
 from raystream.state import checkpoint
 from raystream.state.assignment import Assignment
-from raystream.state.chain import Chain
+from raystream.state.chain import Chain, Size
 from raystream.state.images import Arrivals, ImageStore
 from raystream.state.log import EpochLog
 from raystream.state.objects import ObjectTable
@@ -201,8 +201,8 @@ def _commits_what_is_not_stored(patch: pytest.MonkeyPatch) -> None:
 def _fills_gaps(patch: pytest.MonkeyPatch) -> None:
     answered = Chain.answered
 
-    def all_stored(self: Chain, base: int, cut: int, nbytes: int, *, held: bool) -> None:
-        answered(self, base, cut, nbytes, held=held)
+    def all_stored(self: Chain, cut: int, size: Size, *, held: bool) -> None:
+        answered(self, cut, size, held=held)
         self._stored = self._stored._replace(since=0)
 
     patch.setattr(Chain, "answered", all_stored)
