@@ -67,8 +67,9 @@ class ImageStore(Generic[B]):
         """Per range of a vertex the images that make up its state at `cut`, each a delta on the
         one before.
 
-        Ranges that have no image at that cut and had not ended before it are left out, also if what
-        that needs was trimmed since; so are those that have nothing in common with `wanted`. What is left may overlap: see `state.keys.cover`.
+        Ranges that have no image at that cut and had not ended before it are left out, also where
+        what that needs was dropped since; so are those that have nothing in common with `wanted`.
+        What is left may overlap: see `state.keys.cover`.
         """
         found = []
         for (v, keys), chain in sorted(self.chains.items(), key=lambda item: item[0]):
