@@ -51,7 +51,7 @@ class Shipper:
         full: Callable[[], Captured],
         most: int = PART_BYTES,
     ) -> None:
-        self.chain = Chain(stored)
+        self.chain = Chain(stored, guard=threading.Lock())
         self.last = (0, 0.0)
         self._ship = ship
         self._fail = fail

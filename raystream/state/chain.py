@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
-from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 IMAGE_BYTES = 1 << 20
 """To read one more image costs a restore about as much as so many bytes."""
@@ -82,9 +82,16 @@ class Chain:
     Args:
         stored: the cut that is stored already, 0 for none.
         image: bytes that one more image costs a restore, about.
+        guard: a lock, where one thread makes checkpoints and another one stores them.
     """
 
-    def __init__(self, stored: int, *, image: int = IMAGE_BYTES) -> None:
+    def __init__(
+        self,
+        stored: int,
+        *,
+        image: int = IMAGE_BYTES,
+        guard: AbstractContextManager[Any] | None = None,
+    ) -> None:
         self._stored = Span(stored, stored)
         self._image = image
         self._made = 0
@@ -95,7 +102,7 @@ class Chain:
         """In this lap the slots below are refreshed."""
         self._row_bytes = 0.0
         self._gap = False
-        self._lock = Lock()  # one thread makes checkpoints, another one stores them
+        self._guard = guard or nullcontext()
 
     def next(self, rows: int, slots: int | None = None) -> Wanted:
         """What the next checkpoint is to hold.
@@ -104,7 +111,7 @@ class Chain:
             rows: of the state now. slots: so many there are, free ones too, of which the rows can
                 be refreshed; 0 if none can just now, None if none ever can.
         """
-        with self._lock:
+        with self._guard:
             over = self._over(rows)
             if not self._made or (slots is None and (over >= 1 or len(self._links) > CHAIN_MAX)):
                 return FULL
@@ -162,14 +169,14 @@ class Chain:
         Args:
             sizes: of the images of that cut.
         """
-        with self._lock:
+        with self._guard:
             self._made = self._stored.upto
             self._links = deque(_Link(self._made, size=size) for size in sizes)
             self._learn()
 
     def restart(self) -> None:
         """Others hold the checkpoints from now on: the next one is full."""
-        with self._lock:
+        with self._guard:
             self._made = 0
 
     def made(self, wanted: Wanted, cut: int) -> None:
@@ -177,7 +184,7 @@ class Chain:
 
         If what it builds on was refused while it was made, the next one is full all the same.
         """
-        with self._lock:
+        with self._guard:
             if not wanted.base:
                 self._links = deque([_Link(cut)])
                 self._lap, self._at, self._made = 1, 0, cut
@@ -193,7 +200,7 @@ class Chain:
 
     def answered(self, cut: int, size: Size, *, held: bool) -> None:
         """All keepers hold the checkpoint at `cut`; or not, so the next one is full."""
-        with self._lock:
+        with self._guard:
             if held:
                 self._stored = Span(cut if self._gap else self._stored.since, cut)
                 self._links = deque(
