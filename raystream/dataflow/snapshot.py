@@ -28,23 +28,13 @@ from raystream.dataflow.pieces import silence
 from raystream.errors import InternalError, StateError, Where
 from raystream.schema.types import KeyRange
 from raystream.state.chain import FULL, Size, Wanted
-from raystream.state.checkpoint import (
-    WHOLE,
-    Shape,
-    Taken,
-    Texts,
-    check_objects,
-    fill_rows,
-    put_objects,
-    put_rows,
-    take_objects,
-    take_rows,
-)
+from raystream.state.checkpoint import WHOLE, Shape, Taken, check_objects, put_objects, take_objects
 from raystream.state.counts import Counts
 from raystream.state.image import Ended, Image, ImageHeader, Standing, oldest_of
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import follows, part_of, together
 from raystream.state.rows import StructuredTable
+from raystream.state.structured import Texts, fill_rows, put_rows, take_rows
 from raystream.state.upgrade import upgraded
 
 Machine = Instance | SourceInstance

@@ -20,10 +20,11 @@ from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.snapshot import capture, install, shape_of, texts_of
 from raystream.dataflow.source import warm as warm_source
 from raystream.schema.types import KeyRange
-from raystream.state.checkpoint import Shape, put_rows
+from raystream.state.checkpoint import Shape
 from raystream.state.image import Image, decode
 from raystream.state.partition import key_order
 from raystream.state.rows import StructuredTable
+from raystream.state.structured import put_rows
 
 
 def warm(plan: Plan) -> Iterator[None]:

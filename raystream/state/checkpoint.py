@@ -5,16 +5,17 @@ rows field by field, and encoded what could still change; of structured rows it 
 second, made anywhere, copies what the view has, and makes Arrow columns of the copy. Rows that are
 put back count as touched at the cut of the image that brought them, so a later delta against an
 older base holds them still.
+
+Here is what all rows have in common, and Python rows; `state.structured` has the others.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate, compress
+from itertools import compress
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -25,21 +26,11 @@ from raystream.errors import StateError
 from raystream.schema.fields import Field
 from raystream.schema.objects import decode_all, encode_all
 from raystream.schema.state import State, StateSchema, exact_text
-from raystream.schema.types import NEVER
 from raystream.schema.values import all_of, check_of, members, shown
-from raystream.state.image import END, KEY, SLOT, START, Image
+from raystream.state.image import END, KEY, START, Image
 from raystream.state.objects import ObjectTable
-from raystream.state.partition import key_order, offsets_of
-from raystream.state.priority import step_aside
-from raystream.state.room import as_words
-from raystream.state.rows import BLOCK, Part, StructuredTable
-from raystream.state.texts import TextNumbers
+from raystream.state.partition import key_order
 
-ALIGN = 64
-"""Columns begin at multiples of so many bytes."""
-KEY_DTYPE = np.dtype(np.int64)
-SLOT_DTYPE = np.dtype("<i4")
-"""Of the slot of a copy, which is where its epoch would be: the lower half of it."""
 VALUE_BYTES = 64
 """What a value of a Python row takes in memory, about."""
 
@@ -90,7 +81,7 @@ class Shape:
     @cached_property
     def by(self) -> str:
         """The words of the fingerprint for what a row is kept by."""
-        keys = ", ".join(f"{f.name}: {_KEY_WORDS[_key_type(f)]}" for f in self.keys)
+        keys = ", ".join(f"{f.name}: {_KEY_WORDS[key_type(f)]}" for f in self.keys)
         return f"{keys}{', ' if self.window else ''}{self.window}"
 
     def may_take(self, stored: str) -> bool:
@@ -110,7 +101,7 @@ class Shape:
     @cached_property
     def gone(self) -> Any:
         """The Arrow schema of removed rows."""
-        fields = [pa.field(KEY + f.name, _key_type(f), nullable=False) for f in self.keys]
+        fields = [pa.field(KEY + f.name, key_type(f), nullable=False) for f in self.keys]
         if self.window:
             fields.append(pa.field(START, pa.int64(), nullable=False))
         return pa.schema(fields)
@@ -133,7 +124,7 @@ class Shape:
             fields.append(pa.field(END, pa.int64(), nullable=False))
         for f in self.state.fields:
             kind = OBJECT if f.kind == "object" else None
-            fields.append(pa.field(f.name, _type(f), nullable=f.optional, metadata=kind))
+            fields.append(pa.field(f.name, field_type(f), nullable=f.optional, metadata=kind))
         return pa.schema(fields)
 
 
@@ -143,22 +134,24 @@ _BY = " by "
 _KEY_WORDS = {pa.int64(): "int", pa.string(): "str", pa.binary(): "bytes"}
 
 
-def _key_type(f: Field) -> Any:
+def key_type(f: Field) -> Any:
+    """How a key field is stored."""
     return {"text": pa.string(), "bytes": pa.binary()}.get(f.kind, pa.int64())
 
 
-def _type(f: Field) -> Any:
+def field_type(f: Field) -> Any:
     """How a state field is stored. A Python float has 64 bits, whatever was declared: stored in
     32 it would be another number after a restore."""
     if f.kind == "array":
-        return pa.list_(pa.field("item", _number(f.dtype), nullable=False), f.size)
+        return pa.list_(pa.field("item", number_type(f.dtype), nullable=False), f.size)
     if f.kind == "fixed":
-        return _number(f.dtype)
+        return number_type(f.dtype)
     return pa.string() if f.kind == "text" else pa.binary()
 
 
 @lru_cache(maxsize=64)
-def _number(dtype: str) -> Any:
+def number_type(dtype: str) -> Any:
+    """How numbers of a NumPy dtype are stored."""
     return pa.float64() if dtype == "f4" else pa.from_numpy_dtype(np.dtype(dtype))
 
 
@@ -181,7 +174,9 @@ def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> T
         yield Made(
             groups,
             changed() if keys else shape.no_rows,
-            _sorted(_key_columns(shape, gone), shape.gone, groups) if gone else shape.nothing_gone,
+            in_groups(_key_columns(shape, gone), shape.gone, groups)
+            if gone
+            else shape.nothing_gone,
         )
 
     def changed() -> Any:
@@ -190,7 +185,7 @@ def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> T
             columns.append(pa.array(ends, pa.int64()))
         for f, values in zip(shape.state.fields, taken, strict=True):
             columns.append(_column(shape, f, values, keys))
-        return _sorted(columns, shape.rows, groups)
+        return in_groups(columns, shape.rows, groups)
 
     nbytes = len(keys) * (1 + len(taken)) * VALUE_BYTES
     return Taken(finish, lambda: nbytes)
@@ -246,7 +241,7 @@ def _key_columns(shape: Shape, keys: Sequence[Any]) -> list[Any]:
     )
     columns = []
     for f, values in zip(shape.keys, parts, strict=True):
-        kind = _key_type(f)
+        kind = key_type(f)
         columns.append(pa.array(map(int, values) if f.kind == "fixed" else values, kind))
     return columns + starts
 
@@ -256,9 +251,9 @@ def _column(shape: Shape, f: Field, values: list[Any], keys: list[Any]) -> Any:
         if f.kind == "array":
             if any(len(v) != f.size for v in values):
                 raise ValueError
-            flat = pa.array(_plain(f, [n for v in values for n in v]), _number(f.dtype))
-            return pa.FixedSizeListArray.from_arrays(flat, type=_type(f))
-        return pa.array(values if f.kind == "object" else _plain(f, values), _type(f))
+            flat = pa.array(_plain(f, [n for v in values for n in v]), number_type(f.dtype))
+            return pa.FixedSizeListArray.from_arrays(flat, type=field_type(f))
+        return pa.array(values if f.kind == "object" else _plain(f, values), field_type(f))
     except (ValueError, TypeError, OverflowError, pa.ArrowException):
         raise _misfit(shape, f, values, keys) from None
 
@@ -326,7 +321,7 @@ def _fits(f: Field, value: Any) -> bool:
             return check_of(f.convert)([value]) and bool(encode_all([value]))
         if f.kind == "array":
             return len(value) == f.size and all(_fits(_item(f), v) for v in value)
-        pa.array(_plain(f, [value]), _type(f))
+        pa.array(_plain(f, [value]), field_type(f))
     except (ValueError, TypeError, OverflowError, pa.ArrowException, StateError):
         return False
     return True
@@ -340,7 +335,12 @@ def _empty(schema: Any) -> Any:
     return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
 
 
-def _sorted(columns: list[Any], schema: Any, groups: int) -> Any:
+def in_groups(columns: list[Any], schema: Any, groups: int) -> Any:
+    """Columns as a batch whose rows are sorted by key group and key.
+
+    Raises:
+        StateError: a column is larger than 2 GB.
+    """
     for name, column in zip(schema.names, columns, strict=True):
         if isinstance(column, pa.ChunkedArray):  # Arrow makes several of more than 2 GB
             raise StateError(
@@ -399,239 +399,3 @@ def _stored(f: Field, column: Any) -> list[Any]:
     if f.kind == "fixed" and f.convert is not None:
         return [None if v is None else f.convert(v) for v in values]
     return values
-
-
-# ---------------------------------------------------------------- structured rows
-
-Texts = Sequence[TextNumbers | None]
-"""Per key field what its numbers stand for, where it is text or bytes; () where none is."""
-
-
-def take_rows(
-    table: StructuredTable,
-    shape: Shape,
-    groups: int,
-    since: int,
-    upto: int,
-    texts: Texts = (),
-    slots: tuple[int, int] = (0, 0),
-    *,
-    named: bool = False,
-) -> Taken:
-    """View what changed after the cut `since`, and what is in these slots; 0 is all.
-
-    Args:
-        upto: the last epoch that was applied.
-        named: name the slots, too.
-    """
-    view = table.view(since or -1, upto, slots)
-    gone = table.gone(since if since else NEVER, slots=named)
-
-    def finish(most: int) -> Iterator[Made]:
-        rows, left = view.rows(), _with_slots(shape.nothing_gone, named)
-        try:
-            if len(gone):
-                columns = _matrix_columns(shape, gone, texts)
-                left = _sorted(columns, left.schema, groups)
-            if not len(rows):
-                yield Made(groups, _with_slots(shape.no_rows, named), left)
-                return
-            columns = _matrix_columns(shape, rows["_key"], texts)
-            keys = pa.RecordBatch.from_arrays(columns, schema=shape.gone)
-            order, offsets = key_order(keys, groups)
-            ends = part_ends(offsets, max(1, most // rows.itemsize))
-            begins = offsets_of(left, groups, [0, *ends])
-            for i, end in enumerate(ends):
-                here = order[offsets[ends[i - 1] if i else 0] : offsets[end]]
-                some = left.slice(begins[i], begins[i + 1] - begins[i])
-                yield Made(end, _columns(shape, rows, keys, here, texts, named), some)
-        finally:
-            view.close()
-
-    return Taken(finish, lambda: view.nbytes, view.copy)
-
-
-def part_ends(offsets: np.ndarray, most: int) -> list[int]:
-    """Cut key groups into ranges of at most so many rows, or one key group: where each ends.
-
-    offsets: where each key group begins among the rows, [groups + 1].
-    """
-    ends, at = list[int](), 0
-    while offsets[-1] - at > most:
-        one, several = np.searchsorted(offsets, [at, at + most], "right").tolist()
-        ends.append(max(one, several - 1))
-        at = int(offsets[ends[-1]])
-    if at == offsets[-1] and ends:
-        ends.pop()
-    return [*ends, len(offsets) - 1]
-
-
-_SLOTS = pa.field(SLOT, pa.int32(), nullable=False)
-
-
-def _with_slots(batch: Any, named: bool, slots: Any = None) -> Any:
-    """A batch with the column of its slots, if they are named; of no rows it is empty."""
-    if not named:
-        return batch
-    return batch.append_column(_SLOTS, pa.array([], pa.int32()) if slots is None else slots)
-
-
-def _columns(
-    shape: Shape, rows: np.ndarray, keys: Any, order: np.ndarray, texts: Texts, named: bool
-) -> Any:
-    """Structured rows as columns, in this order. keys: the columns of their keys, as they lie."""
-    is_text = [known is not None for known in texts] + [False] * (keys.num_columns - len(texts))
-    layout: Mapping[str, Any] = rows.dtype.fields or {}
-    first = layout["_key"][1]
-    parts: list[tuple[np.dtype[Any], int]]
-    parts = [(KEY_DTYPE, first + 8 * j) for j, text in enumerate(is_text) if not text]
-    parts += [layout[f.name][:2] for f in shape.state.fields]
-    if named:
-        parts.append((SLOT_DTYPE, layout["_epoch"][1]))
-    fields = iter(_shuffled(rows, order, parts))
-    columns = [
-        keys.column(j).take(pa.array(order)) if text else pa.array(next(fields))
-        for j, text in enumerate(is_text)
-    ]
-    columns += [_structured(f, next(fields)) for f in shape.state.fields]
-    batch = pa.RecordBatch.from_arrays(columns, schema=shape.rows)
-    return _with_slots(batch, named, pa.array(next(fields)) if named else None)
-
-
-def _shuffled(
-    rows: np.ndarray, order: np.ndarray, parts: Sequence[tuple[np.dtype[Any], int]]
-) -> list[np.ndarray]:
-    """Parts of structured rows as columns, in this order, in one piece of memory.
-
-    parts: of each its dtype, and where its bytes begin in a row.
-    """
-    from raystream.state.image_kernels import to_columns
-
-    n = len(order)
-    sizes = [-(-n * dtype.itemsize // ALIGN) * ALIGN for dtype, _ in parts]
-    begins = [0, *accumulate(sizes)]
-    memory = np.empty(begins.pop() // 8, np.int64)
-    told = [(at, dtype.itemsize, begin) for (dtype, at), begin in zip(parts, begins, strict=True)]
-    step_aside(memory.nbytes)
-    to_columns(as_words(rows), order, np.array(told, np.int64).reshape(-1, 3), memory)
-    whole = memory.view(np.uint8)
-    return [
-        whole[begin : begin + n * dtype.itemsize].view(dtype.base).reshape(n, *dtype.shape)
-        for (dtype, _), begin in zip(parts, begins, strict=True)
-    ]
-
-
-def _matrix_columns(shape: Shape, keys: np.ndarray, texts: Texts) -> list[Any]:
-    """Columns of keys, and of their slots if these are there too."""
-    columns = []
-    for j in range(keys.shape[1]):
-        step_aside(len(keys) * keys.itemsize)
-        numbers = np.ascontiguousarray(keys[:, j])
-        known = texts[j] if j < len(texts) else None
-        if known is not None:
-            columns.append(known.text(numbers, _key_type(shape.keys[j])))
-        elif j < len(shape.gone):
-            columns.append(pa.array(numbers))
-        else:
-            columns.append(pa.array(numbers, pa.int32()))
-    return columns
-
-
-def _structured(f: Field, values: np.ndarray) -> Any:
-    if f.kind == "array":
-        flat = values.reshape(-1)
-        return pa.FixedSizeListArray.from_arrays(pa.array(flat, _number(f.dtype)), type=_type(f))
-    return pa.array(values, _type(f))
-
-
-def fill_rows(
-    table: StructuredTable, shape: Shape, chains: Sequence[Sequence[Image]], texts: Texts = ()
-) -> None:
-    """Put the rows of images into an empty table. Of each range, which are apart, there is one, or
-    those of one table that hold all its rows together, the oldest first."""
-    lasting = [each for chain in chains for each in _lasting(chain)]
-    known = texts[0] if texts and len(shape.gone) == 1 else None
-    if known is None or len(known):
-        batches = _taken(lasting)
-        table.fill(_part(shape, cut, b, _numbered(shape, b, texts)) for cut, b in batches)
-        return
-    # Where a text alone is the key, none comes twice, so its numbers are known beforehand. To learn
-    # the texts takes about as long as to fill the table, and both let the interpreter's lock go.
-    with ThreadPoolExecutor(1) as aside:
-        learnt = aside.submit(known.learn, (batch.column(0) for _, batch in _taken(lasting)))
-        table.fill(_in_turn(shape, _taken(lasting)))
-        learnt.result()
-
-
-def _in_turn(shape: Shape, batches: Iterable[tuple[int, Any]]) -> Iterator[Part]:
-    """Rows whose keys are numbered as they come."""
-    at = 0
-    for cut, batch in batches:
-        numbers = np.arange(at, at + batch.num_rows)
-        yield _part(shape, cut, batch, [numbers])
-        at += batch.num_rows
-
-
-class _Lasting(NamedTuple):
-    """An image, and the positions of those of its rows that no later one has: int32, None if these
-    are all."""
-
-    image: Image
-    rows: np.ndarray | None
-
-
-def _lasting(chain: Sequence[Image]) -> list[_Lasting]:
-    """What is to be put in of images of one table. What is in a slot says the newest of them that
-    names it: nothing, if that says only that a row has gone from there."""
-    if len(chain) == 1:
-        return [_Lasting(chain[0], None)]
-    from raystream.state.image_kernels import mark, unmarked
-
-    named = [[batch.column(SLOT).to_numpy() for batch in (i.rows, i.gone)] for i in chain]
-    most = max((int(slots.max()) for each in named for slots in each if len(slots)), default=-1)
-    seen, found = np.zeros((most >> 3) + 1, np.uint8), []
-    for image, (rows, gone) in zip(reversed(chain), reversed(named), strict=True):
-        found.append(_Lasting(image, unmarked(rows, seen)))
-        mark(gone, seen)
-    return found
-
-
-def _taken(lasting: Sequence[_Lasting]) -> Iterator[tuple[int, Any]]:
-    """The cuts and rows of images, some at a time where not all are taken."""
-    for image, rows in lasting:
-        if rows is None:
-            yield image.header.cut, image.rows
-            continue
-        for first in range(0, len(rows), BLOCK):
-            yield image.header.cut, image.rows.take(pa.array(rows[first : first + BLOCK]))
-
-
-def put_rows(table: StructuredTable, shape: Shape, image: Image, texts: Texts = ()) -> None:
-    """Put the rows of an image into a table, and take out those that it says are gone."""
-    if image.gone.num_rows:
-        slots = np.unique(
-            table.find(_numbered(shape, image.gone, texts))
-        )  # a key may be there twice
-        table.remove(slots[slots >= 0], image.header.cut)
-    keys = _numbered(shape, image.rows, texts)
-    table.put(_part(shape, image.header.cut, image.rows, keys))
-
-
-def _part(shape: Shape, cut: int, batch: Any, keys: list[np.ndarray]) -> Part:
-    fields = {}
-    for f in shape.state.fields:
-        column = batch.column(f.name)
-        if f.kind == "array":
-            fields[f.name] = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, f.size)
-        else:
-            fields[f.name] = column.to_numpy(zero_copy_only=False)
-    return Part(keys, cut, fields)
-
-
-def _numbered(shape: Shape, batch: Any, texts: Texts) -> list[np.ndarray]:
-    columns = []
-    for j in range(len(shape.gone)):
-        column = batch.column(j)
-        known = texts[j] if j < len(texts) else None
-        columns.append(column.to_numpy() if known is None else known.number(column))
-    return columns

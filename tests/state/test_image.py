@@ -19,16 +19,7 @@ from raystream.errors import StateError
 from raystream.schema.fields import field_of
 from raystream.schema.state import state_schema
 from raystream.schema.types import KeyRange
-from raystream.state.checkpoint import (
-    WHOLE,
-    Shape,
-    fill_rows,
-    part_ends,
-    put_objects,
-    put_rows,
-    take_objects,
-    take_rows,
-)
+from raystream.state.checkpoint import WHOLE, Shape, put_objects, take_objects
 from raystream.state.image import VERSION, Ended, Image, ImageHeader, Standing, decode
 from raystream.state.keys import cover, key_group
 from raystream.state.objects import ObjectTable
@@ -43,6 +34,7 @@ from raystream.state.partition import (
     recut_encoded,
 )
 from raystream.state.rows import StructuredTable
+from raystream.state.structured import fill_rows, part_ends, put_rows, take_rows
 from raystream.state.texts import TextNumbers
 from tests.dataflow.cuts import random_ranges
 from tests.examples import examples

@@ -18,10 +18,11 @@ from raystream.schema.fields import field_of
 from raystream.schema.state import state_schema
 from raystream.schema.types import KeyRange
 from raystream.state import priority
-from raystream.state.checkpoint import WHOLE, Shape, take_rows
+from raystream.state.checkpoint import WHOLE, Shape
 from raystream.state.image import Image, ImageHeader, Standing
 from raystream.state.priority import ATTRIBUTES, CALLS, LONG_SLICE, give_way, scheduling
 from raystream.state.rows import Part, StructuredTable
+from raystream.state.structured import take_rows
 
 
 def in_thread(*, give: bool) -> tuple[int, ...]:

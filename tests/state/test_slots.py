@@ -16,19 +16,12 @@ import raystream as rs
 from raystream.schema.fields import field_of
 from raystream.schema.state import state_schema
 from raystream.schema.types import KeyRange
-from raystream.state.checkpoint import (
-    WHOLE,
-    Shape,
-    Texts,
-    fill_rows,
-    put_objects,
-    put_rows,
-    take_rows,
-)
+from raystream.state.checkpoint import WHOLE, Shape, put_objects
 from raystream.state.image import Image, ImageHeader, Standing, decode
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import fold, partition
 from raystream.state.rows import Part, StructuredTable
+from raystream.state.structured import Texts, fill_rows, put_rows, take_rows
 from raystream.state.texts import TextNumbers
 from tests.dataflow.cuts import random_ranges
 from tests.examples import examples

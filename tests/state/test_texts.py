@@ -21,12 +21,13 @@ from raystream.schema.state import state_schema
 from raystream.schema.types import KeyRange
 from raystream.state import checkpoint
 from raystream.state import texts as module
-from raystream.state.checkpoint import WHOLE, Shape, fill_rows, take_objects, take_rows
+from raystream.state.checkpoint import WHOLE, Shape, take_objects
 from raystream.state.image import Image, ImageHeader, Standing
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import partition
 from raystream.state.room import Room
 from raystream.state.rows import Part, StructuredTable
+from raystream.state.structured import fill_rows, take_rows
 from raystream.state.texts import TextNumbers
 from tests.dataflow.cuts import random_ranges
 from tests.examples import examples
