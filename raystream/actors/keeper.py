@@ -33,8 +33,8 @@ log = logging.getLogger("raystream.keeper")
 
 Parts = tuple[Any, ...]
 """References of the encoded parts of an image, which tile its range."""
-SavedPlace = tuple[int, KeyRange, int]
-"""Of an image: vertex, range and cut."""
+SavedPlace = tuple[int, KeyRange, int, str]
+"""Of an image: vertex, range, cut and sender."""
 
 
 class Keeper:
@@ -131,13 +131,14 @@ class Keeper:
         encoded = []
         for s in chain:
             (data,) = ray.get(list(s.data))  # what is to be saved comes in one part
-            crc32 = known.get((vertex, keys, s.cut))
+            crc32 = known.get((vertex, keys, s.cut, s.sender))
             encoded.append(Encoded(s.base or 0, s.cut, memoryview(data), crc32))
         assert self._plan.durable is not None
         saved = self._opened().put_chain(self._plan.durable.number, name, keys, encoded)
         for place in [p for p in known if p[:2] == (vertex, keys)]:
             del known[place]
-        known.update({(vertex, keys, i.cut): i.crc32 for i in saved.images})
+        for s, image in zip(chain, saved.images, strict=True):
+            known[vertex, keys, s.cut, s.sender] = image.crc32
         return saved
 
     @ray.method(concurrency_group="save")

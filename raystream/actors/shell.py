@@ -80,7 +80,7 @@ class Role:
     """What an instance is to be.
 
     name: its identity, never used again. floor: the cut from which it goes on, 0 at the beginning;
-    images: per part of its range a full one and the deltas on it, up to that cut.
+    images: per part of its range those that are needed, up to that cut.
     """
 
     vertex: int

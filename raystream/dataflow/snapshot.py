@@ -4,8 +4,8 @@
     data = captured.image().encode()         anywhere, later, though the instance goes on, or
     for part in captured.parts(nbytes): ...  one after the other, of consecutive ranges
 
-    install(instance, chains)                before `open()`: per part of its range a full image
-                                             and the deltas on it
+    install(instance, chains)                before `open()`: per part of its range the images
+                                             that are needed
 
 Beside the rows that is where the instance stands in its input (see `state.image.Standing`). What it
 has received and not applied is no part of it, nor is its log: both are made again.
@@ -30,7 +30,7 @@ from raystream.schema.types import KeyRange
 from raystream.state.chain import FULL, Size, Wanted
 from raystream.state.checkpoint import WHOLE, Shape, Taken, check_objects, put_objects, take_objects
 from raystream.state.counts import Counts
-from raystream.state.image import Ended, Image, ImageHeader, Standing, oldest_of
+from raystream.state.image import Ended, Image, ImageHeader, Standing, check_whole
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import follows, part_of, together
 from raystream.state.rows import StructuredTable
@@ -226,8 +226,7 @@ def install(machine: Machine, chains: Sequence[Sequence[Image]], floor: int = 0)
             _check(machine, image)
             if i:
                 follows(_upto(chain[0], chain[i - 1]), image)
-        if (needed := oldest_of([i.header for i in chain])) != chain[0].header.cut:
-            raise StateError(f"the {chain[-1].header} needs the image of cut {needed} first")
+        check_whole([i.header for i in chain])
     _put(machine, [[_as_now(machine, image) for image in chain] for chain in chains])
     standing = together([h.standing for h in newest])
     over = standing.ended and isinstance(machine, SourceInstance)

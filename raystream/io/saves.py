@@ -23,7 +23,7 @@ from typing import NamedTuple
 from raystream.errors import OutputError, OvertakenError, StateError
 from raystream.io.store import Data, Store
 from raystream.schema.types import KeyRange
-from raystream.state.image import Image, oldest_of
+from raystream.state.image import Image, check_whole
 from raystream.state.image import decode as decode_image
 from raystream.state.partition import partition
 from raystream.state.saved import (
@@ -104,7 +104,7 @@ class Saves:
     def put_chain(
         self, number: int, vertex: str, keys: KeyRange, images: Sequence[Encoded]
     ) -> SavedChain:
-        """Store the images of a range that are not there yet: a full one, then deltas."""
+        """Store the images of a range that are not there yet, each a delta on the one before."""
         named = [saved_image(self.job, number, vertex, keys, *image) for image in images]
         data = {saved.name: image.data for saved, image in zip(named, images, strict=True)}
         there = self.store.sizes(named[0].name.rpartition("/")[0])
@@ -186,7 +186,7 @@ class Saves:
 
     def images(self, saved: Saved, vertex: str, keys: KeyRange) -> list[list[Image]]:
         """What a saved cut knows of a range: chains for parts that follow each other and make it
-        up. Each is a full image and deltas on it; the last is at the saved cut.
+        up. Each has the images that are needed; the last is at the saved cut.
 
         Raises:
             StateError: an image is gone, damaged, or of something else.
@@ -209,9 +209,8 @@ class Saves:
             last = at == chain.images[-1]
             if last and at.cut != saved.cut and not image.header.standing.ended:
                 raise StateError(f"{self.store.url}/{at.name} is older than {saved}")
-            if last and (needed := oldest_of(headers)) != headers[0].cut:
-                raise StateError(f"{self.store.url}/{at.name} needs the image of cut {needed}")
             yield image
+        check_whole(headers)
 
     def _image(self, saved: Saved, vertex: str, keys: KeyRange, at: SavedImage) -> Image:
         place = f"{self.store.url}/{at.name}"

@@ -2,7 +2,8 @@
 
 A checkpoint is a delta on the one before, and holds some of the rows beside that have not changed:
 it *refreshes* them. When all rows were refreshed, one lap, what is older is not needed any more; so
-there are no full checkpoints but the first, and each takes about as long as the others.
+of a large state there are no full checkpoints but the first, and each takes about as long as the
+others.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ IMAGE_BYTES = 1 << 20
 SMALL_BYTES = 8 * IMAGE_BYTES
 """So much may always be read in addition: it costs little."""
 CHAIN_MAX = 256
-"""A lap takes fewer checkpoints; where rows cannot be refreshed, after so many deltas the next
-checkpoint is a full one."""
+"""A lap takes fewer checkpoints. Where there is nothing to refresh, or it cannot be, the next
+checkpoint is a full one after so many deltas."""
 HASTE = 2
 """How fast rows are refreshed, see `Chain`."""
 
@@ -48,12 +49,14 @@ NOTHING = Size(0, 0)
 
 class Wanted(NamedTuple):
     """What a checkpoint is to hold: what has changed since the cut `base`, 0 for all; and the rows
-    in these slots. oldest: see `ImageHeader`. done: all slots are refreshed then."""
+    in these slots. oldest: see `ImageHeader`. done: all slots are refreshed then. rows: about so
+    many are in these slots."""
 
     base: int = 0
     slots: tuple[int, int] = (0, 0)
     oldest: int = 0
     done: bool = False
+    rows: int = 0
 
 
 FULL = Wanted()
@@ -61,7 +64,7 @@ FULL = Wanted()
 
 class _Link(NamedTuple):
     """A checkpoint that a restore needs. lap, end: where it left off; 0 and no end if it is a full
-    one, or somebody else's. refreshed: so many slots."""
+    one, or somebody else's. refreshed: about so many of its rows had not changed."""
 
     cut: int
     lap: int = 0
@@ -113,18 +116,20 @@ class Chain:
         """
         with self._guard:
             over = self._over(rows)
-            if not self._made or (slots is None and (over >= 1 or len(self._links) > CHAIN_MAX)):
+            due = over >= 1 or len(self._links) > CHAIN_MAX
+            if not self._made or (due and (slots is None or not rows)):
                 return FULL
-            if not slots:
+            if not slots or not rows:
                 return Wanted(self._made)
-            many = self._many(rows, over)  # rows, some slots are free
-            last = min(slots, self._at - (-many * slots // max(rows, 1)))
+            many = self._many(rows, over)
+            last = min(slots, self._at - (-many * slots // rows))  # some slots are free
             done = last == slots
             needed = self._needed(last, done)
             if not needed:
                 return FULL
             oldest = needed[0].cut if needed[0].lap else 0
-            return Wanted(self._made, (self._at, last), oldest, done)
+            many = (last - self._at) * rows // slots
+            return Wanted(self._made, (self._at, last), oldest, done, many)
 
     def _needed(self, last: int, done: bool) -> list[_Link]:
         """The links that are needed still when this lap has come to the slot `last`, or is done."""
@@ -138,7 +143,7 @@ class Chain:
     def _over(self, rows: int) -> float:
         """What a restore would read beside the state as it is, in parts of it."""
         state = rows * self._row_bytes
-        if not self._row_bytes:
+        if not any(link.size.nbytes for link in self._links):
             return 0.0  # nothing is stored yet
         read = sum(link.size.nbytes for link in self._links) + (len(self._links) - 1) * self._image
         small = self._image * (SMALL_BYTES // IMAGE_BYTES)
@@ -149,8 +154,10 @@ class Chain:
         least = -(-4 * rows // CHAIN_MAX) if len(self._links) > CHAIN_MAX // 2 else 0
         if not over:
             return least
-        last = next((link for link in reversed(self._links) if link.size.rows), None)
-        changed = 0 if last is None else max(0, last.size.rows - last.refreshed)
+        if not self._row_bytes:
+            return rows
+        last = next(link for link in reversed(self._links) if link.size.rows)
+        changed = max(0, last.size.rows - last.refreshed)
         return max(least, int(HASTE * over * (changed + self._image / self._row_bytes)))
 
     @property
@@ -193,7 +200,7 @@ class Chain:
             if last > first:
                 self._links = deque(self._needed(last, wanted.done))
                 self._at = last
-            self._links.append(_Link(cut, self._lap, self._at, last - first))
+            self._links.append(_Link(cut, self._lap, self._at, wanted.rows))
             if wanted.done:
                 self._lap, self._at = self._lap + 1, 0
             self._made = cut if wanted.base == self._made else 0

@@ -3,8 +3,7 @@
 Taking a checkpoint has two halves. The first is made by the thread that computes: it copies Python
 rows field by field, and encoded what could still change; of structured rows it opens a view. The
 second, made anywhere, copies what the view has, and makes Arrow columns of the copy. Rows that are
-put back count as touched at the cut of the image that brought them, so a later delta against an
-older base holds them still.
+put back count as touched at the cut of the image that brought them.
 
 Here is what all rows have in common, and Python rows; `state.structured` has the others.
 """

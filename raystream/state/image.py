@@ -103,6 +103,20 @@ def oldest_of(headers: Sequence[ImageHeader]) -> int:
     return headers[0].base
 
 
+def check_whole(headers: Sequence[ImageHeader]) -> None:
+    """Check that images, each a delta on the one before, hold all rows together.
+
+    Raises:
+        StateError: older ones are needed, or they are not of the table whose rows were refreshed.
+    """
+    if (needed := oldest_of(headers)) != headers[0].cut:
+        raise StateError(f"the {headers[-1]} needs the image of cut {needed} first")
+    last = max((i for i, h in enumerate(headers) if h.oldest), default=0)
+    for header in headers[:last]:
+        if header.table != headers[last].table:
+            raise StateError(f"the {header} and the {headers[last]} are not of one table")
+
+
 @dataclass(frozen=True, slots=True)
 class Image:
     """rows: key columns, window columns, state fields. gone: key columns of removed rows. Both

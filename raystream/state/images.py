@@ -11,7 +11,7 @@ merged) until the floor is past them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -52,7 +52,7 @@ class ImageStore(Generic[B]):
         chain = self.chains.get((vertex, keys), [])
         if any((s.cut, s.sender) == (image.cut, image.sender) for s in chain):
             return True
-        if not _built(image, chain):
+        if not _built(image, _by_cut(chain)):
             return False
         self.chains[vertex, keys] = sorted([*chain, image], key=lambda s: s.cut)
         return True
@@ -76,7 +76,7 @@ class ImageStore(Generic[B]):
             if v != vertex or not (wanted is None or common(keys, wanted)):
                 continue
             upto = [s for s in chain if s.cut <= cut]
-            whole = _built(upto[-1], upto) if upto else []
+            whole = _built(upto[-1], _by_cut(upto)) if upto else []
             if whole and (whole[-1].cut == cut or whole[-1].ended):
                 found.append((keys, whole))
         return found
@@ -93,7 +93,8 @@ class ImageStore(Generic[B]):
                 del self.chains[place]
                 continue
             newest = max((s.cut for s in chain if s.cut <= floor), default=0)
-            needed = [_built(s, chain) for s in chain if s.cut >= newest]
+            held = _by_cut(chain)
+            needed = [_built(s, held) for s in chain if s.cut >= newest]
             those = {id(s) for images in needed for s in images}
             self.chains[place] = [s for s in chain if id(s) in those]
 
@@ -134,12 +135,23 @@ class Arrivals(Generic[B]):
                 del self.coming[sender]
 
 
-def _built(image: Stored[B], held: list[Stored[B]]) -> list[Stored[B]]:
+ByCut = dict[int, dict[str, Stored[B]]]
+"""Images by cut and sender."""
+
+
+def _by_cut(images: Iterable[Stored[B]]) -> ByCut[B]:
+    found: ByCut[B] = {}
+    for s in images:
+        found.setdefault(s.cut, {})[s.sender] = s
+    return found
+
+
+def _built(image: Stored[B], held: ByCut[B]) -> list[Stored[B]]:
     """The images that are needed with one, and that one; none where some are not held."""
     built, oldest = [image], image.oldest
     while built[-1].base is not None and built[-1].cut != oldest:
         last = built[-1]
-        bases = {s.sender: s for s in held if s.cut == last.base}
+        bases = held.get(last.base, {}) if last.base else {}
         if last.sender in bases:
             built.append(bases[last.sender])
         elif bases and not oldest:

@@ -123,7 +123,7 @@ def _slices(batch: Any, groups: int, ranges: Sequence[KeyRange]) -> list[Any]:
 
 
 def recut(chains: Iterable[Sequence[Image]], keys: KeyRange) -> list[list[Image]]:
-    """What chains (each a full image and the deltas on it, of one range) hold of another range: the
+    """What chains (each the images that are needed, of one range) hold of another range: the
     chains of its parts. Where nobody holds a part there is none."""
     found = []
     for chain in chains:

@@ -47,7 +47,7 @@ class SavedImage(NamedTuple):
 
 
 class SavedChain(NamedTuple):
-    """What makes up one range: a full image, then deltas, each on the one before."""
+    """What makes up one range: images that are needed, each but the first on the one before."""
 
     keys: KeyRange
     images: tuple[SavedImage, ...]

@@ -186,17 +186,18 @@ def fill_rows(
 ) -> None:
     """Put the rows of images into an empty table. Of each range, which are apart, there is one, or
     those of one table that hold all its rows together, the oldest first."""
-    lasting = [each for chain in chains for each in _lasting(chain)]
+    newest = [each for chain in chains for each in _newest(chain)]
     known = texts[0] if texts and len(shape.gone) == 1 else None
     if known is None or len(known):
-        batches = _taken(lasting)
+        batches = _batches(newest)
         table.fill(_part(shape, cut, b, _numbered(shape, b, texts)) for cut, b in batches)
         return
     # Where a text alone is the key, none comes twice, so its numbers are known beforehand. To learn
     # the texts takes about as long as to fill the table, and both let the interpreter's lock go.
     with ThreadPoolExecutor(1) as aside:
-        learnt = aside.submit(known.learn, (batch.column(0) for _, batch in _taken(lasting)))
-        table.fill(_in_turn(shape, _taken(lasting)))
+        keys = _batches(newest, shape.gone.names)
+        learnt = aside.submit(known.learn, (batch.column(0) for _, batch in keys))
+        table.fill(_in_turn(shape, _batches(newest)))
         learnt.result()
 
 
@@ -209,7 +210,7 @@ def _in_turn(shape: Shape, batches: Iterable[tuple[int, Any]]) -> Iterator[Part]
         at += batch.num_rows
 
 
-class _Lasting(NamedTuple):
+class _Newest(NamedTuple):
     """An image, and the positions of those of its rows that no later one has: int32, None if these
     are all."""
 
@@ -217,30 +218,33 @@ class _Lasting(NamedTuple):
     rows: np.ndarray | None
 
 
-def _lasting(chain: Sequence[Image]) -> list[_Lasting]:
+def _newest(chain: Sequence[Image]) -> list[_Newest]:
     """What is to be put in of images of one table. What is in a slot says the newest of them that
     names it: nothing, if that says only that a row has gone from there."""
     if len(chain) == 1:
-        return [_Lasting(chain[0], None)]
+        return [_Newest(chain[0], None)]
     from raystream.state.image_kernels import mark, unmarked
 
     named = [[batch.column(SLOT).to_numpy() for batch in (i.rows, i.gone)] for i in chain]
     most = max((int(slots.max()) for each in named for slots in each if len(slots)), default=-1)
     seen, found = np.zeros((most >> 3) + 1, np.uint8), []
     for image, (rows, gone) in zip(reversed(chain), reversed(named), strict=True):
-        found.append(_Lasting(image, unmarked(rows, seen)))
+        found.append(_Newest(image, unmarked(rows, seen)))
         mark(gone, seen)
     return found
 
 
-def _taken(lasting: Sequence[_Lasting]) -> Iterator[tuple[int, Any]]:
-    """The cuts and rows of images, some at a time where not all are taken."""
-    for image, rows in lasting:
+def _batches(
+    newest: Sequence[_Newest], columns: list[str] | None = None
+) -> Iterator[tuple[int, Any]]:
+    """The cuts and rows of images, some at a time where not all are taken. columns: None for all."""
+    for image, rows in newest:
+        batch = image.rows if columns is None else image.rows.select(columns)
         if rows is None:
-            yield image.header.cut, image.rows
+            yield image.header.cut, batch
             continue
         for first in range(0, len(rows), BLOCK):
-            yield image.header.cut, image.rows.take(pa.array(rows[first : first + BLOCK]))
+            yield image.header.cut, batch.take(pa.array(rows[first : first + BLOCK]))
 
 
 def put_rows(table: StructuredTable, shape: Shape, image: Image, texts: Texts = ()) -> None:

@@ -11,7 +11,10 @@ import ray
 
 from raystream.actors.keeper import Keeper
 from raystream.errors import OutputError
+from raystream.io.saves import Saves
 from raystream.schema.types import KeyRange
+from raystream.state.saved import SavedChain
+from tests.io.test_saves import Memory
 
 ALL = KeyRange(0, 16)
 FIRST, LAST = KeyRange(0, 7), KeyRange(7, 16)
@@ -72,3 +75,31 @@ def test_a_cut_is_saved_though_old_ones_cannot_be_deleted(
     assert bool(keeper.save_cut(saved)) == bool(told)
     assert done == ([] if told else ["commit", "commit"])
     assert ("could not be deleted: no rights" in caplog.text) == (not told)
+
+
+def test_of_two_senders_each_has_its_own_images_saved(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An owner and who is to follow it, whose images of a cut differ in what they refresh."""
+    monkeypatch.setattr(ray, "get", lambda references: references)
+    saves = Saves(Memory(), "job", at_once=1)
+    number = saves.claim("run")
+    durable, vertex = SimpleNamespace(number=number), SimpleNamespace(name="count")
+    keeper._saves = saves
+    keeper._plan = SimpleNamespace(durable=durable, vertices=[vertex])  # type: ignore[assignment]
+
+    def send(sender: str, base: int, cut: int, data: bytes) -> None:
+        image = np.frombuffer(data, np.uint8)
+        assert keeper.store(sender, 0, ALL, base, cut, 0, False, ALL, image)
+
+    def saved(cut: int) -> list[bytes]:
+        ((_, chain),) = keeper.put_chains(cut, [(0, ALL)])  # type: ignore[misc]
+        assert isinstance(chain, SavedChain)
+        return [bytes(saves.store.get(image.name)) for image in chain.images]
+
+    send("count/0", 0, 1, b"all")
+    send("count/1", 1, 2, b"one")
+    send("count/0", 1, 2, b"two")
+    assert saved(2) == [b"all", b"two"]
+    send("count/1", 2, 3, b"more")
+    assert saved(3) == [b"all", b"one", b"more"]

@@ -71,10 +71,12 @@ LARGE = SMALL_BYTES
 class Backup:
     """What keepers would hold: per instance the images that are needed, in parts."""
 
-    def __init__(self, job: LocalJob) -> None:
+    def __init__(self, job: LocalJob, table: str) -> None:
         self.job = job
         self.stored: dict[int, list[list[memoryview]]] = {}
         self.made: dict[int, Chain] = {}
+        self.table = table
+        """What tables are called; "" if images are to name no slots."""
 
     def take(self, epoch: int, rng: random.Random) -> None:
         """A cut: of some instances it is lost, as a later one then has an older base."""
@@ -82,7 +84,7 @@ class Backup:
             have = self.stored.setdefault(id(machine), [])
             chain = self.made.setdefault(id(machine), Chain(0))
             wanted = chain.next(rows_of(machine), slots_of(machine))
-            captured = capture(machine, wanted, cut=epoch, table=rng.choice(("", "one", "one")))
+            captured = capture(machine, wanted, cut=epoch, table=self.table)
             parts = list(captured.parts(rng.choice((1, 300, WHOLE))))
             chain.made(wanted, epoch)
             chain.answered(
@@ -123,7 +125,7 @@ def interrupted(build: Build, rng: random.Random, other: Build | None = None) ->
     sink = Collect()
     job, epoch = LocalJob(planned(build, sink, rng)), 0
     for turn in range(rng.randrange(3)):
-        backup = Backup(job)
+        backup = Backup(job, rng.choice(("", "one", "one")))
         while not job.ended and rng.random() < 0.9:
             for _ in range(rng.randrange(1, 6)):
                 if not job.ended:

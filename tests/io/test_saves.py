@@ -470,7 +470,7 @@ def test_a_chain_without_the_oldest_image_that_it_needs_is_refused_by_name() -> 
         for v, chains in saved.chains.items()
     }
     assert cut_off != saved.chains
-    with pytest.raises(StateError, match=r"needs the image of cut 2$"):
+    with pytest.raises(StateError, match=r"needs the image of cut 2 first"):
         everything(saves, replace(saved, chains=cut_off))
 
 

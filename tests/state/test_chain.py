@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -185,8 +186,10 @@ class Table:
     """Rows in slots, of which each has the cut before which it was touched last; and the images
     that were made of it: by cut the slots in each, with that."""
 
-    def __init__(self, row: int, cut: int = 0) -> None:
+    def __init__(self, row: int, cut: int = 0, free: int = 0) -> None:
         self.chain = Chain(cut)
+        self.free = free
+        """Slots without a row, for each that has one."""
         self.row = row
         self.cut = cut
         self.touched: list[int] = []
@@ -203,9 +206,11 @@ class Table:
             if self.touched:
                 self.touched[slot % len(self.touched)] = self.cut
         self.touched += [self.cut] * grown
-        wanted = self.chain.next(len(self.touched), len(self.touched) if may else 0)
+        each = 1 + self.free
+        slots = len(self.touched) * each if may else 0
+        wanted = self.chain.next(len(self.touched), slots)
         assert wanted.base in (0, before)
-        first, last = wanted.slots
+        first, last = (-(-slot // each) for slot in wanted.slots)
         found = {
             slot: at
             for slot, at in enumerate(self.touched)
@@ -250,12 +255,12 @@ def test_the_images_since_the_oldest_hold_all_rows(data: st.DataObject) -> None:
         table.check()
 
 
-@given(st.integers(0, 99))
+@given(st.integers(0, 99), st.sampled_from([0, 1, 30]))
 def test_checkpoints_of_a_large_state_are_alike_and_a_restore_reads_less_than_thrice_of_it(
-    seed: int,
+    seed: int, free: int
 ) -> None:
-    """Once it is stored there is no full one any more."""
-    rng, table = random.Random(seed), Table(IMAGE_BYTES * 10)
+    """Once it is stored there is no full one any more, also where most slots are free."""
+    rng, table = random.Random(seed), Table(IMAGE_BYTES * 10, free=free)
     table.take([], 2000)
     most, changed = 0.0, rng.choice([5, 20, 100])
     for n in range(400):
@@ -283,6 +288,20 @@ def test_a_small_state_is_written_anew_now_and_then() -> None:
     for _ in range(3 * SMALL_BYTES // IMAGE_BYTES):
         table.take([1], 0)
     assert 1 < len(table.needed) <= SMALL_BYTES // IMAGE_BYTES + 2
+
+
+@pytest.mark.parametrize("slots", [None, 0, 5000])
+def test_without_rows_a_full_one_is_made_now_and_then(slots: int | None) -> None:
+    """Of who keeps none, of a table that is empty still, or that is whenever a cut comes."""
+    chain, since = Chain(0), 0
+    for cut in range(1, 200):
+        wanted = chain.next(0, slots)
+        since = since + 1 if wanted.base else 0
+        assert since <= SMALL_BYTES // IMAGE_BYTES + 1
+        chain.made(wanted, cut)
+        chain.answered(cut, Size(400, 0), held=True)
+    wanted = chain.next(10, 10)
+    assert wanted.slots[1] <= 10
 
 
 def test_who_goes_on_needs_what_it_began_with_until_all_is_refreshed() -> None:
