@@ -237,7 +237,8 @@ def _newest(chain: Sequence[Image]) -> list[_Newest]:
 def _batches(
     newest: Sequence[_Newest], columns: list[str] | None = None
 ) -> Iterator[tuple[int, Any]]:
-    """The cuts and rows of images, some at a time where not all are taken. columns: None for all."""
+    """The cuts and rows (all columns, or these) of images, a block at a time where some are left
+    out."""
     for image, rows in newest:
         batch = image.rows if columns is None else image.rows.select(columns)
         if rows is None:
