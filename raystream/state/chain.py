@@ -73,6 +73,9 @@ class _Link(NamedTuple):
     size: Size = NOTHING
 
 
+NO_LINK = _Link(0)
+
+
 class Chain:
     """The checkpoints that an instance has made and that are stored, one after the other.
 
@@ -156,7 +159,7 @@ class Chain:
             return least
         if not self._row_bytes:
             return rows
-        last = next(link for link in reversed(self._links) if link.size.rows)
+        last = next((link for link in reversed(self._links) if link.size.rows), NO_LINK)
         changed = max(0, last.size.rows - last.refreshed)
         return max(least, int(HASTE * over * (changed + self._image / self._row_bytes)))
 

@@ -304,6 +304,14 @@ def test_without_rows_a_full_one_is_made_now_and_then(slots: int | None) -> None
     assert wanted.slots[1] <= 10
 
 
+def test_rows_may_come_back_when_no_image_that_is_needed_has_any() -> None:
+    chain = Chain(0)
+    for cut, rows in enumerate([10, *[0] * 40, 10, *[0] * 5, 10], 1):
+        wanted = chain.next(rows, 10)
+        chain.made(wanted, cut)
+        chain.answered(cut, Size(400 + 10 * rows, rows), held=True)
+
+
 def test_who_goes_on_needs_what_it_began_with_until_all_is_refreshed() -> None:
     table = Table(SMALL_BYTES, cut=7)
     table.touched = [7] * 100
