@@ -304,10 +304,12 @@ def test_without_rows_a_full_one_is_made_now_and_then(slots: int | None) -> None
     assert wanted.slots[1] <= 10
 
 
-def test_rows_may_come_back_when_no_image_that_is_needed_has_any() -> None:
+@pytest.mark.parametrize("empty", range(8, 24))
+def test_rows_may_come_back_when_no_image_that_is_needed_has_any(empty: int) -> None:
     chain = Chain(0)
-    for cut, rows in enumerate([10, *[0] * 40, 10, *[0] * 5, 10], 1):
+    for cut, rows in enumerate([10, *[0] * empty, 10], 1):
         wanted = chain.next(rows, 10)
+        assert wanted.base in (0, cut - 1)
         chain.made(wanted, cut)
         chain.answered(cut, Size(400 + 10 * rows, rows), held=True)
 
