@@ -130,7 +130,7 @@ class Backup:
         began = time.perf_counter()
         self.cuts += 1
         wanted = self.wanted
-        self.shipper.put(capture(self.instance, wanted), wanted)
+        self.shipper.put(capture(self.instance, wanted, table="table"), wanted)
         stood = time.perf_counter() - began
         settled(self.instance, self.shipper.chain.stored.upto)
         return stood
