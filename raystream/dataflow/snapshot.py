@@ -102,8 +102,8 @@ def capture(
         cut: the epoch that the instance has just applied, unless given; an instance that has ended
             is at every later cut, too.
         splits: of a source, per split its key group and where to read on.
-        table: what the table of structured rows is to be called, if the image is to name slots.
-            Images of one chain and another table have another name.
+        table: the name of the table of structured rows, if the image is to name slots; no other
+            table that has images in the same chain has it.
 
     Raises:
         StateError: a value in a Python row has no stored form.

@@ -149,7 +149,7 @@ class Chain:
         if not any(link.size.nbytes for link in self._links):
             return 0.0  # nothing is stored yet
         read = sum(link.size.nbytes for link in self._links) + (len(self._links) - 1) * self._image
-        small = self._image * (SMALL_BYTES // IMAGE_BYTES)
+        small = self._image * (SMALL_BYTES // IMAGE_BYTES)  # in a simulation images cost less
         return max(0.0, read - small - state) / max(state, 1.0)
 
     def _many(self, rows: int, over: float) -> int:

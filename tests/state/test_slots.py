@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import raystream as rs
+from raystream.errors import StateError
 from raystream.schema.fields import field_of
 from raystream.schema.state import state_schema
 from raystream.schema.types import KeyRange
 from raystream.state.checkpoint import WHOLE, Shape, put_objects
-from raystream.state.image import Image, ImageHeader, Standing, decode
+from raystream.state.image import Image, ImageHeader, Standing, check_whole, decode
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import fold, partition
 from raystream.state.rows import Part, StructuredTable
@@ -154,6 +156,16 @@ def test_the_images_of_a_table_hold_what_it_held(
     for each in (table, at_once):
         each.apply(later)
     assert at_once.content() == table.content()
+
+
+def test_images_of_two_tables_are_not_taken_for_those_of_one() -> None:
+    """What was refreshed in one table's slots says nothing of another's."""
+    one, two = (ImageHeader("op", "", len(ALL), ALL, cut - 1, cut, Standing(cut), oldest=oldest,
+                table=name) for cut, oldest, name in ((2, 0, "one"), (3, 2, "two")))  # fmt: skip
+    with pytest.raises(StateError, match="are not of one table"):
+        check_whole([one, two])
+    check_whole([replace(one, table="two"), two])
+    check_whole([replace(one, base=0), replace(two, oldest=0)])
 
 
 def test_a_key_that_moved_to_another_slot_is_there_once() -> None:
