@@ -34,7 +34,7 @@ from raystream.actors.turns import Turns
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.snapshot import capture, rows_of, settled, slots_of, view_with
+from raystream.dataflow.snapshot import capture, rows_of, settled, sample_of, view_with
 from raystream.dataflow.source import Taken
 from raystream.schema.columns import Columns
 from raystream.schema.types import KeyRange
@@ -115,7 +115,7 @@ class Backup:
     @property
     def wanted(self) -> Wanted:
         """What the next checkpoint is to hold."""
-        return self.shipper.chain.next(rows_of(self.instance), slots_of(self.instance))
+        return self.shipper.chain.next(rows_of(self.instance), sample_of(self.instance))
 
     @property
     def storing(self) -> bool:

@@ -36,7 +36,7 @@ from raystream.dataflow.snapshot import (
     rows_of,
     settled,
     sizes_of,
-    slots_of,
+    sample_of,
     view_with,
 )
 from raystream.dataflow.warming import warm_vertex
@@ -410,7 +410,7 @@ class Shell:
         if (header.cut or header.ended) and self._shipper is not None:
             with self.meter.meanwhile("blocked"):
                 self._shipper.await_room()
-            wanted = self._shipper.chain.next(rows_of(self.machine), slots_of(self.machine))
+            wanted = self._shipper.chain.next(rows_of(self.machine), sample_of(self.machine))
             self._shipper.put(self._captured(wanted), wanted)
         self._trim(TRIM_EPOCHS)
 

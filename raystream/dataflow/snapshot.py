@@ -13,12 +13,14 @@ has received and not applied is no part of it, nor is its log: both are made aga
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 from typing import Any
+
+import numpy as np
 
 from raystream.api.operators import OperatorSpec
 from raystream.api.windows import Session, Sliding, Tumbling
@@ -190,12 +192,13 @@ def rows_of(machine: Machine) -> int:
     return 0 if table is None else len(table)
 
 
-def slots_of(machine: Machine) -> int | None:
-    """Of so many slots the rows can be refreshed in the next image; None if none ever can."""
+def sample_of(machine: Machine) -> Callable[[], np.ndarray] | None:
+    """A sample of the rows that can be refreshed in the next image, see `StructuredTable.sample`;
+    None if none ever can."""
     table = _table(machine)
     if not isinstance(table, StructuredTable):
         return None
-    return 0 if table.copying else table.used
+    return table.sample
 
 
 def sizes_of(chains: Sequence[Sequence[Image]]) -> list[Size]:
@@ -363,8 +366,8 @@ def _take(machine: Machine, wanted: Wanted, *, named: bool) -> Taken | None:
     if isinstance(logic.table, ObjectTable):
         return take_objects(logic.table, shape, machine.plan.groups, wanted.base)
     groups, at, texts = machine.plan.groups, machine.position, texts_of(logic)
-    since, slots = wanted.base, wanted.slots
-    return take_rows(logic.table, shape, groups, since, at, texts, slots, named=named)
+    since, before = wanted.base, wanted.before
+    return take_rows(logic.table, shape, groups, since, at, texts, before, named=named)
 
 
 def texts_of(logic: Any) -> Texts:

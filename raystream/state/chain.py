@@ -1,29 +1,32 @@
 """What the next checkpoint of an instance holds, and which of its cuts are stored.
 
 A checkpoint is a delta on the one before, and holds some of the rows beside that have not changed:
-it *refreshes* them. When all rows were refreshed, one lap, what is older is not needed any more; so
-of a large state there are no full checkpoints but the first, and each takes about as long as the
-others.
+it *refreshes* those that were stored the longest ago. The oldest image is not needed any more when
+all its rows were stored again, be it because they changed or because they were refreshed; so of a
+large state there are no full checkpoints but the first, and each takes about as long as the others.
+That is how a log-structured file system cleans its log (Rosenblum and Ousterhout, SOSP 1991),
+oldest segment first.
 """
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from typing import Any, NamedTuple
+
+import numpy as np
 
 IMAGE_BYTES = 1 << 20
 """To read one more image costs a restore about as much as so many bytes."""
 SMALL_BYTES = 8 * IMAGE_BYTES
 """So much may always be read in addition: it costs little."""
 CHAIN_MAX = 256
-"""A lap takes fewer checkpoints. Where there is nothing to refresh, or it cannot be, the next
-checkpoint is a full one after so many deltas."""
-HASTE = 2
-"""How fast rows are refreshed, see `Chain`."""
+"""A chain has fewer images. Where there is nothing to refresh, or it cannot be, the next checkpoint is
+a full one after so many deltas."""
+HASTE, SLACK = 2.0, 0.25
+"""How fast rows are refreshed, and from when on, see `Chain`."""
 
 
 class Span(NamedTuple):
@@ -49,13 +52,12 @@ NOTHING = Size(0, 0)
 
 class Wanted(NamedTuple):
     """What a checkpoint is to hold: what has changed since the cut `base`, 0 for all; and the rows
-    in these slots. oldest: see `ImageHeader`. done: all slots are refreshed then. rows: about so
-    many are in these slots."""
+    whose epoch and slot come before these. oldest: see `ImageHeader`. rows: about so many are
+    refreshed."""
 
     base: int = 0
-    slots: tuple[int, int] = (0, 0)
+    before: tuple[int, int] = (0, 0)
     oldest: int = 0
-    done: bool = False
     rows: int = 0
 
 
@@ -63,12 +65,11 @@ FULL = Wanted()
 
 
 class _Link(NamedTuple):
-    """A checkpoint that a restore needs. lap, end: where it left off; 0 and no end if it is a full
-    one, or somebody else's. refreshed: about so many of its rows had not changed."""
+    """A checkpoint that a restore needs. own: a delta that this instance made. refreshed: about so
+    many of its rows had not changed."""
 
     cut: int
-    lap: int = 0
-    end: float = math.inf
+    own: bool = False
     refreshed: int = 0
     size: Size = NOTHING
 
@@ -79,11 +80,15 @@ NO_LINK = _Link(0)
 class Chain:
     """The checkpoints that an instance has made and that are stored, one after the other.
 
-    A restore is to read about 1.7 times the state as it is, and little is to be written of state
-    that changes little, or only grows. Let `over` be what a restore reads beside the state, in
-    parts of it: for each row that changes `HASTE * over` rows are refreshed. That settles where
-    what changes in a lap is `over`, so `HASTE * over ** 2 = 1`. Where rows cannot be refreshed, a
-    full checkpoint is due when a restore would read twice the state.
+    A restore is to read about 1.5 times the state as it is, and little is to be written of state
+    that changes little, or only grows, or all of which changes soon anyway. Let `over` be what a
+    restore reads beside the state, in parts of it: for each row that changes
+    `HASTE * (over - SLACK)` rows are refreshed. Where rows cannot be refreshed, a full checkpoint is
+    due when a restore would read twice the state.
+
+    Each row has the last epoch that touched it, and a row that is refreshed counts as touched at
+    the cut. So a row of epoch `e` is in the first image of a cut not before `e`; and when all rows
+    before `e` were refreshed, the images of cuts before `e` are not needed.
 
     Args:
         stored: the cut that is stored already, 0 for none.
@@ -104,44 +109,46 @@ class Chain:
         """The cut of the last one; 0 when the next may not build on it."""
         self._links: deque[_Link] = deque()
         """Those that a restore needs, the oldest first."""
-        self._lap, self._at = 1, 0
-        """In this lap the slots below are refreshed."""
         self._row_bytes = 0.0
         self._gap = False
         self._guard = guard or nullcontext()
 
-    def next(self, rows: int, slots: int | None = None) -> Wanted:
+    def next(self, rows: int, sample: Callable[[], np.ndarray] | None = None) -> Wanted:
         """What the next checkpoint is to hold.
 
         Args:
-            rows: of the state now. slots: so many there are, free ones too, of which the rows can
-                be refreshed; 0 if none can just now, None if none ever can.
+            rows: of the state now.
+            sample: makes a sample of the rows that can be refreshed: the epoch and the slot of
+                each, int64 [n, 2], in order; of none if that is so just now. None if none ever can.
         """
         with self._guard:
             over = self._over(rows)
             due = over >= 1 or len(self._links) > CHAIN_MAX
-            if not self._made or (due and (slots is None or not rows)):
+            if not self._made or (due and (sample is None or not rows)):
                 return FULL
-            if not slots or not rows:
+            if sample is None or not rows or not (many := self._many(rows, over)):
                 return Wanted(self._made)
-            many = self._many(rows, over)
-            last = min(slots, self._at - (-many * slots // rows))  # some slots are free
-            done = last == slots
-            needed = self._needed(last, done)
+            before, refreshed = self._oldest(many / rows, sample())
+            needed = self._needed(before)
             if not needed:
                 return FULL
-            oldest = needed[0].cut if needed[0].lap else 0
-            many = (last - self._at) * rows // slots
-            return Wanted(self._made, (self._at, last), oldest, done, many)
+            oldest = needed[0].cut if needed[0].own else 0
+            return Wanted(self._made, before, oldest, int(refreshed * rows))
 
-    def _needed(self, last: int, done: bool) -> list[_Link]:
-        """The links that are needed still when this lap has come to the slot `last`, or is done."""
-        before = self._lap - 1
-        return [
-            link
-            for link in self._links
-            if link.lap > before or (link.lap == before and not done and link.end > last)
-        ]
+    def _oldest(self, share: float, sample: np.ndarray) -> tuple[tuple[int, int], float]:
+        """The epoch and slot before which such a share of the rows is, or all that have not
+        changed since the last checkpoint; and what share that is, about."""
+        if not len(sample):
+            return FULL.before, 0.0
+        at, clean = int(share * len(sample)), np.searchsorted(sample[:, 0], self._made, "right")
+        if at >= clean:
+            return (self._made + 1, 0), float(clean / len(sample))
+        epoch, slot = sample[at].tolist()
+        return (epoch, slot), at / len(sample)
+
+    def _needed(self, before: tuple[int, int]) -> list[_Link]:
+        """The links that are needed still when all rows before these were refreshed."""
+        return [link for link in self._links if link.cut >= before[0]]
 
     def _over(self, rows: int) -> float:
         """What a restore would read beside the state as it is, in parts of it."""
@@ -161,7 +168,8 @@ class Chain:
             return rows
         last = next((link for link in reversed(self._links) if link.size.rows), NO_LINK)
         changed = max(0, last.size.rows - last.refreshed)
-        return max(least, int(HASTE * over * (changed + self._image / self._row_bytes)))
+        haste = HASTE * max(0.0, over - SLACK)
+        return max(least, int(haste * (changed + self._image / self._row_bytes)))
 
     @property
     def row_bytes(self) -> float:
@@ -197,15 +205,10 @@ class Chain:
         with self._guard:
             if not wanted.base:
                 self._links = deque([_Link(cut)])
-                self._lap, self._at, self._made = 1, 0, cut
+                self._made = cut
                 return
-            first, last = wanted.slots
-            if last > first:
-                self._links = deque(self._needed(last, wanted.done))
-                self._at = last
-            self._links.append(_Link(cut, self._lap, self._at, wanted.rows))
-            if wanted.done:
-                self._lap, self._at = self._lap + 1, 0
+            self._links = deque(self._needed(wanted.before))
+            self._links.append(_Link(cut, True, wanted.rows))
             self._made = cut if wanted.base == self._made else 0
 
     def answered(self, cut: int, size: Size, *, held: bool) -> None:

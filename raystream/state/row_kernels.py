@@ -23,12 +23,13 @@ from raystream.schema.types import NEVER
 from raystream.state.jit import kept_njit
 from raystream.state.kernels import fold, hash_int
 
-LIVE, USED, CHAIN, NEXT, GONE, CROWDED, SINCE, UPTO, TAKEN, KEPT, FIRST, LAST, FIELDS = range(13)
+LIVE, USED, CHAIN, NEXT, GONE, CROWDED, SINCE, UPTO, TAKEN, KEPT, OLD, OLD_SLOT, FIELDS = range(13)
 """Entries of a table's `meta`: live rows; slots ever used; head of the chain of free slots among
 those (-1: none), linked through their first key column; lower bound of all alarms; removals
 remembered; the page of the index that a key found full (-1: it was the rows). Of the view that is
-open: which rows it has, by their epoch (after SINCE, up to UPTO) or slot (from FIRST, below LAST);
-the slots below TAKEN are copied; KEPT rows were put aside before they changed."""
+open: which rows it has, by their epoch (after SINCE, up to UPTO) or because they are old (epoch and
+slot come before OLD and OLD_SLOT); the slots below TAKEN are copied; KEPT rows were put aside before
+they changed."""
 
 PAGE_BITS = 12
 PAGE = 1 << PAGE_BITS
@@ -368,7 +369,9 @@ def is_viewed(rows: Any, meta: Any, slot: Any) -> Any:
     epoch = rows[slot]._epoch
     if epoch > meta[UPTO] or slot < meta[TAKEN]:
         return False
-    return epoch > meta[SINCE] or (meta[FIRST] <= slot < meta[LAST] and epoch > FREE)
+    if epoch > meta[SINCE]:
+        return True
+    return epoch > FREE and (epoch < meta[OLD] or (epoch == meta[OLD] and slot < meta[OLD_SLOT]))
 
 
 @kept_njit(nogil=True)
@@ -393,12 +396,15 @@ def put_aside(heads: Any, rows: Any, meta: Any, slots: Any, first: Any, aside: A
 @kept_njit(nogil=True)
 def take_viewed(heads: Any, rows: Any, meta: Any, last: Any, out: Any, n: Any) -> Any:
     """Copy the rows that the open view has yet to copy, up to a slot, to `out` from n on; how many
-    are there then. In place of its epoch a copy has the slot of the row.
+    are there then. In place of its epoch a copy has the slot of the row. Old rows count as touched by
+    the epoch of the view from then on.
 
     rows, out: as words, int64 [n, words of a row].
     """
     for slot in range(meta[TAKEN], last):
         if is_viewed(heads, meta, slot):
+            if heads[slot]._epoch <= meta[SINCE]:
+                heads[slot]._epoch = meta[UPTO]
             for j in range(rows.shape[1]):
                 out[n, j] = rows[slot, j]
             out[n, len(heads[0]._key)] = slot

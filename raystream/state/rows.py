@@ -8,7 +8,8 @@ last), the last epoch that touched it (`_epoch`) and the fields of the user's st
 functions index the array directly (see `state.row_kernels`), batch functions get copies of rows.
 
 A row stays dirty until a cut with it is stored: since every row keeps its epoch, a delta against
-any base is one scan, made bit by bit by a view (`state.view`). Removed rows are remembered, with
+any base is one scan, made bit by bit by a view (`state.view`). A view may have old rows beside,
+which count as touched by its epoch from then on. Removed rows are remembered, with
 their epoch, until told that a cut has seen them go.
 """
 
@@ -30,6 +31,8 @@ from raystream.state.view import Copy, View
 
 LEAST_ROWS = 16
 HIDDEN = ("_key", "_epoch")
+NONE_OLD = (0, 0)
+"""No row has an epoch and a slot that come before these."""
 BLOCK = 1 << 14
 """Rows that are filled field by field at a time: they stay in the cache meanwhile."""
 SPARE_BYTES = 256 << 20
@@ -38,6 +41,10 @@ would be touched for the first time at each cut, which can stop a virtual machin
 milliseconds."""
 DUE_ROOM = 1 << 12
 """Due rows for which there is room at first."""
+SAMPLE = 1 << 12
+"""Rows that tell how old the others are."""
+GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples, without their whole parts, are spread evenly from 0 to 1, however many they are."""
 GROWTH_BYTES = 1 << 18
 """So much memory at most is made ready when there is no room for a row: half a millisecond."""
 
@@ -359,29 +366,39 @@ class StructuredTable:
         view = self._view()
         return view is not None and not view.whole
 
-    def view(self, since: int, upto: int, slots: tuple[int, int] = (0, 0)) -> View | Copy:
-        """The rows that an epoch after `since` touched last, and all rows in these slots, as they
-        are at the end of epoch `upto`, which is now. Of two at a time one is copied at once: the
-        later one, unless it is of all rows, else what is left of the earlier one."""
+    def sample(self) -> np.ndarray:
+        """int64 [n, 2]: of some rows the epoch that touched them last, and their slot, in order.
+        They are spread over all slots. None while a view is copied."""
+        slots = np.arange(0 if self.copying else min(self.used, SAMPLE))
+        if len(slots) < self.used:
+            slots = (slots * GOLDEN % 1.0 * self.used).astype(np.int64)
+        epochs = self.rows["_epoch"][slots]
+        found = np.column_stack((epochs, slots))[epochs != self._kernels.FREE]
+        return found[np.lexsort((found[:, 1], found[:, 0]))]
+
+    def view(self, since: int, upto: int, before: tuple[int, int] = NONE_OLD) -> View | Copy:
+        """The rows that an epoch after `since` touched last, and old ones, whose epoch and slot
+        come before these, as they are at the end of epoch `upto`, which is now. Of two at a time
+        one is copied at once: the later one, unless it is of old rows too, else what is left of the
+        earlier one."""
         k = self._kernels
         with self.guard:
             if (earlier := self._view()) is not None and not earlier.whole:
-                if since > 0:
-                    return Copy(self, since, upto, slots)
+                if since > 0 and before == NONE_OLD:
+                    return Copy(self, since, upto)
                 earlier.finish()
             self.meta[[k.SINCE, k.UPTO, k.TAKEN, k.KEPT]] = max(since, k.FREE), upto, 0, 0
-            self.meta[[k.FIRST, k.LAST]] = slots
+            self.meta[[k.OLD, k.OLD_SLOT]] = before
             view = View(self, of_all=since <= 0)
             self._view = ref(view)
             return view
 
-    def copy_since(self, since: int, upto: int, slots: tuple[int, int], out: np.ndarray) -> int:
-        """Copy the rows that an epoch after `since` touched last, and those in these slots; how
-        many there are."""
+    def copy_since(self, since: int, upto: int, out: np.ndarray) -> int:
+        """Copy the rows that an epoch after `since` touched last; how many there are."""
         k, words = self._kernels, (as_words(self.rows), as_words(out))
         meta = self.meta.copy()  # the open view's is left as it is
         meta[[k.SINCE, k.UPTO, k.TAKEN]] = since, upto, 0
-        meta[[k.FIRST, k.LAST]] = slots
+        meta[[k.OLD, k.OLD_SLOT]] = NONE_OLD
         return int(k.take_viewed(self._heads(), words[0], meta, self.used, words[1], 0))
 
     def copy_viewed(self, last: int, out: np.ndarray, n: int) -> int:

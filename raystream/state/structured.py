@@ -29,7 +29,7 @@ from raystream.state.image import SLOT, Image
 from raystream.state.partition import key_order, offsets_of
 from raystream.state.priority import step_aside
 from raystream.state.room import as_words
-from raystream.state.rows import BLOCK, Part, StructuredTable
+from raystream.state.rows import BLOCK, NONE_OLD, Part, StructuredTable
 from raystream.state.texts import TextNumbers
 
 ALIGN = 64
@@ -49,17 +49,17 @@ def take_rows(
     since: int,
     upto: int,
     texts: Texts = (),
-    slots: tuple[int, int] = (0, 0),
+    before: tuple[int, int] = NONE_OLD,
     *,
     named: bool = False,
 ) -> Taken:
-    """View what changed after the cut `since`, and what is in these slots; 0 is all.
+    """View what changed after the cut `since`, 0 is all; and old rows, see `StructuredTable.view`.
 
     Args:
         upto: the last epoch that was applied.
         named: name the slots, too.
     """
-    view = table.view(since or -1, upto, slots)
+    view = table.view(since or -1, upto, before)
     gone = table.gone(since if since else NEVER, slots=named)
 
     def finish(most: int) -> Iterator[Made]:

@@ -120,13 +120,11 @@ class Copy:
     takes less time than to copy at once what the large one has not copied yet.
     """
 
-    def __init__(
-        self, table: StructuredTable, since: int, upto: int, slots: tuple[int, int]
-    ) -> None:
+    def __init__(self, table: StructuredTable, since: int, upto: int) -> None:
         self._table = table
         self._room = table.take_spare(table.used, of_all=False)
         rows = self._room.view(table.used)  # no more of it is touched than is found
-        self._found = table.copy_since(since, upto, slots, rows)
+        self._found = table.copy_since(since, upto, rows)
         self._rows = rows[: self._found]
 
     @property

@@ -25,7 +25,7 @@ from raystream.dataflow.snapshot import (
     rows_of,
     settled,
     sizes_of,
-    slots_of,
+    sample_of,
 )
 from raystream.dataflow.source import Ended, Recorded, Taken
 from raystream.errors import JobError, RaystreamError
@@ -467,7 +467,7 @@ class Instances(Box):
     # ------------------------------------------------------------ checkpoints
 
     def _checkpoint(self) -> None:
-        wanted = self.chain.next(rows_of(self.machine), slots_of(self.machine))
+        wanted = self.chain.next(rows_of(self.machine), sample_of(self.machine))
         self._put(self._captured(wanted), wanted)
 
     def _captured(self, wanted: Wanted = FULL) -> Captured:

@@ -85,14 +85,16 @@ def content(rows: np.ndarray) -> dict[Key, tuple[int, int, int]]:
     return {tuple(r["_key"].tolist()): (int(r["n"]), int(r["due"]), int(r["_epoch"])) for r in rows}
 
 
-def expected_in(model: Model, since: int, slots: tuple[int, int]) -> dict[Key, Any]:
-    """The rows of a view that is opened now, with their slots in place of their epochs."""
+def expected_in(model: Model, since: int, before: tuple[int, int]) -> dict[Key, Any]:
+    """The rows of a view that is opened now, with their slots in place of their epochs. Those that
+    it has because they are old count as touched now."""
     at = dict(zip(model.rows, model.table.find(columns_of(list(model.rows))).tolist(), strict=True))
-    return {
-        k: (n, due, at[k])
-        for k, (n, due, epoch) in model.rows.items()
-        if epoch > since or slots[0] <= at[k] < slots[1]
-    }
+    found = {}
+    for k, (n, due, epoch) in model.rows.items():
+        if epoch > since or (epoch, at[k]) < before:
+            found[k] = (n, due, at[k])
+            model.rows[k] = (n, due, epoch if epoch > since else model.epoch)
+    return found
 
 
 steps = st.lists(
@@ -392,21 +394,21 @@ def test_a_field_that_a_row_has_not_is_named() -> None:
     st.integers(-1, 12),
     st.tuples(st.integers(0, 9), st.integers(0, 9)),
 )
-def test_a_view_has_the_rows_of_its_epoch_and_slots(
-    plan: list[Any], at: int, since: int, slices: list[int], later: int, slots: tuple[int, int]
+def test_a_view_has_the_rows_of_its_epoch_and_old_ones(
+    plan: list[Any], at: int, since: int, slices: list[int], later: int, before: tuple[int, int]
 ) -> None:
     """Whatever is copied when, before, between and after changes; and so has the next one."""
     at = min(at, len(plan))
     model = grown(plan[:at])
-    expected = expected_in(model, since, slots)
+    expected = expected_in(model, since, before)
     with patch.object(views, "SLICE_BYTES", 100):
-        view = model.table.view(since, model.epoch, slots)
+        view = model.table.view(since, model.epoch, before)
     for (touch, keys, due), many in zip_longest(plan[at:], slices, fillvalue=(True, [(0, 0)], 0)):
         for _ in range(many if isinstance(many, int) else 1):
             view.advance()
         model.touch(keys, due) if touch else model.remove(keys)
-    newer = expected_in(model, later, slots)
-    second = model.table.view(later, model.epoch, slots)
+    newer = expected_in(model, later, before)
+    second = model.table.view(later, model.epoch, before)
     model.touch([(0, 0)], 0)
     assert content(view.rows()) == expected
     assert content(second.rows()) == newer
@@ -426,6 +428,22 @@ def test_of_two_views_the_one_with_less_is_copied_at_once(since: int, finished: 
     assert tallies(first.rows()) == {k: (1, k) for k in range(9)}
     old = {} if since == 1 else {k: (1, k) for k in range(3, 9)}
     assert tallies(second.rows()) == old | {k: (2, k) for k in range(3)}
+
+
+def test_a_sample_tells_how_old_the_rows_are() -> None:
+    grown, many = Grown(), 3 * state_rows.SAMPLE
+    assert not len(grown.table.sample())
+    grown.touch(np.arange(many), 1)
+    grown.touch(np.arange(many // 4), 2)
+    grown.table.remove(grown.table.find([np.arange(many // 2, many)]), 3)
+    view = grown.table.view(1, 3)
+    assert not len(grown.table.sample()), "a view is copied"
+    view.copy()
+    sample = grown.table.sample()
+    assert sample.tolist() == sorted(map(list, set(map(tuple, sample.tolist()))))
+    assert abs(len(sample) - state_rows.SAMPLE // 2) < 9
+    assert abs(int((sample[:, 0] == 1).sum()) - state_rows.SAMPLE // 4) < 9
+    assert (grown.table.rows["_epoch"][sample[:, 1]] == sample[:, 0]).all()
 
 
 def test_a_view_is_read_once() -> None:

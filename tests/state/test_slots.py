@@ -22,7 +22,7 @@ from raystream.state.checkpoint import WHOLE, Shape, put_objects
 from raystream.state.image import Image, ImageHeader, Standing, check_whole, decode
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import fold, partition
-from raystream.state.rows import Part, StructuredTable
+from raystream.state.rows import NONE_OLD, Part, StructuredTable
 from raystream.state.structured import Texts, fill_rows, put_rows, take_rows
 from raystream.state.texts import TextNumbers
 from tests.dataflow.cuts import random_ranges
@@ -86,10 +86,10 @@ class Table:
                 slots = self.rows.find(columns)
                 self.rows.remove(slots[slots >= 0], self.epoch)
 
-    def image(self, since: int, slots: tuple[int, int], name: str) -> Image:
-        """What has changed, and what is in these slots; these are named if the table is."""
+    def image(self, since: int, name: str, before: tuple[int, int] = NONE_OLD) -> Image:
+        """What has changed, and what is old; slots are named if the table is."""
         (_, rows, gone), *_ = take_rows(
-            self.rows, self.shape, len(ALL), since, self.epoch, self.texts, slots, named=bool(name)
+            self.rows, self.shape, len(ALL), since, self.epoch, self.texts, before, named=bool(name)
         ).finish(WHOLE)
         stands, shape = Standing(self.epoch), self.shape.fingerprint
         header = ImageHeader("op", shape, len(ALL), ALL, since, self.epoch, stands, table=name)
@@ -104,22 +104,20 @@ class Table:
 
 
 def checkpoints(table: Table, cuts: Sequence[Sequence[Epoch]], rng: random.Random) -> list[Image]:
-    """Checkpoints, with a slice of the slots in each; those since the newest whole lap began."""
+    """Checkpoints, with some of the oldest rows in each; those that are needed."""
     chain = list[Image]()
-    at = begin = 0
     for epochs in cuts:
         table.apply([(True, [0]), *epochs])
         if not chain:
-            chain.append(table.image(0, (0, 0), "table"))
+            chain.append(table.image(0, "table"))
             continue
-        if not at:
-            begin = len(chain)  # a lap begins with this image
-        last = rng.randint(at, table.rows.used)
-        chain.append(table.image(chain[-1].header.cut, (at, last), "table"))
-        table.rows.settled(chain[-1].header.base)
-        at = last
-        if at == table.rows.used:
-            chain, at = chain[begin:], 0
+        base = chain[-1].header.cut
+        sample = table.rows.sample().tolist()
+        old = [(epoch, slot) for epoch, slot in sample if epoch <= base]
+        before = rng.choice([*old, (base + 1, 0)])
+        chain = [i for i in chain if i.header.cut >= before[0]]
+        chain.append(table.image(base, "table", before))
+        table.rows.settled(base)
     return chain
 
 
@@ -171,9 +169,9 @@ def test_images_of_two_tables_are_not_taken_for_those_of_one() -> None:
 def test_a_key_that_moved_to_another_slot_is_there_once() -> None:
     table = Table(SHAPES["number"])
     table.apply([(True, [1, 2, 3])])
-    chain = [table.image(0, (0, 0), "table")]
+    chain = [table.image(0, "table")]
     table.apply([(False, [1, 2]), (True, [1])])  # in what was the slot of 2
-    chain.append(table.image(1, (0, 0), "table"))
+    chain.append(table.image(1, "table"))
     assert chain[1].gone.num_rows == 2
     restored = Table(table.shape)
     fill_rows(restored.rows, table.shape, [chain])
