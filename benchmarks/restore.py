@@ -40,7 +40,7 @@ from raystream.state.partition import key_order, partition
 CUT = 7
 SHARED = Path("/dev/shm")
 WIDTH = 120
-OLDER = 0.7
+OLDER = 0.55
 """A restore reads about so much beside the state, see `state.chain`."""
 
 

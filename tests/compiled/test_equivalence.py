@@ -162,12 +162,13 @@ def test_compiled_is_interpreted(name: str, room: str) -> None:
     holds()
 
 
-def changed(table: rows.StructuredTable, since: int, first: int, last: int) -> np.ndarray:
-    """A copy of the rows that were touched after an epoch, and of those in some slots, with their
-    slots in place of their epochs."""
+def changed(table: rows.StructuredTable, since: int, old: int, old_slot: int) -> np.ndarray:
+    """A copy of the rows that were touched after an epoch, and of old ones, with their slots in
+    place of their epochs."""
     used, slots = table.rows[: table.used], np.arange(table.used)
-    refreshed = (slots >= first) & (slots < last) & (used["_epoch"] >= 0)
-    those = (used["_epoch"] > since) | refreshed
+    epochs = used["_epoch"]
+    before = (epochs < old) | ((epochs == old) & (slots < old_slot))
+    those = (epochs > since) | (before & (epochs >= 0))
     found = used[those]
     found["_epoch"] = slots[those]
     return found

@@ -24,7 +24,7 @@ from raystream.dataflow.snapshot import (
     install,
     rows_of,
     settled,
-    slots_of,
+    sample_of,
     view_with,
 )
 from raystream.dataflow.source import Taken
@@ -83,7 +83,7 @@ class Backup:
         for machine in self.job.instances:
             have = self.stored.setdefault(id(machine), [])
             chain = self.made.setdefault(id(machine), Chain(0))
-            wanted = chain.next(rows_of(machine), slots_of(machine))
+            wanted = chain.next(rows_of(machine), sample_of(machine))
             captured = capture(machine, wanted, cut=epoch, table=self.table)
             parts = list(captured.parts(rng.choice((1, 300, WHOLE))))
             chain.made(wanted, epoch)
@@ -261,8 +261,8 @@ def test_images_of_something_else_are_refused() -> None:
     delta = capture(machine, Wanted(3)).image()
     refused(delta, "delta 3 to 5 needs the image of cut 3 first")
     refused([image, delta], "the image of .* delta 3 to 5 does not apply to .* cut 5")
-    lap = capture(machine, Wanted(3, (0, slots_of(machine) or 0), 4)).image()
-    refused(lap, "delta 3 to 5 needs the image of cut 4 first")
+    later = capture(machine, Wanted(3, (4, 0), 4)).image()
+    refused(later, "delta 3 to 5 needs the image of cut 4 first")
     install(target, [[image]])
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import SourceInstance
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.snapshot import capture, install, settled, slots_of
+from raystream.dataflow.snapshot import capture, install, settled, sample_of
 from raystream.dataflow.source import my_splits
 from raystream.errors import OutputError, OvertakenError, StateError
 from raystream.io.saves import Encoded, Saves
@@ -252,20 +252,20 @@ def test_a_cut_whose_images_are_gone_is_not_committed(store: Store) -> None:
 
 
 def checkpoint(
-    job: LocalJob, saves: Saves, number: int, run: str, cut: int, held: dict, *, lap: bool = False
+    job: LocalJob, saves: Saves, number: int, run: str, cut: int, held: dict, *, whole: bool = False
 ) -> Saved:
-    """Save what all instances of a job know at a cut; `held`: their images so far. lap: their
-    images are of all rows, where that can be, so that no older ones are needed."""
+    """Save what all instances of a job know at a cut; `held`: their images so far. whole:
+    their images are of all rows, where that can be, so that no older ones are needed."""
     chains: dict[str, list[SavedChain]] = {}
     shapes = {}
     positions = {id(s.machine): s.recorded.positions() for s in job.sources}
     for machine in job.machines:
         mine = held.setdefault((machine.vertex.name, machine.keys), [])
         since = mine[-1].cut if mine else 0
-        used = slots_of(machine) if lap and since else 0
-        wanted = Wanted(since, (0, used), cut) if used else Wanted(since)
+        old = since if whole and sample_of(machine) else 0
+        wanted = Wanted(since, (old + 1, 0), cut) if old else Wanted(since)
         image = capture(machine, wanted, cut=cut, splits=positions.get(id(machine))).image()
-        if used:
+        if old:
             mine.clear()
         settled(machine, since)
         if not (machine.ended and since >= machine.position):
@@ -332,8 +332,8 @@ def test_going_on_with_other_ranges_loses_no_bit(name: str, seed: int, data: int
             job.turn()
             at += 1
             if at % plan.cut_every == 0 or job.ended:
-                lap = rng.random() < 0.3
-                checkpoint(job, saves, number, f"run {life}", at, held, lap=lap)
+                whole = rng.random() < 0.3
+                checkpoint(job, saves, number, f"run {life}", at, held, whole=whole)
     job.run()
     kept: dict[Any, Any] = {}
     for begun, sink in lives:  # what the one before wrote after the cut does not count
@@ -461,7 +461,7 @@ def test_a_chain_without_the_oldest_image_that_it_needs_is_refused_by_name() -> 
     job.turn()
     checkpoint(job, saves, number, "run", 1, held)
     job.turn()
-    checkpoint(job, saves, number, "run", 2, held, lap=True)
+    checkpoint(job, saves, number, "run", 2, held, whole=True)
     job.turn()
     saved = checkpoint(job, saves, number, "run", 3, held)
     assert saves.newest().saved == saved
