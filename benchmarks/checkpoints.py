@@ -34,7 +34,7 @@ from raystream.actors.turns import Turns
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.snapshot import capture, rows_of, settled, sample_of, view_with
+from raystream.dataflow.snapshot import capture, rows_of, sample_of, settled, view_with
 from raystream.dataflow.source import Taken
 from raystream.schema.columns import Columns
 from raystream.schema.types import KeyRange

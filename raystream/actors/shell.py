@@ -34,9 +34,9 @@ from raystream.dataflow.snapshot import (
     capture,
     install,
     rows_of,
+    sample_of,
     settled,
     sizes_of,
-    sample_of,
     view_with,
 )
 from raystream.dataflow.warming import warm_vertex

@@ -23,8 +23,8 @@ IMAGE_BYTES = 1 << 20
 SMALL_BYTES = 8 * IMAGE_BYTES
 """So much may always be read in addition: it costs little."""
 CHAIN_MAX = 256
-"""A chain has fewer images. Where there is nothing to refresh, or it cannot be, the next checkpoint is
-a full one after so many deltas."""
+"""A chain has fewer images. Where there is nothing to refresh, or it cannot be, the next checkpoint
+is a full one after so many deltas."""
 HASTE, SLACK = 2.0, 0.25
 """How fast rows are refreshed, and from when on, see `Chain`."""
 
@@ -83,8 +83,8 @@ class Chain:
     A restore is to read about 1.5 times the state as it is, and little is to be written of state
     that changes little, or only grows, or all of which changes soon anyway. Let `over` be what a
     restore reads beside the state, in parts of it: for each row that changes
-    `HASTE * (over - SLACK)` rows are refreshed. Where rows cannot be refreshed, a full checkpoint is
-    due when a restore would read twice the state.
+    `HASTE * (over - SLACK)` rows are refreshed. Where rows cannot be refreshed, a full checkpoint
+    is due when a restore would read twice the state.
 
     Each row has the last epoch that touched it, and a row that is refreshed counts as touched at
     the cut. So a row of epoch `e` is in the first image of a cut not before `e`; and when all rows

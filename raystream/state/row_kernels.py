@@ -27,9 +27,9 @@ LIVE, USED, CHAIN, NEXT, GONE, CROWDED, SINCE, UPTO, TAKEN, KEPT, OLD, OLD_SLOT,
 """Entries of a table's `meta`: live rows; slots ever used; head of the chain of free slots among
 those (-1: none), linked through their first key column; lower bound of all alarms; removals
 remembered; the page of the index that a key found full (-1: it was the rows). Of the view that is
-open: which rows it has, by their epoch (after SINCE, up to UPTO) or because they are old (epoch and
-slot come before OLD and OLD_SLOT); the slots below TAKEN are copied; KEPT rows were put aside before
-they changed."""
+open: which rows it has, by their epoch (after SINCE, up to UPTO) or because they are old (epoch
+and slot come before OLD and OLD_SLOT); the slots below TAKEN are copied; KEPT rows were put aside
+before they changed."""
 
 PAGE_BITS = 12
 PAGE = 1 << PAGE_BITS
@@ -396,8 +396,8 @@ def put_aside(heads: Any, rows: Any, meta: Any, slots: Any, first: Any, aside: A
 @kept_njit(nogil=True)
 def take_viewed(heads: Any, rows: Any, meta: Any, last: Any, out: Any, n: Any) -> Any:
     """Copy the rows that the open view has yet to copy, up to a slot, to `out` from n on; how many
-    are there then. In place of its epoch a copy has the slot of the row. Old rows count as touched by
-    the epoch of the view from then on.
+    are there then. In place of its epoch a copy has the slot of the row. Old rows count as touched
+    by the epoch of the view from then on.
 
     rows, out: as words, int64 [n, words of a row].
     """

@@ -44,7 +44,7 @@ DUE_ROOM = 1 << 12
 SAMPLE = 1 << 12
 """Rows that tell how old the others are."""
 GOLDEN = (5**0.5 - 1) / 2
-"""Its multiples, without their whole parts, are spread evenly from 0 to 1, however many they are."""
+"""Its multiples without their whole parts are spread evenly from 0 to 1, however many they are."""
 GROWTH_BYTES = 1 << 18
 """So much memory at most is made ready when there is no room for a row: half a millisecond."""
 

@@ -23,9 +23,9 @@ from raystream.dataflow.snapshot import (
     capture,
     install,
     rows_of,
+    sample_of,
     settled,
     sizes_of,
-    sample_of,
 )
 from raystream.dataflow.source import Ended, Recorded, Taken
 from raystream.errors import JobError, RaystreamError

@@ -23,8 +23,8 @@ from raystream.dataflow.snapshot import (
     capture,
     install,
     rows_of,
-    settled,
     sample_of,
+    settled,
     view_with,
 )
 from raystream.dataflow.source import Taken

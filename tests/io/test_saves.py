@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from raystream.controller.planning import make_plan
 from raystream.dataflow.instance import SourceInstance
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.snapshot import capture, install, settled, sample_of
+from raystream.dataflow.snapshot import capture, install, sample_of, settled
 from raystream.dataflow.source import my_splits
 from raystream.errors import OutputError, OvertakenError, StateError
 from raystream.io.saves import Encoded, Saves
@@ -252,9 +252,9 @@ def test_a_cut_whose_images_are_gone_is_not_committed(store: Store) -> None:
 
 
 def checkpoint(
-    job: LocalJob, saves: Saves, number: int, run: str, cut: int, held: dict, *, whole: bool = False
+    job: LocalJob, saves: Saves, number: int, run: str, cut: int, held: dict, *, anew: bool = False
 ) -> Saved:
-    """Save what all instances of a job know at a cut; `held`: their images so far. whole:
+    """Save what all instances of a job know at a cut; `held`: their images so far. anew:
     their images are of all rows, where that can be, so that no older ones are needed."""
     chains: dict[str, list[SavedChain]] = {}
     shapes = {}
@@ -262,7 +262,7 @@ def checkpoint(
     for machine in job.machines:
         mine = held.setdefault((machine.vertex.name, machine.keys), [])
         since = mine[-1].cut if mine else 0
-        old = since if whole and sample_of(machine) else 0
+        old = since if anew and sample_of(machine) else 0
         wanted = Wanted(since, (old + 1, 0), cut) if old else Wanted(since)
         image = capture(machine, wanted, cut=cut, splits=positions.get(id(machine))).image()
         if old:
@@ -332,8 +332,8 @@ def test_going_on_with_other_ranges_loses_no_bit(name: str, seed: int, data: int
             job.turn()
             at += 1
             if at % plan.cut_every == 0 or job.ended:
-                whole = rng.random() < 0.3
-                checkpoint(job, saves, number, f"run {life}", at, held, whole=whole)
+                anew = rng.random() < 0.3
+                checkpoint(job, saves, number, f"run {life}", at, held, anew=anew)
     job.run()
     kept: dict[Any, Any] = {}
     for begun, sink in lives:  # what the one before wrote after the cut does not count
@@ -461,7 +461,7 @@ def test_a_chain_without_the_oldest_image_that_it_needs_is_refused_by_name() -> 
     job.turn()
     checkpoint(job, saves, number, "run", 1, held)
     job.turn()
-    checkpoint(job, saves, number, "run", 2, held, whole=True)
+    checkpoint(job, saves, number, "run", 2, held, anew=True)
     job.turn()
     saved = checkpoint(job, saves, number, "run", 3, held)
     assert saves.newest().saved == saved

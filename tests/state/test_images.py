@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import ChainMap
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -230,18 +231,24 @@ def test_a_restore_finds_all_that_whoever_stored_it_held(data: st.DataObject) ->
     truth = {0: dict.fromkeys(range(slots), 0)}
     for sender in "abc":
         cut, chain = floor, Chain(floor)
+        touched = dict.fromkeys(range(slots), 0)
         if floor:
             ((_, images),) = store.images(1, floor)
+            touched |= {slot: s.cut for s in images for slot in s.data}
             chain.continues([Size(s.size, len(s.data)) for s in images])
         for _ in range(data.draw(st.integers(1, 12))):
             changed = data.draw(st.sets(st.integers(0, slots - 1)))
             before, cut = cut, cut + 1
             now = truth.setdefault(cut, truth[before] | dict.fromkeys(changed, cut))
-            wanted = chain.next(slots, slots)
+            touched |= {s: at for s, at in now.items() if at == cut}
+            sample = np.array(sorted((at, slot) for slot, at in touched.items()))
+            wanted = chain.next(slots, sample.copy)
             chain.made(wanted, cut)
-            here = {s: at for s, at in now.items() if at > wanted.base or s in range(*wanted.slots)}
-            if not wanted.base:
-                here = dict(now)
+            here = dict(now)
+            if wanted.base:
+                old = {s for s, at in touched.items() if (at, s) < wanted.before}
+                here = {s: at for s, at in now.items() if touched[s] > wanted.base or s in old}
+                touched |= dict.fromkeys(old, cut)
             size = len(here) * SMALL_BYTES
             held = data.draw(st.sampled_from([True] * 5 + [False]))
             if held:
