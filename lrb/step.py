@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lrb.answers import TOLL
 from lrb.flow import SINK, SOURCE, build, epoch_seconds
 from lrb.folder import new_parts, remove_parts
@@ -19,6 +21,8 @@ from lrb.validate import compare
 from lrb.weigh import weigh
 from raystream.errors import JobError, Stopped
 
+REPORT_SECONDS = 30
+"""From one report of a car to its next."""
 BEHIND_SECONDS = TOLL.deadline_s + 2.5
 """A step is given up when its sink is so far behind: the deadline, and what a sample may lag."""
 
@@ -100,7 +104,9 @@ def step(
 
     due = _due(data, xways, speed)
     try:
-        report = flow.run(cluster=cluster, instances=instances, on_progress=follow)
+        report = flow.run(
+            cluster=cluster, instances=instances, rows=_expected(data, xways), on_progress=follow
+        )
         if report.operator(SOURCE).records_in != due["rows"]:
             raise JobError(f"the job has read {report.operator(SOURCE).records_in:,} rows")
         asked = handed_over(report.operator(SINK).by_port)
@@ -130,6 +136,13 @@ def step(
         state_bytes={o.name: o.table_bytes for o in report.operators if o.table_bytes},
     )
     return replace(found, why=why_not(found, p99=p99))
+
+
+def _expected(data: Prepared, xways: int) -> dict[str, int]:
+    """How many rows operators are to keep: a car reports every 30 s."""
+    seconds = np.convolve(data.meta.per_second, np.ones(REPORT_SECONDS, np.int64))
+    cars = int(seconds.max()) * (xways // data.meta.xways)
+    return {"vehicles": cars, "accounts": cars}
 
 
 def why_not(found: Step, *, p99: float) -> str:

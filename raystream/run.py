@@ -60,6 +60,7 @@ def run(
     bounds: Mapping[str, tuple[int, int]] | None = None,
     pool: PoolOptions | int | None = None,
     check: bool = False,
+    rows: Mapping[str, int] | None = None,
     durable: str | os.PathLike[str] | None = None,
     resume: bool | None = None,
     on_progress: OnProgress | None = None,
@@ -88,6 +89,9 @@ def run(
             `rs.PoolOptions`.
         check: checking mode: instances are made again from checkpoints, and an operator that then
             emits something else ends the job. It costs time and memory.
+        rows: how many rows of state a compiled or batch operator is expected to keep. Room for them
+            is made before the first record comes, where it would be late for memory else: a virtual
+            machine may be given new memory at half a gigabyte a second.
         durable: a folder or s3://bucket/prefix to which committed cuts are copied: on a cluster in
             the background, in this process while it waits. When all copies of a checkpoint in a
             cluster are lost the job goes on from there.
@@ -117,6 +121,7 @@ def run(
             cut_every=cut_every,
             checkpoint_seconds=checkpoint_seconds,
             check=check,
+            rows=rows,
             saved=begin.saved,
         )
         bounds_in(plan, bounds or {})  # a controller would say it too, but only on the cluster

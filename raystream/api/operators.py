@@ -141,6 +141,11 @@ class OperatorSpec:
         return bool(self.key)
 
     @property
+    def structured(self) -> bool:
+        """Whether its state is in rows of fixed width, which are no Python objects."""
+        return self.state is not None and (self.compiled or self.form == "batch")
+
+    @property
     def is_class(self) -> bool:
         return not inspect.isfunction(self.target)
 

@@ -187,6 +187,15 @@ def run(
             help="Checking mode: find operators that are not deterministic. Slower.",
         ),
     ] = False,
+    rows: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=N,...",
+            help="Rows that compiled and batch operators are expected to keep: room for them is"
+            " made before the first record.",
+            show_default=False,
+        ),
+    ] = "",
     address: Cluster = None,
     policy: PolicyName = None,
     bounds: Bounds = "",
@@ -220,6 +229,7 @@ def run(
                 loaded,
                 cluster=None if local else address or "auto",
                 instances=counts,
+                rows=parse_instances(rows),
                 checkpoint_seconds=checkpoint_seconds,
                 copies=copies,
                 spares=spares,

@@ -34,6 +34,7 @@ def make_plan(
     cut_every: int | None = None,
     checkpoint_seconds: float = 5.0,
     check: bool = False,
+    rows: Mapping[str, int] | None = None,
     saved: Saved | None = None,
 ) -> Plan:
     """The plan of a job. Asks each source for its splits and reads the first batch of each.
@@ -41,6 +42,7 @@ def make_plan(
     Args:
         cut_every: epochs between cuts; from `checkpoint_seconds` and the pace when not given.
         check: checking mode.
+        rows: see `plan_of`.
         saved: the cut to go on from; nothing is read then: its clock goes on.
 
     Raises:
@@ -59,7 +61,10 @@ def make_plan(
     clock = _clock(flow, sources, splits) if saved is None else _clock_of(saved, sources)
     if cut_every is None:
         cut_every = max(1, round(checkpoint_seconds / _epoch_real_seconds(sources, clock)))
-    plan = plan_of(flow, splits, instances=instances, clock=clock, cut_every=cut_every, check=check)
+    plan = plan_of(
+        flow, splits,
+        instances=instances, clock=clock, cut_every=cut_every, check=check, rows=rows,
+    )  # fmt: skip
     if saved is not None:
         refuse_unlike(plan, saved)
     for node in sources:

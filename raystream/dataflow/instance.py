@@ -209,9 +209,12 @@ class Instance:
         return self.counts.by_group(IN)
 
     def open(self) -> None:
-        """Make ready for the first epoch: load references, set the alarms of restored rows."""
+        """Make ready for the first epoch: load references, set the alarms of restored rows; at the
+        beginning, make room for those that are expected."""
         if self.logic is not None:
             self.logic.open(self.keys)
+            if not self.position and (rows := self.plan.rows.get(self.vertex.id)):
+                self.logic.table.make_room(rows * len(self.keys) // self.plan.groups)
         self.outlets.open()
 
     def receive(self, edge: int, piece: Piece) -> bool:

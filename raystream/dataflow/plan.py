@@ -22,6 +22,9 @@ from raystream.state.saved import Saved
 
 Kind = Literal["source", "operator", "sink"]
 
+ROWS_MOST = 2**31 - 1
+"""Of a table: slots are numbered with 32 bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Port:
@@ -116,7 +119,8 @@ class Plan:
     """Everything that an instance needs to know of its job.
 
     check: checking mode, in which copies of pieces are compared (see `dataflow.checking`).
-    durable: of a run that has a durable tier.
+    durable: of a run that has a durable tier. rows: per vertex how many it is expected to keep,
+    where that was said.
     """
 
     job: str
@@ -130,6 +134,7 @@ class Plan:
     cut_every: int = 100
     check: bool = False
     durable: Durable | None = None
+    rows: dict[int, int] = field(default_factory=dict)
 
     @property
     def resumed(self) -> Saved | None:
@@ -267,6 +272,7 @@ def plan_of(
     clock: Clock | None = None,
     cut_every: int = 100,
     check: bool = False,
+    rows: Mapping[str, int] | None = None,
 ) -> Plan:
     """The plan of a flow whose sources have these splits.
 
@@ -274,9 +280,10 @@ def plan_of(
         splits: per source the names of its splits, in order: they belong to the plan.
         instances: per vertex the number of instances; 1 unless given.
         check: checking mode.
+        rows: per vertex how many rows of structured state it is expected to keep.
 
     Raises:
-        GraphError: the flow is wrong. ConfigError: `instances` does not fit it.
+        GraphError: the flow is wrong. ConfigError: `instances` or `rows` do not fit it.
     """
     vertices, edges = vertices_of(flow)
     ranges = _ranges(flow, vertices, dict(instances or {}))
@@ -291,7 +298,21 @@ def plan_of(
         clock,
         cut_every,
         check,
+        rows=_expected(vertices, rows or {}),
     )
+
+
+def _expected(vertices: list[Vertex], rows: Mapping[str, int]) -> dict[int, int]:
+    keeping = {v.name: v for v in vertices if v.spec is not None and v.spec.structured}
+    for name, many in rows.items():
+        if name not in keeping:
+            raise ConfigError(
+                f"rows: {name!r} is no compiled or batch operator with state",
+                hint=f"Such are {', '.join(sorted(keeping))}." if keeping else "There are none.",
+            )
+        if not 0 <= many <= ROWS_MOST:
+            raise ConfigError(f"rows: {name}={many}; an operator keeps up to {ROWS_MOST:,} rows")
+    return {keeping[name].id: many for name, many in rows.items()}
 
 
 def _ranges(

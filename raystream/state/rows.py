@@ -39,6 +39,8 @@ SPARE_BYTES = 256 << 20
 """So much memory at least is kept for the copies of the next view, once it was needed. New memory
 would be touched for the first time at each cut, which can stop a virtual machine's processor for
 milliseconds."""
+READY_BYTES = 1 << 25
+"""So much memory is made ready at a time where nobody waits for it."""
 DUE_ROOM = 1 << 12
 """Due rows for which there is room at first."""
 SAMPLE = 1 << 12
@@ -194,6 +196,12 @@ class StructuredTable:
         else:
             size = len(self.rows)
             self._extend(size + min(size, max(1, GROWTH_BYTES // self.dtype.itemsize)))
+
+    def make_room(self, rows: int) -> None:
+        """Make so many slots ready in all, bit by bit: others may have the interpreter's lock."""
+        step = max(1, READY_BYTES // self.dtype.itemsize)
+        while (ready := len(self.rows)) < rows:
+            self._extend(min(rows, ready + step))
 
     def reserve_removals(self, more: int) -> None:
         """Make room to remember so many more removals."""

@@ -337,6 +337,8 @@ def test_a_bug_is_said_to_be_one(
         (["--instances", "cuont=2"], "there is no operator 'cuont'"),
         (["--instances", "split=2"], "runs inside 'lines'"),
         (["--instances", "count=0"], "from 1 to"),
+        (["--rows", "count"], "not of the form NAME=N"),
+        (["--rows", "lines=9"], "is no compiled or batch operator with state"),
         (["--address", "auto"], "exclude each other"),
         (["--policy", "cpuu"], "there is no policy 'cpuu'"),
         (["--bounds", "count=3"], "not of the form NAME=LEAST-MOST"),

@@ -15,6 +15,7 @@ import raystream as rs
 from raystream.controller.planning import make_plan
 from raystream.controller.report import OperatorReport
 from raystream.dataflow.plan import Plan
+from raystream.errors import ConfigError
 from raystream.testing import Collect
 from raystream.testing.local import LocalJob, totals
 from tests.dataflow.cuts import random_ranges
@@ -114,3 +115,19 @@ def test_more_epochs_than_rows_and_one_epoch_for_all() -> None:
     assert flow.key_groups == 256
     for seconds in (1, 10_000):
         sequential(SHAPES["union"], seconds, 2)
+
+
+def test_there_is_room_for_the_rows_that_are_expected_from_the_beginning() -> None:
+    sink = Collect()
+    flow = SHAPES["running batch"].build(sink, 5, 0)
+    plan = make_plan(flow, rows={"running_batch": 100_000}, instances={"running_batch": 2})
+    job = LocalJob(plan)
+    tables = [m.logic.table for m in job.instances if m.vertex.name == "running_batch"]
+    assert [len(t.rows) for t in tables] == [50_000, 50_000]
+    job.run()
+    expected, _ = sequential(SHAPES["running batch"], 5, 0)
+    assert written(sink) == expected
+    with pytest.raises(ConfigError, match="rows: 'lines' is no compiled or batch operator"):
+        make_plan(flow, rows={"lines": 5})
+    with pytest.raises(ConfigError, match="running_batch=-1; an operator keeps up to"):
+        make_plan(flow, rows={"running_batch": -1})

@@ -430,6 +430,19 @@ def test_of_two_views_the_one_with_less_is_copied_at_once(since: int, finished: 
     assert tallies(second.rows()) == old | {k: (2, k) for k in range(3)}
 
 
+def test_room_is_made_bit_by_bit_and_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    grown = Grown()
+    monkeypatch.setattr(state_rows, "READY_BYTES", 100 * grown.table.dtype.itemsize)
+    grown.table.make_room(1234)
+    assert len(grown.table.rows) == 1234 and not grown.table.used
+    assert (grown.table.rows["_epoch"] == grown.table._kernels.FREE).all()
+    grown.touch(np.arange(1234), 1)
+    assert len(grown.table.rows) == 1234
+    assert tallies(grown.table.dirty(0)) == {k: (1, 1) for k in range(1234)}
+    grown.table.make_room(5)
+    assert len(grown.table) == 1234
+
+
 def test_a_sample_tells_how_old_the_rows_are() -> None:
     grown, many = Grown(), 3 * state_rows.SAMPLE
     assert not len(grown.table.sample())
