@@ -438,7 +438,7 @@ def test_room_is_made_bit_by_bit_and_used(monkeypatch: pytest.MonkeyPatch) -> No
     assert (grown.table.rows["_epoch"] == grown.table._kernels.FREE).all()
     grown.touch(np.arange(1234), 1)
     assert len(grown.table.rows) == 1234
-    assert tallies(grown.table.dirty(0)) == {k: (1, 1) for k in range(1234)}
+    assert tallies(grown.table.dirty(0)) == dict.fromkeys(range(1234), (1, 1))
     grown.table.make_room(5)
     assert len(grown.table) == 1234
 
