@@ -27,6 +27,7 @@ from benchmarks import (
     restore,
     start,
     tables,
+    touch,
 )
 from raystream.errors import RaystreamError
 
@@ -36,6 +37,7 @@ app = typer.Typer(
 
 app.command("kernels")(kernels.main)
 app.command("tables")(tables.main)
+app.command("touch")(touch.main)
 app.command("restore")(restore.main)
 app.command("recovery")(recovery_table.main)
 app.command("compare")(compare.main)

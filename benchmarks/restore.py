@@ -130,8 +130,8 @@ def state(plan: Plan, form: str, rows: int) -> Image:
     return Image(header, batch.take(order), gone)
 
 
-def lap(whole: Image, images: int) -> list[Image]:
-    """The same state as so many images that refreshed all of it, each with as many rows again, by
+def refreshed(whole: Image, images: int) -> list[Image]:
+    """The same state as so many images of which none is full, each with as many rows again, by
     `OLDER`, that changed once more later."""
     rows, rng = len(whole), np.random.default_rng(1)
     last = rng.integers(images, size=rows)
@@ -220,7 +220,7 @@ def measure(form: str, megabytes: float, parts: int, chain: int, repeat: int) ->
     rows = int(megabytes * 1e6 / size)
     whole = state(plan, form, rows)
     ranges = even_ranges(plan.groups, parts)
-    chained = [whole] if chain == 1 else lap(whole, chain)
+    chained = [whole] if chain == 1 else refreshed(whole, chain)
     images = [part.encode() for image in chained for part in partition(image, ranges)]
     shared, nbytes = Shared(images), sum(map(len, images))
     del whole, chained, images

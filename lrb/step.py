@@ -20,9 +20,8 @@ from lrb.usage import Usage
 from lrb.validate import compare
 from lrb.weigh import weigh
 from raystream.errors import JobError, Stopped
+from spark_ingest.traffic.calibration import REPORT_SECONDS
 
-REPORT_SECONDS = 30
-"""From one report of a car to its next."""
 BEHIND_SECONDS = TOLL.deadline_s + 2.5
 """A step is given up when its sink is so far behind: the deadline, and what a sample may lag."""
 
@@ -104,9 +103,8 @@ def step(
 
     due = _due(data, xways, speed)
     try:
-        report = flow.run(
-            cluster=cluster, instances=instances, rows=_expected(data, xways), on_progress=follow
-        )
+        rows = expected_rows(data, xways)
+        report = flow.run(cluster=cluster, instances=instances, rows=rows, on_progress=follow)
         if report.operator(SOURCE).records_in != due["rows"]:
             raise JobError(f"the job has read {report.operator(SOURCE).records_in:,} rows")
         asked = handed_over(report.operator(SINK).by_port)
@@ -138,8 +136,8 @@ def step(
     return replace(found, why=why_not(found, p99=p99))
 
 
-def _expected(data: Prepared, xways: int) -> dict[str, int]:
-    """How many rows operators are to keep: a car reports every 30 s."""
+def expected_rows(data: Prepared, xways: int) -> dict[str, int]:
+    """How many rows operators are to keep: each car reports once in so many seconds."""
     seconds = np.convolve(data.meta.per_second, np.ones(REPORT_SECONDS, np.int64))
     cars = int(seconds.max()) * (xways // data.meta.xways)
     return {"vehicles": cars, "accounts": cars}

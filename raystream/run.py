@@ -90,8 +90,8 @@ def run(
         check: checking mode: instances are made again from checkpoints, and an operator that then
             emits something else ends the job. It costs time and memory.
         rows: how many rows of state a compiled or batch operator is expected to keep. Room for them
-            is made before the first record comes, where it would be late for memory else: a virtual
-            machine may be given new memory at half a gigabyte a second.
+            is made before the first record comes. Without it a job whose state grows quickly may be
+            late at first, where new memory comes slowly.
         durable: a folder or s3://bucket/prefix to which committed cuts are copied: on a cluster in
             the background, in this process while it waits. When all copies of a checkpoint in a
             cluster are lost the job goes on from there.

@@ -141,8 +141,8 @@ class OperatorSpec:
         return bool(self.key)
 
     @property
-    def structured(self) -> bool:
-        """Whether its state is in rows of fixed width, which are no Python objects."""
+    def in_structured_rows(self) -> bool:
+        """Whether its state is in structured rows, which are no Python objects."""
         return self.state is not None and (self.compiled or self.form == "batch")
 
     @property
@@ -491,11 +491,7 @@ def _check_storage(spec: OperatorSpec) -> None:
                         f"compiled operators hold numbers, but {schema.name}.{f}",
                         hint="Use the batch form, or leave compiled=True away.",
                     )
-    if (
-        spec.state is not None
-        and (spec.compiled or spec.form == "batch")
-        and not spec.state.structured
-    ):
+    if spec.state is not None and spec.in_structured_rows and not spec.state.structured:
         bad = next(f for f in spec.state.fields if not (f.number or f.kind == "array"))
         raise spec.fail(f"its state must hold numbers, but {spec.state.name}.{bad}")
 

@@ -216,12 +216,12 @@ def run(
             raise ConfigError("--local and --address exclude each other")
         from raystream.actors.late_pandas import put_off_pandas
         from raystream.cli.live import Screen
-        from raystream.cli.load import load_flow, parse_bounds, parse_instances, policy_of
+        from raystream.cli.load import load_flow, parse_bounds, parse_numbers, policy_of
         from raystream.controller.pool import PoolOptions
         from raystream.run import run as run_flow
 
         put_off_pandas()
-        counts, limits = parse_instances(instances), parse_bounds(bounds)
+        counts, limits = parse_numbers(instances), parse_bounds(bounds)
         scaling = policy_of(policy)
         loaded = load_flow(flow)
         with Screen(loaded.name) as screen:
@@ -229,7 +229,7 @@ def run(
                 loaded,
                 cluster=None if local else address or "auto",
                 instances=counts,
-                rows=parse_instances(rows),
+                rows=parse_numbers(rows),
                 checkpoint_seconds=checkpoint_seconds,
                 copies=copies,
                 spares=spares,
@@ -406,10 +406,10 @@ def scale(
     """
     with _errors_told():
         from raystream.actors.rescaling import scale as ask
-        from raystream.cli.load import parse_instances
+        from raystream.cli.load import parse_numbers
 
         mode: Mode = "handover" if handover else "replay"
-        _tell_moves(ask(job, address, parse_instances(instances), mode))
+        _tell_moves(ask(job, address, parse_numbers(instances), mode))
 
 
 @app.command(rich_help_panel=CHANGE)

@@ -1,4 +1,4 @@
-"""What the options of the command stand for: a flow in a module, numbers of instances."""
+"""What the options of the command stand for: a flow in a module, numbers by operator."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def policy_of(name: str | None) -> Policy | Literal["auto"] | None:
     return POLICIES[name]()
 
 
-def parse_instances(text: str) -> dict[str, int]:
+def parse_numbers(text: str) -> dict[str, int]:
     """`"a=2,b=3"` as {"a": 2, "b": 3}.
 
     Raises:

@@ -303,7 +303,8 @@ def plan_of(
 
 
 def _expected(vertices: list[Vertex], rows: Mapping[str, int]) -> dict[int, int]:
-    keeping = {v.name: v for v in vertices if v.spec is not None and v.spec.structured}
+    """What was said by name, by vertex."""
+    keeping = {v.name: v for v in vertices if v.spec is not None and v.spec.in_structured_rows}
     for name, many in rows.items():
         if name not in keeping:
             raise ConfigError(

@@ -80,7 +80,7 @@ NO_LINK = _Link(0)
 class Chain:
     """The checkpoints that an instance has made and that are stored, one after the other.
 
-    A restore is to read about 1.5 times the state as it is, and little is to be written of state
+    A restore is to read 1.4 to 1.8 times the state as it is, and little is to be written of state
     that changes little, or only grows, or all of which changes soon anyway. Let `over` be what a
     restore reads beside the state, in parts of it: for each row that changes
     `HASTE * (over - SLACK)` rows are refreshed. Where rows cannot be refreshed, a full checkpoint
@@ -128,14 +128,14 @@ class Chain:
                 return FULL
             if sample is None or not rows or not (many := self._many(rows, over)):
                 return Wanted(self._made)
-            before, refreshed = self._oldest(many / rows, sample())
+            before, refreshed = self._before(many / rows, sample())
             needed = self._needed(before)
             if not needed:
                 return FULL
             oldest = needed[0].cut if needed[0].own else 0
             return Wanted(self._made, before, oldest, int(refreshed * rows))
 
-    def _oldest(self, share: float, sample: np.ndarray) -> tuple[tuple[int, int], float]:
+    def _before(self, share: float, sample: np.ndarray) -> tuple[tuple[int, int], float]:
         """The epoch and slot before which such a share of the rows is, or all that have not
         changed since the last checkpoint; and what share that is, about."""
         if not len(sample):

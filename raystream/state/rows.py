@@ -198,7 +198,8 @@ class StructuredTable:
             self._extend(size + min(size, max(1, GROWTH_BYTES // self.dtype.itemsize)))
 
     def make_room(self, rows: int) -> None:
-        """Make so many slots ready in all, bit by bit: others may have the interpreter's lock."""
+        """Make so many slots ready in all, bit by bit: others may have the interpreter's lock
+        meanwhile. The index grows as ever."""
         step = max(1, READY_BYTES // self.dtype.itemsize)
         while (ready := len(self.rows)) < rows:
             self._extend(min(rows, ready + step))
@@ -376,7 +377,7 @@ class StructuredTable:
 
     def sample(self) -> np.ndarray:
         """int64 [n, 2]: of some rows the epoch that touched them last, and their slot, in order.
-        They are spread over all slots. None while a view is copied."""
+        They are spread over all slots. Of no rows while a view is copied."""
         slots = np.arange(0 if self.copying else min(self.used, SAMPLE))
         if len(slots) < self.used:
             slots = (slots * GOLDEN % 1.0 * self.used).astype(np.int64)
@@ -387,8 +388,8 @@ class StructuredTable:
     def view(self, since: int, upto: int, before: tuple[int, int] = NONE_OLD) -> View | Copy:
         """The rows that an epoch after `since` touched last, and old ones, whose epoch and slot
         come before these, as they are at the end of epoch `upto`, which is now. Of two at a time
-        one is copied at once: the later one, unless it is of old rows too, else what is left of the
-        earlier one."""
+        one is copied at once: the later one, unless it is of all rows or has old ones, else what is
+        left of the earlier one."""
         k = self._kernels
         with self.guard:
             if (earlier := self._view()) is not None and not earlier.whole:

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         "epoch --epochs 20 --local --repeat 1 --json",
         "kernels --rows 500 --distinct 100 --repeat 1",
         "tables --rows 3000 --each 100 --changed 50 --repeat 1",
+        "touch --megabytes 4 --pauses 0,0.01",
         "restore --megabytes 0.1 --repeat 1",
         "restore --megabytes 0.1 --repeat 1 --parts 2 --chain 5",
         "checkpoints sizes --largest 100 --repeat 1",

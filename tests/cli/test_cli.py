@@ -17,7 +17,7 @@ import raystream as rs
 from raystream.actors import deploy
 from raystream.api.flow import Epochs
 from raystream.cli import app
-from raystream.cli.load import load_flow, parse_bounds, parse_instances
+from raystream.cli.load import load_flow, parse_bounds, parse_numbers
 from raystream.cli.plan import describe
 from raystream.errors import ConfigError, GraphError, Stopped, notes
 
@@ -428,11 +428,11 @@ def test_ctrl_c_ends_with_130(module: Callable[[str], str]) -> None:
     assert result.stderr.startswith("interrupted")
 
 
-def test_instances() -> None:
-    assert parse_instances("") == {}
-    assert parse_instances(" a=2, b-2=13,") == {"a": 2, "b-2": 13}
+def test_numbers_by_name() -> None:
+    assert parse_numbers("") == {}
+    assert parse_numbers(" a=2, b-2=13,") == {"a": 2, "b-2": 13}
     with pytest.raises(ConfigError, match="'=2' is not of the form NAME=N"):
-        parse_instances("=2")
+        parse_numbers("=2")
 
 
 def test_bounds() -> None:
@@ -443,7 +443,7 @@ def test_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parse", "text"), [(parse_instances, "a=2,a=3"), (parse_bounds, "a=1-2,a=1-3")]
+    ("parse", "text"), [(parse_numbers, "a=2,a=3"), (parse_bounds, "a=1-2,a=1-3")]
 )
 def test_nothing_is_named_twice(parse: Callable[[str], object], text: str) -> None:
     with pytest.raises(ConfigError, match="'a' is named twice"):

@@ -21,7 +21,7 @@ from lrb.ladder import rungs, search
 from lrb.oracle import Expected, expected
 from lrb.rate import Search, Traffic, late_traffic, rate
 from lrb.source import look_through
-from lrb.step import BEHIND_SECONDS, Behind, Step, Watch, why_not
+from lrb.step import BEHIND_SECONDS, Behind, Step, Watch, expected_rows, why_not
 from lrb.usage import Usage, resident
 from lrb.weigh import Latencies
 from raystream.errors import ConfigError
@@ -81,6 +81,12 @@ def test_a_job_that_is_behind_is_given_up(tmp_path: Path) -> None:
     watch.check(sample(1000.0, epochs=91 * 20))  # it has ended, and its report is on the way
     with pytest.raises(Behind, match="behind after 20 s"):
         watch.check(sample(20.0, epochs=200))
+
+
+def test_as_many_cars_are_expected_as_report_in_half_a_minute(tmp_path: Path) -> None:
+    rows = [report(t + car, car, 3) for t in range(0, 91, 30) for car in range(1, 8)]
+    data = look_through(prepare(tmp_path, sorted(rows)))
+    assert expected_rows(data, 5 * data.meta.xways) == {"vehicles": 35, "accounts": 35}
 
 
 def test_latencies_are_counted_by_the_millisecond() -> None:
