@@ -33,8 +33,7 @@ from raystream.dataflow.snapshot import (
     advance,
     capture,
     install,
-    rows_of,
-    sample_of,
+    next_wanted,
     settled,
     sizes_of,
     view_with,
@@ -410,7 +409,7 @@ class Shell:
         if (header.cut or header.ended) and self._shipper is not None:
             with self.meter.meanwhile("blocked"):
                 self._shipper.await_room()
-            wanted = self._shipper.chain.next(rows_of(self.machine), sample_of(self.machine))
+            wanted = next_wanted(self.machine, self._shipper.chain)
             self._shipper.put(self._captured(wanted), wanted)
         self._trim(TRIM_EPOCHS)
 

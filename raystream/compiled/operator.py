@@ -125,12 +125,16 @@ class CompiledOperator:
         if table is None or self._fire is None:
             nothing = np.zeros(len(keys) + 1, np.int64)
             return Output(_Call(self, self._of_due, nothing, 0, None, epoch, watermark).emitted())
-        slots = table.due(NEVER if last else watermark)
-        rounds = [self._round(table, slots, keys, epoch)]
-        while not last and len(slots) and self.spec.timer is not None:
-            slots = table.due_again(slots, watermark)
-            if len(slots):
-                rounds.append(self._round(table, slots, keys, epoch))
+        upto = NEVER if last else watermark
+        # Where nothing is said the order does not show, and at the end there may be many millions.
+        parts = table.due_in_parts(upto) if self._silent else [table.due(upto)]
+        rounds = []
+        for slots in parts:
+            rounds.append(self._round(table, slots, keys, epoch))
+            while not last and len(slots) and self.spec.timer is not None:
+                slots = table.due_again(slots, watermark)
+                if len(slots):
+                    rounds.append(self._round(table, slots, keys, epoch))
         return grouped(rounds)
 
     def _round(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.plan import Plan, Vertex
+from raystream.dataflow.snapshot import rows_of
 from raystream.schema.types import KeyRange, SinkContext
 from raystream.state.chain import Span
 from raystream.state.counts import IN, LATE, OUT
@@ -301,7 +302,7 @@ def progress_of(
     missed = 0 if stored is None else machine.cuts.missed(machine.position)
     ended = machine.ended  # before the position: who is said to have ended is at its end
     table = getattr(getattr(machine, "logic", None), "table", None)
-    c = machine.counts
+    c, rows = machine.counts, rows_of(machine)
     return Progress(
         machine.vertex.name,
         index,
@@ -311,7 +312,7 @@ def progress_of(
         c.total(IN),
         c.total(OUT),
         c.total(LATE),
-        0 if table is None else len(table),
+        rows,
         cpu,
         ended_at,
         name or f"{machine.vertex.name}/{index}",
@@ -328,7 +329,7 @@ def progress_of(
         busy=spent.busy,
         blocked=spent.blocked,
         waiting=sum([inlet.rows for inlet in getattr(machine, "inlets", {}).values()]),
-        state_bytes=0 if table is None else round(len(table) * row_bytes),
+        state_bytes=round(rows * row_bytes),
         load=machine.load.tobytes(),
         shown=shown,
         table_bytes=getattr(table, "nbytes", 0),

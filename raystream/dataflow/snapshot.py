@@ -29,14 +29,23 @@ from raystream.dataflow.instance import Instance, SourceInstance
 from raystream.dataflow.pieces import silence
 from raystream.errors import InternalError, StateError, Where
 from raystream.schema.types import KeyRange
-from raystream.state.chain import FULL, Size, Wanted
-from raystream.state.checkpoint import WHOLE, Shape, Taken, check_objects, put_objects, take_objects
-from raystream.state.counts import Counts
+from raystream.state.chain import FULL, Chain, Size, Wanted
+from raystream.state.checkpoint import (
+    WHOLE,
+    Shape,
+    Taken,
+    check_objects,
+    count_objects,
+    put_objects,
+    take_none,
+    take_objects,
+)
+from raystream.state.counts import LEFT, Counted, Counts
 from raystream.state.image import Ended, Image, ImageHeader, Standing, check_whole
 from raystream.state.objects import ObjectTable
 from raystream.state.partition import follows, part_of, together
 from raystream.state.rows import StructuredTable
-from raystream.state.structured import Texts, fill_rows, put_rows, take_rows
+from raystream.state.structured import Texts, count_rows, fill_rows, put_rows, take_rows
 from raystream.state.upgrade import upgraded
 
 Machine = Instance | SourceInstance
@@ -113,7 +122,7 @@ def capture(
     since = wanted.base
     if cut is not None and cut != machine.position and not (machine.ended and cut > since):
         raise InternalError(f"{machine.vertex.name} at {machine.position} was cut at {cut}")
-    table = table if isinstance(_table(machine), StructuredTable) else ""
+    table = table if isinstance(_table(machine), StructuredTable) and not machine.ended else ""
     header = ImageHeader(
         machine.vertex.name,
         _shape_in_words(machine),
@@ -126,7 +135,7 @@ def capture(
             machine.ended,
             _ends(machine) if isinstance(machine, Instance) else {},
             dict(splits or {}),
-            machine.counts.stored(),
+            {**machine.counts.stored(), **_left(machine)},
         ),
         wanted.oldest,
         table,
@@ -136,14 +145,27 @@ def capture(
         return Captured(header, _take(machine, wanted, named=bool(table)), where)
 
 
-def check_state(machine: Instance, since: int) -> None:
+def next_wanted(machine: Machine, chain: Chain) -> Wanted:
+    """What the next checkpoint of an instance is to hold. None of the rows of one that has ended:
+    nothing comes that they could change the answer to. They are checked as ever.
+
+    Raises:
+        StateError: a value in a Python row of one that has ended does not fit its field.
+    """
+    if machine.ended:
+        check_state(machine, chain.stored.upto)
+        return FULL
+    return chain.next(rows_of(machine), sample_of(machine))
+
+
+def check_state(machine: Machine, since: int) -> None:
     """Check that what an instance keeps and changed after the cut `since` could be captured, where
     it is not. Structured rows hold nothing else.
 
     Raises:
         StateError: a value in a Python row does not fit its field.
     """
-    shape, table = _shape(machine), getattr(machine.logic, "table", None)
+    shape, table = _shape(machine), _table(machine)
     if shape is not None and isinstance(table, ObjectTable):
         assert machine.vertex.spec is not None
         with _of(machine.vertex.name, machine.position, machine.vertex.spec.where):
@@ -187,9 +209,25 @@ def _table(machine: Machine) -> Any:
 
 
 def rows_of(machine: Machine) -> int:
-    """How many rows of state an instance has now; any thread may ask."""
+    """How many rows of state an instance has now; any thread may ask. One that was put in the place
+    of one that had ended has those that were left then."""
+    if LEFT in machine.counts:
+        return machine.counts.total(LEFT)
     table = _table(machine)
     return 0 if table is None else len(table)
+
+
+def _left(machine: Machine) -> Counted:
+    """By key group how many rows an instance that has ended has left."""
+    shape, table = _shape(machine), _table(machine)
+    if not machine.ended or shape is None or table is None or LEFT in machine.counts:
+        return {}
+    groups = machine.plan.groups
+    if isinstance(table, ObjectTable):
+        counts = count_objects(table, shape, groups)
+    else:
+        counts = count_rows(table, shape, groups, texts_of(getattr(machine, "logic", None)))
+    return {LEFT: counts[slice(*machine.keys)].tobytes()}
 
 
 def sample_of(machine: Machine) -> Callable[[], np.ndarray] | None:
@@ -363,6 +401,8 @@ def _take(machine: Machine, wanted: Wanted, *, named: bool) -> Taken | None:
     shape, logic = _shape(machine), getattr(machine, "logic", None)
     if shape is None or logic is None:
         return None
+    if machine.ended:
+        return take_none(shape, machine.plan.groups)
     if isinstance(logic.table, ObjectTable):
         return take_objects(logic.table, shape, machine.plan.groups, wanted.base)
     groups, at, texts = machine.plan.groups, machine.position, texts_of(logic)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import compress
+from itertools import compress, islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from raystream.schema.state import State, StateSchema, exact_text
 from raystream.schema.values import all_of, check_of, members, shown
 from raystream.state.image import END, KEY, START, Image
 from raystream.state.objects import ObjectTable
-from raystream.state.partition import key_order
+from raystream.state.partition import count_keys, key_order
 
 VALUE_BYTES = 64
 """What a value of a Python row takes in memory, about."""
@@ -58,6 +58,8 @@ class Taken(NamedTuple):
 
 WHOLE = sys.maxsize
 """Bytes of an image in one part."""
+COUNTED = 1 << 18
+"""Rows whose keys are hashed at a time, to count them."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,11 @@ def number_type(dtype: str) -> Any:
 # ---------------------------------------------------------------- Python rows
 
 
+def take_none(shape: Shape, groups: int) -> Taken:
+    """No rows."""
+    return Taken(lambda _: iter([Made(groups, shape.no_rows, shape.nothing_gone)]), lambda: 0)
+
+
 def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> Taken:
     """Copy what changed after the cut `since`; 0 copies all.
 
@@ -188,6 +195,16 @@ def take_objects(table: ObjectTable, shape: Shape, groups: int, since: int) -> T
 
     nbytes = len(keys) * (1 + len(taken)) * VALUE_BYTES
     return Taken(finish, lambda: nbytes)
+
+
+def count_objects(table: ObjectTable, shape: Shape, groups: int) -> np.ndarray:
+    """int64 [groups]: how many rows there are of each key group."""
+    counts, left = np.zeros(groups, np.int64), iter(table.rows)
+    while keys := list(islice(left, COUNTED)):
+        counts += count_keys(
+            pa.RecordBatch.from_arrays(_key_columns(shape, keys), schema=shape.gone), groups
+        )
+    return counts
 
 
 def check_objects(table: ObjectTable, shape: Shape, since: int) -> None:

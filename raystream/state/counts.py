@@ -16,8 +16,9 @@ from raystream.schema.types import KeyRange
 Counted = Mapping[str, bytes]
 """By name what was counted in each key group of a range, as int64."""
 
-IN, OUT, LATE = "in", "out", "late"
-"""Names: records that came in, went out and were late."""
+IN, OUT, LATE, LEFT = "in", "out", "late", "left"
+"""Names: records that came in, went out and were late; rows that were left at the end, which are
+not stored."""
 _BYTES = np.dtype(np.int64).itemsize
 
 
@@ -63,6 +64,9 @@ class Counts:
     def stored(self) -> dict[str, bytes]:
         """As it is stored."""
         return {name: self.by_group(name).tobytes() for name in self._upto}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._upto
 
 
 def part_of_counts(counted: Counted, keys: KeyRange, part: KeyRange) -> Counted:

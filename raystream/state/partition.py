@@ -75,6 +75,15 @@ def key_order(batch: Any, groups: int) -> tuple[np.ndarray, np.ndarray]:
     return order, offsets
 
 
+def count_keys(batch: Any, groups: int) -> np.ndarray:
+    """int64 [groups]: how many rows there are of each key group."""
+    from raystream.state.kernels import key_groups
+
+    if not batch.num_rows:
+        return np.zeros(groups, np.int64)
+    return np.bincount(key_groups(keys_of(batch), groups), minlength=groups)
+
+
 def _ranks(column: Any) -> np.ndarray:
     """int64: numbers that are ordered as the text (or bytes) of a column."""
     import pyarrow.compute as pc  # takes a while, and only text needs it

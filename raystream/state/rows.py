@@ -15,7 +15,7 @@ their epoch, until told that a cut has seen them go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 from weakref import ref
@@ -43,6 +43,8 @@ READY_BYTES = 1 << 25
 """So much memory is made ready at a time where nobody waits for it."""
 DUE_ROOM = 1 << 12
 """Due rows for which there is room at first."""
+DUE_MOST = 1 << 20
+"""And at most: they come in parts."""
 SAMPLE = 1 << 12
 """Rows that tell how old the others are."""
 GOLDEN = (5**0.5 - 1) / 2
@@ -331,19 +333,23 @@ class StructuredTable:
     def due(self, watermark: int) -> np.ndarray:
         """int64: the slots of the rows due at `watermark`, in no particular order. They are the
         caller's to fire: `next_due` forgets them."""
+        return np.concatenate(list(self.due_in_parts(watermark)))
+
+    def due_in_parts(self, watermark: int) -> Iterator[np.ndarray]:
+        """The same in one part or more: one may be fired before the next is looked for."""
         if self.next_due > watermark or self.next_due == NEVER:
-            return np.zeros(0, np.int64)
+            yield np.zeros(0, np.int64)
+            return
         rows = self.rows  # not a slice: one row alone would be another layout, compiled anew
         times = rows["_key"][:, -1] if self.window is not None else rows[self.schema.timer or ""]
-        found, at, room = [], 0, DUE_ROOM
+        at, room = 0, DUE_ROOM
         while at >= 0:
             out = np.empty(room, np.int64)
             at, n = self._kernels.scan_due(
                 times, rows["_epoch"], self.window or 0, watermark, self.alarms, self.meta, at, out
             )
-            found.append(out[:n])
-            room *= 2
-        return np.concatenate(found)
+            yield out[:n]
+            room = min(2 * room, DUE_MOST)
 
     def due_again(self, slots: np.ndarray, watermark: int) -> np.ndarray:
         """As `due`, among the rows in these slots that are still there."""
@@ -498,6 +504,12 @@ class StructuredTable:
             self.rows[name][slots] = values
         self.rows["_epoch"][slots] = part.epoch
         self._arm(slots)
+
+    def keys_in_blocks(self, rows: int) -> Iterator[np.ndarray]:
+        """int64 [n, columns]: the keys of all rows, of about so many at a time."""
+        for first in range(0, self.used, rows):
+            block = self.rows[first : min(first + rows, self.used)]
+            yield block["_key"][block["_epoch"] != self._kernels.FREE]
 
     def ordered(self) -> np.ndarray:
         """A copy of all rows in key order."""

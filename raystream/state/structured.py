@@ -17,6 +17,7 @@ import pyarrow as pa
 from raystream.schema.fields import Field
 from raystream.schema.types import NEVER
 from raystream.state.checkpoint import (
+    COUNTED,
     Made,
     Shape,
     Taken,
@@ -26,7 +27,7 @@ from raystream.state.checkpoint import (
     number_type,
 )
 from raystream.state.image import SLOT, Image
-from raystream.state.partition import key_order, offsets_of
+from raystream.state.partition import count_keys, key_order, offsets_of
 from raystream.state.priority import step_aside
 from raystream.state.room import as_words
 from raystream.state.rows import BLOCK, NONE_OLD, Part, StructuredTable
@@ -84,6 +85,15 @@ def take_rows(
             view.close()
 
     return Taken(finish, lambda: view.nbytes, view.copy)
+
+
+def count_rows(table: StructuredTable, shape: Shape, groups: int, texts: Texts = ()) -> np.ndarray:
+    """int64 [groups]: how many rows there are of each key group."""
+    counts = np.zeros(groups, np.int64)
+    for keys in table.keys_in_blocks(COUNTED):
+        columns = _matrix_columns(shape, keys, texts)
+        counts += count_keys(pa.RecordBatch.from_arrays(columns, schema=shape.gone), groups)
+    return counts
 
 
 def part_ends(offsets: np.ndarray, most: int) -> list[int]:

@@ -22,8 +22,7 @@ from raystream.dataflow.snapshot import (
     advance,
     capture,
     install,
-    rows_of,
-    sample_of,
+    next_wanted,
     settled,
     sizes_of,
 )
@@ -467,7 +466,7 @@ class Instances(Box):
     # ------------------------------------------------------------ checkpoints
 
     def _checkpoint(self) -> None:
-        wanted = self.chain.next(rows_of(self.machine), sample_of(self.machine))
+        wanted = next_wanted(self.machine, self.chain)
         self._put(self._captured(wanted), wanted)
 
     def _captured(self, wanted: Wanted = FULL) -> Captured:

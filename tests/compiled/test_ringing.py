@@ -10,6 +10,7 @@ import pytest
 
 import raystream as rs
 from raystream.errors import OperatorError
+from raystream.state.row_kernels import ALARM_BITS
 from raystream.testing import Collect, run_local
 
 
@@ -64,3 +65,47 @@ def test_one_that_would_never_stop_ringing_is_refused(compiled: bool, step: int)
     with pytest.raises(OperatorError, match=r"Again.timer set Alarm.due (.|\n)*never stop") as told:
         rings(op(step=step))
     assert "rs.NEVER" in str(told.value)
+
+
+class Count(rs.State):
+    due: rs.Timer = rs.NEVER
+    n: int = 0
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """Rings every 3 seconds, three times or more often, and says so only when it is asked."""
+
+    often: int
+
+    def process(self, r: In, row: Count) -> Iterator[Rang]:
+        yield Rang(r.key, row.n)
+        if row.due == rs.NEVER:
+            row.due = r.time + 3
+
+    def timer(self, key: int, time: int, row: Count) -> None:
+        row.n += 1
+        if row.n % 5 == 4:
+            rs.forget(row)
+        elif row.n < self.often + key % 7:
+            row.due = time + 3
+
+
+def test_a_timer_that_says_nothing_rings_for_some_rows_after_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("raystream.state.rows.DUE_ROOM", 1 << ALARM_BITS)
+    monkeypatch.setattr("raystream.state.rows.DUE_MOST", 1 << ALARM_BITS)
+    keys = range(5 << ALARM_BITS)
+    asked = [In(time, key) for time in (0, 7, 20, 21) for key in keys if (key + time) % 3]
+    found = []
+    for compiled in (False, True):
+        flow, sink = rs.Flow("quiet", key_groups=4), Collect()
+        epochs = rs.by_time(seconds=1)
+        op = rs.operator(key="key", compiled=compiled)(Quiet)(often=3)
+        flow.source(rs.io.iterable(asked, In), epochs=epochs).through(op, name="quiet").to(sink)
+        report = run_local(flow)
+        rows = {o.name: o.state_rows for o in report}["quiet"]
+        found.append((sorted(sink.records()), rows))
+    assert found[0] == found[1]
+    assert {r.time for r in found[0][0]} == {0, 2, 3} and found[0][1]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,9 +23,10 @@ from raystream.dataflow.snapshot import (
     advance,
     capture,
     install,
+    next_wanted,
     rows_of,
-    sample_of,
     settled,
+    texts_of,
     view_with,
 )
 from raystream.dataflow.source import Taken
@@ -34,6 +36,8 @@ from raystream.schema.types import KeyRange
 from raystream.state.chain import SMALL_BYTES, Chain, Size, Wanted
 from raystream.state.checkpoint import WHOLE
 from raystream.state.image import Image, decode, header_of, oldest_of
+from raystream.state.keys import key_group
+from raystream.state.objects import ObjectTable
 from raystream.state.partition import by_parts, fold, merge, partition, recut
 from raystream.testing import Collect
 from raystream.testing.local import LocalJob, totals
@@ -83,7 +87,7 @@ class Backup:
         for machine in self.job.instances:
             have = self.stored.setdefault(id(machine), [])
             chain = self.made.setdefault(id(machine), Chain(0))
-            wanted = chain.next(rows_of(machine), sample_of(machine))
+            wanted = next_wanted(machine, chain)
             captured = capture(machine, wanted, cut=epoch, table=self.table)
             parts = list(captured.parts(rng.choice((1, 300, WHOLE))))
             chain.made(wanted, epoch)
@@ -431,7 +435,65 @@ def test_an_image_holds_where_an_instance_stands() -> None:
     assert header.standing.ended
     assert header.standing.watermark == rs.NEVER
     assert header.standing.inlets[0][0][1:] == (0, 256)
-    assert header.standing.counts == machine.counts.stored() and machine.counts.total("in") > 0
+    counts = dict(header.standing.counts)
+    assert not any(counts.pop("left"))  # all windows are closed
+    assert counts == machine.counts.stored() and machine.counts.total("in") > 0
+
+
+def batches(sink: Collect) -> rs.Flow:
+    """A batch operator whose rows are kept by text."""
+    flow = rs.Flow("batches")
+    source = rs.io.iterable([Word(i, f"w{i % 40}") for i in range(200)], Word)
+    flow.source(source).through(running_batch, name="count").to(sink)
+    return flow
+
+
+def words(sink: Collect) -> rs.Flow:
+    return word_flow(sink, running)
+
+
+@pytest.mark.parametrize("build", [one, two, words, batches])
+def test_of_who_has_ended_no_rows_are_stored_but_how_many_there_were(build: Build) -> None:
+    job = job_at(build, 1)
+    job.run()
+    owner = next(m for m in job.instances if m.vertex.kind == "operator")
+    rows, groups = rows_of(owner), job.plan.groups
+    assert rows
+    image = capture(owner, next_wanted(owner, Chain(1)), cut=owner.position + 5, table="t").image()
+    assert not len(image)
+    left = np.frombuffer(image.header.standing.counts["left"], np.int64)
+    assert left.tolist() == keys_by_group(owner)
+    for keys in (KeyRange(0, groups // 3), KeyRange(groups // 3, groups)):
+        other = fresh(build, owner.vertex.name)
+        other.keys = keys
+        install(other, recut([[image]], keys))
+        assert other.ended and rows_of(other) == left[slice(*keys)].sum()
+        again = capture(other, next_wanted(other, Chain(0))).image()
+        assert again.header == replace(partition(image, [keys])[0].header, base=0)
+
+
+def keys_by_group(machine: Instance) -> list[int]:
+    """How many rows of each key group an instance has."""
+    logic: Any = machine.logic
+    if isinstance(logic.table, ObjectTable):
+        keys = list(logic.table.rows)
+    else:
+        columns = list(logic.table.ordered()["_key"].T)
+        texts = texts_of(logic) or [None] * len(columns)
+        known = zip(columns, texts, strict=True)
+        read = [c.tolist() if t is None else t.text(c, pa.string()).to_pylist() for c, t in known]
+        keys = list(zip(*read, strict=True))
+    groups = machine.plan.groups
+    return np.bincount([key_group(key, groups) for key in keys], minlength=groups).tolist()
+
+
+def test_a_value_that_cannot_be_stored_is_found_at_the_end_too() -> None:
+    job = job_at(words, 3)
+    job.run()
+    owner: Any = next(m for m in job.instances if m.vertex.kind == "operator")
+    next(iter(owner.logic.table.rows.values())).n = "many"
+    with pytest.raises(StateError, match="keeps what cannot be stored, at the end of epoch"):
+        next_wanted(owner, Chain(3))
 
 
 # ---------------------------------------------------------------- sources
