@@ -214,7 +214,7 @@ class Instance:
         if self.logic is not None:
             self.logic.open(self.keys)
             if not self.position and (rows := self.plan.rows.get(self.vertex.id)):
-                self.logic.table.make_room(rows * len(self.keys) // self.plan.groups)
+                self.logic.table.make_room(rows * len(self.keys) // self.plan.groups, self.keys)
         self.outlets.open()
 
     def receive(self, edge: int, piece: Piece) -> bool:

@@ -65,6 +65,20 @@ class RowIndex:
         entries[known * size :] = -1
         self.arrays = self._kernels.Index(entries, self.pages, self.filled)
 
+    def make_room(self, rows: int, begin: float, end: float) -> None:
+        """Lay pages for so many rows, if there are none yet, so that few will have to be split.
+
+        begin, end: between which hashes theirs will be, in parts of all.
+        """
+        if len(self._blocks) > 1 or self.filled.any():
+            return
+        room = self._kernels.PAGE_LEAST * 4 // 3  # few of those with more than the least are full
+        bits = min(DEPTH_MAX, int(rows / room / (end - begin)).bit_length())
+        values = np.arange(1 << bits)
+        inside = (values + 1 > begin * len(values)) & (values < end * len(values))
+        counts = np.where(inside, rows / int(np.count_nonzero(inside)), 0.0)
+        self._begin(page_depths(counts, room))
+
     def fill(self, heads: np.ndarray, used: int) -> None:
         """Begin anew with the rows in the first `used` slots, whose keys are distinct."""
         room = self._kernels.PAGE_LEAST

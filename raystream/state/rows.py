@@ -24,7 +24,7 @@ import numpy as np
 
 from raystream.errors import InternalError, StateError
 from raystream.schema.state import StateSchema
-from raystream.schema.types import BEFORE_ALL, NEVER
+from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
 from raystream.state.room import Room, as_words
 from raystream.state.row_index import RowIndex
 from raystream.state.view import Copy, View
@@ -199,12 +199,22 @@ class StructuredTable:
             size = len(self.rows)
             self._extend(size + min(size, max(1, GROWTH_BYTES // self.dtype.itemsize)))
 
-    def make_room(self, rows: int) -> None:
-        """Make so many slots ready in all, bit by bit: others may have the interpreter's lock
-        meanwhile. The index grows as ever."""
+    def make_room(self, rows: int, keys: KeyRange) -> None:
+        """Make so many slots of an empty table ready, an index for them, and room for the copies of
+        a quarter of them: bit by bit, as others may have the interpreter's lock meanwhile.
+
+        keys: the range that they will be of.
+        """
+        self._index.make_room(rows, keys.lo / self.groups, keys.hi / self.groups)
         step = max(1, READY_BYTES // self.dtype.itemsize)
         while (ready := len(self.rows)) < rows:
             self._extend(min(rows, ready + step))
+        spare = Room(self.dtype)
+        spare.grow(rows // 4)
+        copies = as_words(spare.view(rows // 4))
+        for at in range(0, len(copies), step):
+            copies[at : at + step] = 0
+        self.keep_spare(spare, len(copies))
 
     def reserve_removals(self, more: int) -> None:
         """Make room to remember so many more removals."""

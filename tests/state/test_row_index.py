@@ -1,12 +1,25 @@
-"""The pages of an index that is filled at once."""
+"""The pages of an index that is filled at once, or laid for rows that are expected."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import raystream as rs
+from raystream.schema.state import state_schema
+from raystream.schema.types import KeyRange
+from raystream.state.kernels import key_groups
 from raystream.state.row_index import page_depths
+from raystream.state.row_kernels import PAGE_LEAST
+from raystream.state.rows import StructuredTable
+
+GROUPS = 16
+
+
+class Tally(rs.State):
+    n: int = 0
 
 
 @given(
@@ -33,3 +46,31 @@ def test_pages_are_as_few_as_have_room_and_the_directory_as_short_as_tells_them_
             both = slice(at // (2 * span) * 2 * span, (at // (2 * span) + 1) * 2 * span)
             assert counts[both].sum() > room
         at += span
+
+
+def pages_of(table: StructuredTable) -> int:
+    return len(table.index.filled)
+
+
+@pytest.mark.parametrize("keys", [KeyRange(0, GROUPS), KeyRange(3, 9), KeyRange(15, 16)])
+def test_an_index_for_the_rows_that_are_expected_is_hardly_split(keys: KeyRange) -> None:
+    expected, grown = (StructuredTable(state_schema(Tally), keys=1, groups=GROUPS) for _ in "ab")
+    many = np.arange(100_000 * GROUPS // len(keys))
+    group = key_groups([many], GROUPS)
+    mine = many[(group >= keys.lo) & (group < keys.hi)]
+    expected.make_room(100_000, keys)
+    laid = pages_of(expected)
+    assert laid * PAGE_LEAST > 60_000  # or all would be split
+    for part in np.array_split(mine, 9):
+        expected.slots_of([part], 1)
+        grown.slots_of([part], 1)
+    assert laid <= pages_of(expected) < laid * 1.2
+    assert pages_of(expected) < 2 * pages_of(grown)
+    assert (expected.find([mine]) == np.arange(len(mine))).all()
+
+
+def test_an_index_that_has_rows_is_not_laid_anew() -> None:
+    table, some = StructuredTable(state_schema(Tally), keys=1, groups=GROUPS), np.arange(5)
+    table.slots_of([some], 1)
+    table.make_room(100_000, KeyRange(0, GROUPS))
+    assert pages_of(table) == 1 and (table.find([some]) == some).all()

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import raystream as rs
 from raystream.errors import InternalError, StateError
 from raystream.schema.state import state_schema
+from raystream.schema.types import KeyRange
 from raystream.state import row_index
 from raystream.state import rows as state_rows
 from raystream.state import view as views
@@ -28,6 +29,7 @@ from raystream.state.rows import BLOCK, Part, StructuredTable, in_key_order
 from raystream.state.view import Copy, View
 
 GROUPS = 16
+ALL_KEYS = KeyRange(0, GROUPS)
 
 
 class Row(rs.State):
@@ -433,14 +435,15 @@ def test_of_two_views_the_one_with_less_is_copied_at_once(since: int, finished: 
 def test_room_is_made_bit_by_bit_and_used(monkeypatch: pytest.MonkeyPatch) -> None:
     grown = Grown()
     monkeypatch.setattr(state_rows, "READY_BYTES", 100 * grown.table.dtype.itemsize)
-    grown.table.make_room(1234)
+    grown.table.make_room(1234, ALL_KEYS)
     assert len(grown.table.rows) == 1234 and not grown.table.used
     assert (grown.table.rows["_epoch"] == grown.table._kernels.FREE).all()
+    assert [room.touched for room in grown.table._spares] == [1234 // 4]
     grown.touch(np.arange(1234), 1)
     assert len(grown.table.rows) == 1234
     assert tallies(grown.table.dirty(0)) == dict.fromkeys(range(1234), (1, 1))
-    grown.table.make_room(5)
-    assert len(grown.table) == 1234
+    grown.table.make_room(5, ALL_KEYS)
+    assert len(grown.table) == 1234 and len(grown.table.find([np.arange(1234)])) == 1234
 
 
 def test_a_sample_tells_how_old_the_rows_are() -> None:
