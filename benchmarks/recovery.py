@@ -32,7 +32,7 @@ from raystream.errors import JobError
 TICKS = 20
 """Event time counts epochs, of which there are so many in a real second."""
 WINDOW = 30 * TICKS
-WARM_SECONDS = 20.0
+WARM_SECONDS = 50.0
 """Before the first kill: processes are started, a cut is stored, spare processes are loaded; and
 the second half of it is what latency is when nothing is disturbed."""
 BETWEEN_SECONDS = 6.0

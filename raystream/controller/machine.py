@@ -35,7 +35,6 @@ from raystream.controller.recovery import Place, passed_on
 from raystream.controller.registering import answered, filled
 from raystream.controller.report import Progress, older
 from raystream.controller.saving import LAST_SECONDS, Saver
-from raystream.controller.taking import STAND_BY_SECONDS
 from raystream.dataflow.plan import Plan
 from raystream.errors import JobError, OvertakenError, RaystreamError, Stopped
 
@@ -272,7 +271,7 @@ class Machine(Moving):
     def _commit(self, epoch: int, now: float) -> None:
         self.committed_at = now
         self._deaths.moved()
-        self._stand_by = min(self._stand_by, self._settled + STAND_BY_SECONDS)
+        self._stand_by = min(self._stand_by, self._settled + self.options.stand_by)
         for m in self.members:
             if m.progress is not None and m.progress.ended:
                 m.seat = replace(m.seat, last=m.progress)

@@ -21,6 +21,12 @@ STALL_LOOKS = 10
 """So often it must be seen there, too: the clock may be set forward."""
 
 
+STAND_BY_SECONDS = 30.0
+"""The first spare processes are started so long after the job began, and not before its first
+commit: a job that ends soon does without them, and they would take half a processor from its start,
+when there is most to do."""
+
+
 class Options(NamedTuple):
     """How a job is run.
 
@@ -28,6 +34,7 @@ class Options(NamedTuple):
     by. recovery: what a recovery starts from. restore_into: how many instances share the range of
     an operator's instance that died. policy: what decides by itself which ranges operators have,
     None for nothing; bounds: by operator how few and how many instances. pool: of spare nodes.
+    stand_by: so many seconds after the job began spare processes are started.
     """
 
     copies: int = 1
@@ -37,6 +44,7 @@ class Options(NamedTuple):
     policy: Policy | None = None
     bounds: Mapping[str, tuple[int, int]] | None = None
     pool: PoolOptions | None = None
+    stand_by: float = STAND_BY_SECONDS
 
 
 @dataclass(eq=False)

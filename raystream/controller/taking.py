@@ -36,9 +36,6 @@ START_DELAY = 0.2
 SETTLE_SECONDS = 2.0
 """Spare processes are started so long after places were taken: their start would take the processor
 from those that catch up."""
-STAND_BY_SECONDS = 5.0
-"""The first ones so long after the job began, and not before its first commit: a job that ends soon
-does without them, and they would take half a processor from its start."""
 RECORDS_MAX = 1000
 """So many recoveries, and moves, are kept of a job, the newest."""
 

@@ -55,6 +55,8 @@ EVENTS_MAX = 40_000
 CONNECTION_EVENTS_MAX = 500
 """So many events after the last fault, and so many more for each pair of instances that one sends
 to the other, are more than any job needs to come to its end."""
+STAND_BY_SECONDS = 5.0
+"""From then on there are spare processes: a schedule is short."""
 SHOWN_MAX = 5
 """Wrong schedules that the command shows."""
 AFTERWARDS = 300
@@ -273,7 +275,9 @@ def _job(
         world,
         plan,
         reference,
-        options=Options(s.copies, world.rng.randrange(3), s.recovery, s.into),
+        options=Options(
+            s.copies, world.rng.randrange(3), s.recovery, s.into, stand_by=STAND_BY_SECONDS
+        ),
         nodes=s.nodes,
         operator_nodes=s.operator_nodes or 0,
         ahead=s.ahead,

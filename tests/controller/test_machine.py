@@ -12,9 +12,8 @@ from raystream.controller.commands import Command
 from raystream.controller.journal import Entry
 from raystream.controller.keeping import CUT_AHEAD
 from raystream.controller.machine import Machine
-from raystream.controller.members import STALL_LOOKS, STALL_SECONDS, Options
+from raystream.controller.members import STALL_LOOKS, STALL_SECONDS, STAND_BY_SECONDS, Options
 from raystream.controller.recovery import ATTEMPTS_MAX, Place
-from raystream.controller.taking import STAND_BY_SECONDS
 from raystream.errors import JobError
 from tests.controller.driven import NODES, Driven
 

@@ -112,7 +112,7 @@ def test_spare_processes_wait_on_the_least_used_node_for_operators() -> None:
     job.hear(do.Tick(nodes, meant))
     job.said.clear()
     spares = []
-    for _ in range(4):
+    for _ in range(12):
         job.now += 3.0
         job.at(10)
         for command in job.hear(do.Tick(nodes, meant)):
@@ -144,7 +144,7 @@ class Pooled(Moved):
             self.hear(do.Became(become.process, f"grpc://{become.process}"))
 
     def go_on(self) -> None:
-        for _ in range(6):
+        for _ in range(12):
             self.now += 3.0
             self.at(25)
             self.hear(do.Tick(self.nodes, self.meant))
