@@ -312,8 +312,9 @@ def rate(
             raise ConfigError("--speed max: a rating needs a pace", hint="1 is real time.")
         home, target = options.absolute(data, "--data"), options.absolute(out, "--out")
         from lrb import rating
-        from lrb.rate import Search, Traffic
+        from lrb.rate import Search, Traffic, share_memory
 
+        share_memory()
         traffic = Traffic(xways, whole, seconds, seed)
         cluster = None if local else address or "auto"
         asked = Search(begin, most, p99, pace, cluster, counts)

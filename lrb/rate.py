@@ -27,6 +27,15 @@ from spark_ingest.late import cut_late
 
 RATE_FILE = folder.RATE_FILE
 WHOLE = "whole"
+STORE_SHARE = "RAY_DEFAULT_OBJECT_STORE_MEMORY_PROPORTION"
+"""What Ray is told by how much of the memory its object store may take at most, when it is loaded.
+Its 0.3 are less than the checkpoints of the largest L take where state is all that there is."""
+
+
+def share_memory() -> None:
+    """Let the store of a Ray that the search starts for itself take 0.4 of the memory, unless the
+    user has said how much."""
+    os.environ.setdefault(STORE_SHARE, "0.4")
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_RESIDENT = 21
-"""Which field of /proc/PID/stat behind the name of the program says how many pages are resident."""
+_KEEPER = "keeper"
 
 
 class Usage:
     """Cores in use and memory by operator, and for the processes beside them by what they are.
 
-    Memory is what was resident at most, of all instances together; pages that processes share count
-    in each. Only processes of this machine show, and only on Linux.
+    Memory is what was resident at most, of all instances together. Pages that processes share, such
+    as checkpoints in the object store, count for keepers only. Only processes of this machine show,
+    and only on Linux.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,8 @@ class Usage:
         self._last = sample
         now: defaultdict[str, int] = defaultdict(int)
         for name, pid in (sample.processes or {"process/0": os.getpid()}).items():
-            now[name.partition("/")[0]] += resident(pid)
+            what = name.partition("/")[0]
+            now[what] += resident(pid, shared=what == _KEEPER)
         for name, size in now.items():
             self._memory[name] = max(self._memory[name], size)
 
@@ -49,10 +50,11 @@ class Usage:
         return {name: size for name, size in self._memory.items() if size}
 
 
-def resident(pid: int) -> int:
-    """Bytes of a process of this machine in memory; 0 where it is not known."""
+def resident(pid: int, *, shared: bool) -> int:
+    """Bytes of a process of this machine in memory, with or without those that it shares; 0 where
+    it is not known."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        _, all_pages, of_others, *_ = Path(f"/proc/{pid}/statm").read_text().split()
     except OSError:
         return 0
-    return int(stat.rpartition(")")[2].split()[_RESIDENT]) * _PAGE
+    return (int(all_pages) - (0 if shared else int(of_others))) * _PAGE

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +22,7 @@ from lrb.answers import EXPENDITURE, TOLL, checksum
 from lrb.flow import SINK
 from lrb.ladder import rungs, search
 from lrb.oracle import Expected, expected
-from lrb.rate import Search, Traffic, late_traffic, rate
+from lrb.rate import STORE_SHARE, Search, Traffic, late_traffic, rate, share_memory
 from lrb.source import look_through
 from lrb.step import BEHIND_SECONDS, Behind, Step, Watch, expected_rows, why_not
 from lrb.usage import Usage, resident
@@ -83,6 +86,20 @@ def test_a_job_that_is_behind_is_given_up(tmp_path: Path) -> None:
         watch.check(sample(20.0, epochs=200))
 
 
+def test_ray_is_told_of_its_share_of_the_memory_before_it_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(STORE_SHARE, raising=False)
+    share_memory()
+    told = "import lrb.cli, lrb.rate, lrb.rating, sys; assert 'ray' not in sys.modules\n"
+    told += "from ray._private import ray_constants as r\n"
+    told += "print(r.DEFAULT_OBJECT_STORE_MEMORY_PROPORTION)"
+    assert subprocess.check_output([sys.executable, "-c", told], text=True).strip() == "0.4"
+    monkeypatch.setenv(STORE_SHARE, "0.2")
+    share_memory()
+    assert os.environ[STORE_SHARE] == "0.2"
+
+
 def test_as_many_cars_are_expected_as_report_in_half_a_minute(tmp_path: Path) -> None:
     rows = [report(t + car, car, 3) for t in range(0, 91, 30) for car in range(1, 8)]
     data = look_through(prepare(tmp_path, sorted(rows)))
@@ -126,7 +143,14 @@ def test_usage_is_between_the_samples() -> None:
         usage.add(SimpleNamespace(t=t, operators={"a": SimpleNamespace(cpu=cpu)}, processes={}))
     assert usage.cores() == {"a": pytest.approx(0.5)}
     assert set(usage.memory()) <= {"process"}
-    assert resident(2**22 + 1) == 0  # above the largest process id
+    assert resident(2**22 + 1, shared=True) == 0  # above the largest process id
+
+
+def test_what_processes_share_counts_for_keepers_only() -> None:
+    usage, mine = Usage(), os.getpid()
+    usage.add(SimpleNamespace(t=1.0, operators={}, processes={"keeper/0": mine, "a/0": mine}))
+    of_keeper, of_operator = usage.memory()["keeper"], usage.memory()["a"]
+    assert 10 << 20 < of_operator < of_keeper - (10 << 20)  # Python and its libraries are shared
 
 
 # ---- the whole --------------------------------------------------------------------------------
