@@ -50,6 +50,8 @@ WARM_SECONDS = 6.0
 is checkpointed whole again and again, and what is measured is steady load. The last 3 s of it count
 as usual."""
 SETTLED_MB = 250
+SPARES_SECONDS = 36.0
+"""Nothing is moved before: two spare processes are loaded by then."""
 BETWEEN_SECONDS = 4.0
 """Between moves, and after the last one."""
 AFTER_SECONDS = 1.0
@@ -219,7 +221,8 @@ def run(form: Form, *, moves: int = 3) -> dict[str, Any]:
     """
     moves = 1 if form.way == "restart" else moves
     several = round(2 * form.megabytes * KEYS_PER_MB)
-    begin = -(-several // FILL_KEYS) / TICKS + WARM_SECONDS * (1 + form.megabytes / SETTLED_MB)
+    settled = -(-several // FILL_KEYS) / TICKS + WARM_SECONDS * (1 + form.megabytes / SETTLED_MB)
+    begin = max(settled, SPARES_SECONDS)
     room = BETWEEN_SECONDS + 2 + form.megabytes / 50
     keys = Keys(several, int((begin + moves * room + BETWEEN_SECONDS) * TICKS))
     mover = Mover(form.way, moves, begin)

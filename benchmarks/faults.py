@@ -30,7 +30,7 @@ node that hosts at least two instances. All but stop are SIGKILL."""
 ASLEEP_SECONDS = (2.0, 15.0)
 """How long a stopped process sleeps: shorter and longer than an instance may be silent."""
 WARM_SECONDS = 4.0
-"""Nothing is struck before. The first spare process comes a little later."""
+"""Nothing is struck before. Spare processes come later."""
 SEEN_SECONDS = 2.0
 """After so long samples tell of a keeper that was struck."""
 CLASSES = ("Controller", "InstanceActor", "Keeper")

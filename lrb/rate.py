@@ -28,13 +28,13 @@ from spark_ingest.late import cut_late
 RATE_FILE = folder.RATE_FILE
 WHOLE = "whole"
 STORE_SHARE = "RAY_DEFAULT_OBJECT_STORE_MEMORY_PROPORTION"
-"""What Ray is told by how much of the memory its object store may take at most, when it is loaded.
-Its 0.3 are less than the checkpoints of the largest L take where state is all that there is."""
+"""Which share of the memory Ray's object store may take at most; Ray looks when it is loaded. 0.3,
+which is usual, of 24 GiB are less than the checkpoints of 1,000 expressways."""
 
 
 def share_memory() -> None:
-    """Let the store of a Ray that the search starts for itself take 0.4 of the memory, unless the
-    user has said how much."""
+    """Let the object store of a Ray that the search starts for itself take 0.4 of the memory,
+    unless the user has said how much."""
     os.environ.setdefault(STORE_SHARE, "0.4")
 
 

@@ -54,7 +54,7 @@ def resident(pid: int, *, shared: bool) -> int:
     """Bytes of a process of this machine in memory, with or without those that it shares; 0 where
     it is not known."""
     try:
-        _, all_pages, of_others, *_ = Path(f"/proc/{pid}/statm").read_text().split()
+        _, all_pages, of_others, *_ = Path(f"/proc/{pid}/statm").read_text("ascii").split()
     except OSError:
         return 0
     return (int(all_pages) - (0 if shared else int(of_others))) * _PAGE

@@ -26,10 +26,10 @@ from benchmarks.peers.programs.protocol import Task
 from raystream.errors import JobError
 
 CUT_SECONDS = 5.0
-WARM_SECONDS = 20.0
+WARM_SECONDS = 40.0
 """The first seconds of a paced run, whose latencies do not count: the first checkpoints, what is
 compiled meanwhile, and spare processes that load on the same two cores, are in them."""
-PACED_SECONDS = 45
+PACED_SECONDS = 65
 TOLD_CHARACTERS = 2_000
 """So much of what a failed program said is shown."""
 

@@ -71,6 +71,7 @@ def test_gaps_of_keys_that_move_and_stay_are_told_apart() -> None:
 @pytest.mark.slow
 def test_moves_and_a_restart_are_measured(runtime: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elastic, "WARM_SECONDS", 4.0)
+    monkeypatch.setattr(elastic, "SPARES_SECONDS", 0.0)
     monkeypatch.setattr(elastic, "BETWEEN_SECONDS", 1.0)
     monkeypatch.setattr(elastic, "CUT_SECONDS", 0.5)
     line = "elastic --megabytes 0.1 --ways handover,restart --moves 1 --json"

@@ -472,6 +472,18 @@ def test_of_who_has_ended_no_rows_are_stored_but_how_many_there_were(build: Buil
         assert again.header == replace(partition(image, [keys])[0].header, base=0)
 
 
+@pytest.mark.parametrize("build", [one, two])
+def test_who_follows_one_that_ends_knows_how_many_rows_there_were(build: Build) -> None:
+    job = job_at(build, 3)
+    owner = next(m for m in job.instances if m.vertex.kind == "operator")
+    taker = fresh(build, owner.vertex.name)
+    install(taker, [[capture(owner).image()]])
+    job.run()
+    advance(taker, capture(owner, Wanted(3)).image())
+    assert taker.ended and taker.position == owner.position
+    assert rows_of(taker) == rows_of(owner) > 0
+
+
 def keys_by_group(machine: Instance) -> list[int]:
     """How many rows of each key group an instance has."""
     logic: Any = machine.logic

@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.fixture(autouse=True)
+def unshared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has said how much of the memory Ray may take, and after a test nobody has again."""
+    monkeypatch.setenv(STORE_SHARE, "")
+    monkeypatch.delenv(STORE_SHARE)
+
+
 # ---- the search -------------------------------------------------------------------------------
 
 
@@ -89,8 +96,8 @@ def test_a_job_that_is_behind_is_given_up(tmp_path: Path) -> None:
 def test_ray_is_told_of_its_share_of_the_memory_before_it_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv(STORE_SHARE, raising=False)
-    share_memory()
+    CliRunner().invoke(cli.app, "rate --data traffic --seconds 700 --whole 600".split())
+    assert os.environ[STORE_SHARE] == "0.4"
     told = "import lrb.cli, lrb.rate, lrb.rating, sys; assert 'ray' not in sys.modules\n"
     told += "from ray._private import ray_constants as r\n"
     told += "print(r.DEFAULT_OBJECT_STORE_MEMORY_PROPORTION)"
