@@ -96,7 +96,7 @@ def test_a_job_that_is_behind_is_given_up(tmp_path: Path) -> None:
 def test_ray_is_told_of_its_share_of_the_memory_before_it_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    CliRunner().invoke(cli.app, "rate --data traffic --seconds 700 --whole 600".split())
+    CliRunner().invoke(cli.app, ["rate", "--data", "traffic", "--seconds", "700", "--whole", "600"])
     assert os.environ[STORE_SHARE] == "0.4"
     told = "import lrb.cli, lrb.rate, lrb.rating, sys; assert 'ray' not in sys.modules\n"
     told += "from ray._private import ray_constants as r\n"
