@@ -1,12 +1,14 @@
 # make run    sets everything up, generates Linear Road input, runs it on Ray, checks every answer
 # make test   sets everything up, runs all checks and tests
 # make check  style, layers and types only
+# make mutants  tries the tests of the core: changes one thing at a time (MUTANTS="inlet --sample 15")
 # make clean  removes the environment and what the commands wrote here
 
 XWAYS ?= 1
 DURATION ?= 5400
 SPEED ?= 60
 PYTEST ?=
+MUTANTS ?=
 
 VENV := .venv
 PYTHON_IN := $(VENV)/bin/python
@@ -16,7 +18,7 @@ export RAY_USAGE_STATS_ENABLED := 0
 # Some machines forbid Python to keep what it compiled: each process of a job would compile it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test check clean
+.PHONY: help run test check mutants clean
 .DELETE_ON_ERROR:
 
 help:
@@ -31,8 +33,11 @@ test: $(VENV)/.ready-dev
 check: $(VENV)/.ready-dev
 	@$(PYTHON_IN) tools/check.py
 
+mutants: $(VENV)/.ready-dev
+	@$(PYTHON_IN) tools/mutants.py $(MUTANTS)
+
 clean:
-	rm -rf $(VENV) .peers data answers report .hypothesis .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .peers .mutants data answers report .hypothesis .mypy_cache .ruff_cache .pytest_cache
 
 $(VENV)/.ready-run: $(SETUP)
 	@tools/with-python tools/install.py run

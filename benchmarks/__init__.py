@@ -1,1 +1,14 @@
-"""Benchmarks: every speed that the project states comes from a command here."""
+"""Benchmarks: every speed that the project states comes from a command here.
+
+`python -m benchmarks` lists the commands; each checks its answers. The packages, those that use
+others first:
+
+    against    this tree and an older commit, in turns
+    recovery   what it takes to replace killed operators
+    chaos      faults and moves at random in running jobs, and simulated schedules
+    model      hundreds of instances in a queueing model, with the real policy
+    jobs       whole jobs: throughput, latency, checkpoints, moves, the start
+    parts      one part of the engine by itself, without a job
+    peers      the same work in other systems
+    shared     works and pictures that several of them use
+"""

@@ -18,17 +18,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import (
-    checkpoints,
-    compare,
-    elastic,
-    kernels,
-    recovery_table,
-    restore,
-    start,
-    tables,
-    touch,
-)
+from benchmarks.against import command as against
+from benchmarks.chaos import schedules, soak_summary
+from benchmarks.jobs import checkpoints, compare, elastic, epochs, start
+from benchmarks.model import simulate
+from benchmarks.parts import compiled, kernels, restore, tables, touch
+from benchmarks.recovery import table as recovery_table
 from raystream.errors import RaystreamError
 
 app = typer.Typer(
@@ -39,10 +34,16 @@ app.command("kernels")(kernels.main)
 app.command("tables")(tables.main)
 app.command("touch")(touch.main)
 app.command("restore")(restore.main)
+app.command("compiled")(compiled.main)
+app.command("schedules")(schedules.main)
+app.command("soak-summary")(soak_summary.main)
+app.command("simulate", help=simulate.__doc__)(simulate.main)
 app.command("recovery")(recovery_table.main)
 app.command("compare")(compare.main)
+app.command("against")(against.main)
 app.command("elastic")(elastic.main)
 app.command("start")(start.main)
+app.command("epochs")(epochs.main)
 app.add_typer(checkpoints.app, name="checkpoints")
 
 Repeat = Annotated[int, typer.Option(min=1, help="Runs of each form; the median is shown.")]
@@ -68,7 +69,7 @@ def w1(
     as_json: Json = False,
 ) -> None:
     """A keyed running count: an update and an output per record, three actors."""
-    from benchmarks import w1 as work
+    from benchmarks.shared import w1 as work
 
     forms = list(work.FORMS) if form == "all" else [form]
     if unknown := [f for f in forms if f not in work.FORMS]:
@@ -95,7 +96,7 @@ def epoch(
     as_json: Json = False,
 ) -> None:
     """The fixed cost of an empty epoch, per hop."""
-    from benchmarks import epoch as work
+    from benchmarks.jobs import epoch as work
 
     runs: Runs = {f"{hops} hops": partial(work.run, epochs=epochs, hops=hops, local=local)}
     _measure(runs, repeat, as_json, "microseconds_per_hop", "µs/hop")
@@ -113,7 +114,7 @@ def lrb(
 ) -> None:
     """Linear Road at full speed, one expressway for three hours unless told otherwise. All runs
     must have the same checksum; with --judge, that of the right answers."""
-    from benchmarks import linear_road as work
+    from benchmarks.jobs import linear_road as work
 
     folder = data or Path("data") / f"bench-{seconds}"
     if not (folder / "meta.json").exists():

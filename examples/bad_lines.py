@@ -1,9 +1,9 @@
-"""Nested JSON lines, some of them bad: a stream of their own, and not the end of the job.
+"""Nested JSON lines. Bad lines become a stream of their own and do not end the job.
 
 It prints:
 
     Order(time=1, user='ann', items=[Item(sku='pen', n=3), Item(sku='ink', n=1)])
-    KeyError 'items' in {"time": 2}
+    line 2: 'user' is missing
     Order(time=4, user='bob', items=[Item(sku='pen', n=1)])
 
 Run it:
@@ -13,9 +13,7 @@ Run it:
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,38 +37,16 @@ class Order(NamedTuple):
     items: list[Item]
 
 
-class Bad(NamedTuple):
-    line: str
-    why: str
-
-
-# A source yields records of one type: a line is an order, or what is wrong with it.
-class Read(NamedTuple):
-    time: int
-    order: Order | None
-    bad: Bad | None = None
-
-
-def parsed(line: str) -> Read:
-    try:
-        x = json.loads(line)
-        items = [Item(**item) for item in x["items"]]
-        return Read(x["time"], Order(x["time"], x["user"], items))
-    except (ValueError, KeyError, TypeError) as error:
-        return Read(0, None, Bad(line, f"{type(error).__name__} {error}"))
-
-
-@rs.operator()
-def told_apart(read: Read) -> Iterator[Order | Bad]:
-    yield from (it for it in (read.order, read.bad) if it is not None)
+def print_bad(bad: rs.io.BadLine) -> None:
+    print(f"line {bad.line}: {bad.reason}")
 
 
 def build(folder: str) -> rs.Flow:
     flow = rs.Flow("bad-lines")
-    lines = flow.source(rs.io.text(f"{folder}/*.jsonl", Read, parsed), epochs=rs.by_time(seconds=1))
-    read = lines.through(told_apart)
+    lines = rs.io.json(f"{folder}/*.jsonl", Order, bad="stream")
+    read = flow.source(lines, epochs=rs.by_time(seconds=1))
     read[Order].to(rs.io.console())
-    read[Bad].to(rs.io.callable(lambda bad: print(bad.why, "in", bad.line), each=True))
+    read[rs.io.BadLine].to(rs.io.callable(print_bad, each=True))
     return flow
 
 

@@ -28,7 +28,7 @@ class Number(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Numbers:
+class Numbers(rs.Source[Number]):
     """Numbers from 0 on, one a second, in batches of three.
 
     Reading again from a position must yield the same records: a position is all that is kept.
@@ -46,7 +46,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Folder:
+class Folder(rs.Sink[Number]):
     """The same (epoch, keys) may be written again and then replaces the first: one file each."""
 
     path: Path

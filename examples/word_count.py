@@ -51,7 +51,7 @@ def split(line: Line) -> Iterator[Word]:
 @rs.operator(key="word", window=rs.tumbling(seconds=10))
 @dataclass(frozen=True)
 class CountWords:
-    """Words that come at least so often in 10 seconds."""
+    """Words that come at least `at_least` times in 10 seconds."""
 
     at_least: int = 1
 

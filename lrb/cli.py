@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 
 import raystream as rs
-from lrb import options
-from raystream.errors import (
-    ConfigError,
-    GraphError,
-    InputError,
-    OutputError,
-    RaystreamError,
-    notes,
-)
+from lrb import options, steps
+from lrb.steps import ANSWERS, DATA
+from raystream.cli.errors import FAILED, errors_reported, say
+from raystream.errors import ConfigError
 
 app = typer.Typer(
     name="python -m lrb",
@@ -31,18 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_screen = Console()
-_errors = Console(stderr=True)
-
-DATA, ANSWERS, REPORT = "data", "answers", "report"
-"""Folders that `demo` and `elastic` make."""
-
-_FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
-"""Exit codes: the job failed, or answers are wrong; the input, an option or the machine is wrong;
-Ctrl-C."""
-
-_PLAIN_WIDTH = 120
-"""Columns of a table that goes into a file or a log."""
+INTERRUPTED = "interrupted: the job was ended, and its answers are discarded"
 
 Input = Annotated[
     Path,
@@ -70,6 +51,10 @@ Instances = Annotated[
         show_default=False,
     ),
 ]
+Xways = Annotated[int, typer.Option(min=1, help="Expressways, of about 37,000 cars each.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of the traffic.")]
+Home = Annotated[Path, typer.Option(help="Folder in which data/, answers/ and report/ are made.")]
+Local = Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")]
 Address = Annotated[
     str | None,
     typer.Option(
@@ -86,9 +71,7 @@ def run(
     out: Out,
     speed: Speed = "max",
     instances: Instances = "",
-    local: Annotated[
-        bool, typer.Option("--local", help="Run in this process, without Ray.")
-    ] = False,
+    local: Local = False,
     address: Address = None,
     pool: Annotated[
         int | None,
@@ -126,15 +109,22 @@ def run(
 
     Example: python -m lrb run --input data/ --out answers/ --speed 20 --instances vehicles=2
     """
-    with _errors_told():
+    with errors_reported(INTERRUPTED):
         if local and address is not None:
             raise ConfigError("--local and --address exclude each other")
         pace, counts = options.speed(speed), options.instances(instances)
         target = options.absolute(out, "--out")
-        data = _prepared(options.absolute(input, "--input"), target, history, on_bad_row)
+        data = steps.prepared(options.absolute(input, "--input"), target, history, on_bad_row)
         kept = None if pool is None else rs.PoolOptions(pool, nodes_max=nodes_max)
-        record = _run(data, target, pace, None if local else address or "auto", counts, kept)
-        _print_table(record, None)
+        record = steps.answered(
+            data,
+            target,
+            speed=pace,
+            cluster=None if local else address or "auto",
+            instances=counts,
+            pool=kept,
+        )
+        steps.show_run(record, None)
 
 
 @app.command()
@@ -150,40 +140,44 @@ def validate(
 
     Example: python -m lrb validate --input data/ --answers answers/
     """
-    with _errors_told():
+    with errors_reported(INTERRUPTED):
         given = options.absolute(answers, "--answers")
-        data = _prepared_before(options.absolute(input, "--input"), given)
-        from lrb.validate import show
+        data = steps.prepared_before(options.absolute(input, "--input"), given)
+        from lrb.oracle.validate import show
 
-        verdict = _validate(data, given)
-        show(verdict, _screen)
-    raise SystemExit(0 if verdict.ok else _FAILED)
+        verdict = steps.validated(data, given)
+        show(verdict, steps.SCREEN)
+    raise SystemExit(0 if verdict.ok else FAILED)
 
 
 @app.command()
 def demo(
-    xways: Annotated[int, typer.Option(min=1, help="Expressways, of about 37,000 cars each.")] = 1,
+    xways: Xways = 1,
     seconds: Annotated[int, typer.Option(min=60, help="Length of the traffic.")] = 5400,
     speed: Speed = "60",
-    seed: Annotated[int, typer.Option(min=0, help="Of the traffic.")] = 0,
+    seed: Seed = 0,
     instances: Instances = "",
     address: Address = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder in which data/, answers/ and report/ are made.")
-    ] = Path(),
+    out: Home = Path(),
 ) -> None:
     """Generate traffic, answer it on Ray, check every answer, write a report.
 
     Example: python -m lrb demo --xways 1 --seconds 5400 --speed 60
     """
-    with _errors_told():
+    with errors_reported(INTERRUPTED):
         pace, counts = options.speed(speed), options.instances(instances)
         home = options.absolute(out, "--out")
-        _reserve(home / ANSWERS)
-        _generate(home / DATA, xways, seconds, seed)
-        record = _run(home / DATA, home / ANSWERS, pace, address or "auto", counts)
-        good = _judged(home, record)
-    raise SystemExit(0 if good else _FAILED)
+        steps.reserve(home / ANSWERS)
+        steps.generate(home / DATA, xways, seconds, seed)
+        record = steps.answered(
+            home / DATA,
+            home / ANSWERS,
+            speed=pace,
+            cluster=address or "auto",
+            instances=counts,
+        )
+        good = steps.judged(home, record)
+    raise SystemExit(0 if good else FAILED)
 
 
 @app.command()
@@ -218,12 +212,10 @@ def elastic(
     compiled: Annotated[
         bool, typer.Option("--compiled", help="Compile operators, as the other commands do.")
     ] = False,
-    xways: Annotated[int, typer.Option(min=1, help="Expressways.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Of the traffic.")] = 0,
+    xways: Xways = 1,
+    seed: Seed = 0,
     address: Address = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder in which data/, answers/ and report/ are made.")
-    ] = Path(),
+    out: Home = Path(),
 ) -> None:
     """Answer growing traffic with as many instances as it needs, one each at first.
 
@@ -240,34 +232,49 @@ def elastic(
 
     Example: python -m lrb elastic --minutes 1.5 --hours 0.5 --interval 2 --out trial/
     """
-    with _errors_told():
-        from lrb.elastic import (
-            bounds_of,
-            decisions_of,
-            decisions_table,
-            epoch_of,
-            policy_of,
-            speed_of,
-        )
+    with errors_reported(INTERRUPTED):
+        from lrb.reporting.elastic import decisions_of, decisions_table, policy_of, speed_of
 
         policy, (seconds, pace) = policy_of(cores, interval), speed_of(hours, minutes)
         home = options.absolute(out, "--out")
-        _reserve(home / ANSWERS)
-        _generate_once(home / DATA, xways, seconds, seed)
-        _say(f"An instance is split above {policy.threshold:.1%} of a core, merged below half")
-        record = _run(
-            home / DATA,
-            home / ANSWERS,
-            pace,
-            address or "auto",
-            {},
-            policy,
-            bounds_of(most),
-            interpreted=not compiled,
-            epoch=epoch_of(epoch, pace),
+        steps.reserve(home / ANSWERS)
+        steps.generate_once(home / DATA, xways, seconds, seed)
+        record = _answered_by_as_many_as_needed(
+            home, pace, policy, most=most, epoch=epoch, compiled=compiled, address=address
         )
-        good = _judged(home, record, decisions_table(decisions_of(record)))
-    raise SystemExit(0 if good else _FAILED)
+        good = steps.judged(home, record, decisions_table(decisions_of(record)))
+    raise SystemExit(0 if good else FAILED)
+
+
+def _answered_by_as_many_as_needed(
+    home: Path,
+    pace: float,
+    policy: rs.CpuThreshold,
+    *,
+    most: int,
+    epoch: float,
+    compiled: bool,
+    address: str | None,
+) -> dict[str, Any]:
+    """Answer the traffic below a folder while the policy splits and merges instances.
+
+    Args:
+        home: holds the folders of traffic and answers. pace: simulated seconds a second.
+            most: instances of an operator, at most. epoch: real seconds of an epoch.
+    """
+    from lrb.reporting.elastic import bounds_of, epoch_of
+
+    say(f"An instance is split above {policy.threshold:.1%} of a core, merged below half")
+    return steps.answered(
+        home / DATA,
+        home / ANSWERS,
+        speed=pace,
+        cluster=address or "auto",
+        policy=policy,
+        bounds=bounds_of(most),
+        interpreted=not compiled,
+        epoch=epoch_of(epoch, pace),
+    )
 
 
 @app.command()
@@ -287,11 +294,9 @@ def rate(
     ] = 1.0,
     xways: Annotated[int, typer.Option(min=1, help="Expressways generated.")] = 1,
     whole: Annotated[int, typer.Option(min=60, help="Seconds generated.")] = 10_800,
-    seed: Annotated[int, typer.Option(min=0, help="Of the traffic.")] = 0,
+    seed: Seed = 0,
     instances: Instances = "",
-    local: Annotated[
-        bool, typer.Option("--local", help="Run in this process, without Ray.")
-    ] = False,
+    local: Local = False,
     address: Address = None,
 ) -> None:
     """Find the largest number of expressways with every answer right and in time.
@@ -304,202 +309,24 @@ def rate(
 
     Example: python -m lrb rate --data traffic/ --from 10
     """
-    with _errors_told():
+    with errors_reported(INTERRUPTED):
         if local and address is not None:
             raise ConfigError("--local and --address exclude each other")
         pace, counts = options.speed(speed), options.instances(instances)
         if pace is None:
             raise ConfigError("--speed max: a rating needs a pace", hint="1 is real time.")
         home, target = options.absolute(data, "--data"), options.absolute(out, "--out")
-        from lrb import rating
-        from lrb.rate import Search, Traffic, share_memory
+        from lrb.rating import command as rating
+        from lrb.rating.rate import Search, Traffic, share_memory
 
         share_memory()
         traffic = Traffic(xways, whole, seconds, seed)
         cluster = None if local else address or "auto"
         asked = Search(begin, most, p99, pace, cluster, counts)
-        record = rating.found(home, target, traffic, asked, _say, _generate)
-        _show_rating(record)
+        record = rating.found(home, target, traffic, asked, say, steps.generate)
+        steps.show_rating(record)
     wrong = any(step["right"] is False for step in record["steps"])
-    raise SystemExit(0 if record["L"] and not wrong else _FAILED)
-
-
-# ---- the steps --------------------------------------------------------------------------------
-
-
-def _judged(home: Path, record: dict[str, Any], *more: Any) -> bool:
-    """Checks the answers below a folder and writes the report; whether all are right and in time.
-
-    more: what is shown after the table.
-    """
-    verdict = _validate(home / DATA, home / ANSWERS)
-    from lrb.report import write_report
-
-    page = write_report(home / ANSWERS, verdict, home / REPORT)
-    _print_table(record, verdict)
-    for table in more:
-        _screen.print(table)
-    for path in (page, *sorted((home / REPORT).glob("*.png"))):
-        _screen.print(str(path), markup=False, highlight=False, soft_wrap=True)
-    return bool(verdict.ok)
-
-
-def _reserve(answers: Path) -> None:
-    """Make the folder of answers: what it refuses is refused before traffic is generated."""
-    from lrb import folder
-
-    folder.make(answers)
-
-
-def _generate(data: Path, xways: int, seconds: int, seed: int) -> None:
-    with options.spark_needed():
-        from spark_ingest.generate import generate
-        from spark_ingest.screen import shown
-
-    _say(f"Generating {seconds:,} s of traffic on {xways} expressway{'s' * (xways > 1)}")
-    with shown(_errors) as progress:
-        generate(data, xways=xways, seconds=seconds, seed=seed, progress=progress)
-
-
-def _generate_once(data: Path, xways: int, seconds: int, seed: int) -> None:
-    """As `_generate`, unless the folder holds that very traffic."""
-    from lrb.rate import Traffic
-    from spark_ingest import layout
-
-    asked = Traffic(xways, seconds, seconds, seed)
-    if (data / "meta.json").exists() and asked.is_that_of(layout.read_meta(data)):
-        _say(f"The traffic in {data} was generated before")
-    else:
-        _generate(data, xways, seconds, seed)
-
-
-def _prepared(given: Path, out: Path, history: Path | None, on_bad_row: Any) -> Path:
-    """The folder of prepared rows that was given, or that is made of a published file."""
-    if given.is_dir():
-        if history is not None:
-            raise ConfigError("--history belongs to a published file; prepared data have their own")
-        return given
-    if not given.exists():
-        raise InputError(
-            f"--input {given} does not exist",
-            hint="Make some with: python -m spark_ingest generate --out data/",
-        )
-    from lrb import folder
-
-    with options.spark_needed():
-        from spark_ingest.prepare import prepare
-        from spark_ingest.screen import shown
-
-    folder.make(out)
-    past = options.absolute(history, "--history") if history else None
-    _say(f"Preparing {given}")
-    with shown(_errors) as progress:
-        summary = prepare(
-            [given], out / folder.PREPARED, history=past, on_bad_row=on_bad_row, progress=progress
-        )
-    if summary.quarantined:
-        _say(f"{summary.quarantined:,} bad rows are listed in {summary.data / 'quarantine.csv'}")
-    return summary.data
-
-
-def _prepared_before(given: Path, answers: Path) -> Path:
-    """The prepared folder that answers belong to, if a published file is given."""
-    from lrb.folder import PREPARED
-
-    made = answers / PREPARED
-    return made if given.is_file() and made.is_dir() else given
-
-
-def _run(
-    rows: Path,
-    out: Path,
-    speed: float | None,
-    cluster: str | None,
-    instances: dict[str, int],
-    policy: Any = None,
-    bounds: dict[str, tuple[int, int]] | None = None,
-    interpreted: bool = False,
-    pool: rs.PoolOptions | None = None,
-    epoch: float | None = None,
-) -> dict[str, Any]:
-    from lrb import progress
-    from lrb.run import run as run_flow
-    from lrb.source import look_through
-
-    data = look_through(rows)
-    pace = "as fast as it goes" if speed is None else f"{speed:g} times real time"
-    where = "in this process" if cluster is None else "on Ray"
-    _say(f"Answering {data.meta.rows_total:,} rows {where}, {pace}")
-    with progress.shown(_errors, data, speed, epoch) as told:
-        return run_flow(
-            data,
-            out,
-            speed=speed,
-            cluster=cluster,
-            instances=instances,
-            policy=policy,
-            bounds=bounds,
-            interpreted=interpreted,
-            pool=pool,
-            epoch=epoch,
-            on_progress=told,
-        )
-
-
-def _validate(data: Path, answers: Path) -> Any:
-    with options.spark_needed():
-        from lrb.validate import validate as compare
-
-    _say("Checking every answer")
-    if not _errors.is_terminal:
-        return compare(data, answers, progress=lambda stage: _say(f"  {stage}"))
-    with _errors.status("") as status:
-        return compare(data, answers, progress=status.update)
-
-
-def _show_rating(record: dict[str, Any]) -> None:
-    from lrb.rating import table
-
-    if not _screen.is_terminal:
-        _screen.width = max(_screen.width, _PLAIN_WIDTH)
-    _screen.print(table(record))
-
-
-def _print_table(record: dict[str, Any], verdict: Any) -> None:
-    from lrb.report import summary_table
-
-    if not _screen.is_terminal:
-        _screen.width = max(_screen.width, _PLAIN_WIDTH)
-    _screen.print(summary_table(record, verdict))
-
-
-# ---- the end ----------------------------------------------------------------------------------
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    """Ends the process with one message and the exit code that goes with it."""
-    try:
-        yield
-    except (ConfigError, GraphError, InputError, OutputError) as error:
-        _end(error, _REFUSED)
-    except RaystreamError as error:
-        _end(error, _FAILED)
-    except KeyboardInterrupt:
-        _say("interrupted: the job was ended, and its answers are discarded")
-        raise SystemExit(_INTERRUPTED) from None
-
-
-def _end(error: RaystreamError, code: int) -> NoReturn:
-    """The message, and dimmed below it what else is known."""
-    _say(f"error: {error}", style="red")
-    for note in notes(error):
-        _say(note, style="dim")
-    raise SystemExit(code)
-
-
-def _say(text: str, style: str = "") -> None:
-    _errors.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+    raise SystemExit(0 if record["L"] and not wrong else FAILED)
 
 
 def main() -> None:

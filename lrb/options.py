@@ -33,7 +33,7 @@ def speed(text: str) -> float | None:
 
 def instances(text: str) -> dict[str, int]:
     """Instances per operator, of `vehicles=2,segments=3`."""
-    from lrb.flow import OPERATORS
+    from lrb.query.flow import OPERATORS
 
     counts: dict[str, int] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):

@@ -19,10 +19,16 @@ A message says what happened, where in the user's code, and what to do, in that 
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
 import traceback
+from collections.abc import Callable
+from functools import wraps
 from types import FrameType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Where(NamedTuple):
@@ -120,6 +126,43 @@ class InternalError(RaystreamError):
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
+def caller(depth: int = 1) -> tuple[Where, dict[str, Any]]:
+    """Where the nearest frame outside raystream is, and the names that it can see there."""
+    frame: Any = sys._getframe(depth)
+    while frame.f_back is not None and (frame.f_globals.get("__name__", "") + ".").startswith(
+        _PACKAGE
+    ):
+        frame = frame.f_back
+    import linecache
+
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    return Where(file, line, linecache.getline(file, line).strip()), dict(frame.f_locals)
+
+
+def what_was_raised(error: BaseException) -> str:
+    """The class and message of an exception, also of one that cannot show itself."""
+    name = type(error).__name__
+    try:
+        said = str(error)
+    except Exception as other:
+        return f"{name} (its message cannot be shown: __str__ raised {type(other).__name__})"
+    return f"{name}: {said}" if said else name
+
+
+def placed(function: Callable[P, R]) -> Callable[P, R]:
+    """Have a public function name the line of its caller when it refuses an argument."""
+
+    @wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        try:
+            return function(*args, **options)
+        except (GraphError, ConfigError, StateError) as error:
+            error.where = error.where or caller()[0]
+            raise
+
+    return call
+
+
 def user_frame(error: BaseException) -> Where | None:
     """Where the user's code was when `error` was raised.
 
@@ -178,7 +221,7 @@ def lost(what: str) -> LostError:
     return LostError(
         what,
         hint="Keep more copies (copies=2), on nodes that do not fail together. With durable= a job"
-        " goes on from its newest saved cut.",
+        " goes on from its newest saved checkpoint.",
     )
 
 
@@ -191,7 +234,7 @@ def exited(error: SystemExit) -> OperatorError:
     )
 
 
-class Placed(Protocol):
+class Located(Protocol):
     """What has a name and a place in the user's code."""
 
     @property
@@ -201,17 +244,17 @@ class Placed(Protocol):
 
 
 def operator_error(
-    spec: Placed, error: BaseException, *, epoch: int, key: object = None, doing: str = ""
+    spec: Located, error: BaseException, *, epoch: int, key: object = None, doing: str = ""
 ) -> OperatorError:
     """What is raised when a user's function raised `error`: in its line or, if none of its own
     did, where the operator is. `doing`: at which record or timer."""
     place = ", ".join(
         filter(None, [f"key {key!r}" if key is not None else "", f"epoch {epoch}", doing])
     )
-    raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    raised = what_was_raised(error)
     where, hint = user_frame(error), f"at {place}"
     if where is None and isinstance(error, TypeError):  # not raised by the function, but by its use
-        hint += "\n  Does it return something else than records? It is to `yield` them."
+        hint += "\n  Does it return something other than records? It has to `yield` them."
     wrapped = OperatorError(f"{spec.name} raised {raised}", where=where or spec.where, hint=hint)
     wrapped.__cause__ = error
     return wrapped

@@ -1,60 +1,64 @@
 """Running a flow to the end of its input: in this process, or on a Ray cluster.
 
-This is the glue above all layers: it owns the clock and the choice of shell. `Flow.run` calls it.
+This is the glue above all layers: it owns the choice of shell. `Flow.run` calls it.
 """
 
 from __future__ import annotations
 
-import gc
 import os
-import time
-import uuid
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from raystream.api.connectors import hears_commits
 from raystream.api.flow import Flow
-from raystream.controller.detector import bounds_in
-from raystream.controller.members import Options
-from raystream.controller.planning import make_plan
-from raystream.controller.policy import CpuThreshold, Policy
-from raystream.controller.pool import PoolOptions
-from raystream.controller.recovery import Mode
-from raystream.controller.report import JobReport, Sample, Samples, totals
-from raystream.controller.resuming import (
-    Beginning,
+from raystream.api.operators import FailedRecord
+from raystream.controller.elastic.detector import bounds_in
+from raystream.controller.elastic.policy import CpuThreshold, Policy
+from raystream.controller.elastic.pool import PoolOptions
+from raystream.controller.options import Options
+from raystream.controller.planning.adapting import adapted
+from raystream.controller.planning.changes import ResumeWishes
+from raystream.controller.planning.plans import make_plan
+from raystream.controller.planning.resuming import (
     Resumes,
+    StartPoint,
     beginning,
     durably,
-    images_of,
-    save,
 )
+from raystream.controller.planning.run_options import check_run_options
+from raystream.controller.protocol.strategies import RecoveryMode
+from raystream.controller.reporting.late import late_notes
+from raystream.controller.reporting.report import JobReport
 from raystream.dataflow.plan import Plan
-from raystream.errors import ConfigError, JobError, LostError, OvertakenError, exited
-from raystream.io.saves import Saves
-from raystream.io.store import open_store
+from raystream.durable.saves import Saves
+from raystream.durable.store import open_store
+from raystream.errors import ConfigError, LostError
+from raystream.renamed import renamed
+from raystream.schema.blocks import NAMED
+from raystream.schema.lengths import Seconds
 
 if TYPE_CHECKING:
-    from raystream.testing.local import LocalJob
+    from raystream.local.run import MakeTeller, OnProgress
+    from raystream.local.source import MakeFeed
 
-PACED_START_DELAY = 0.2
-"""Seconds between deploying a paced job and releasing its first row."""
 
-OnProgress = Callable[[Sample], None]
 OnNote = Callable[[str], None]
 
 
+@renamed(cut_every="checkpoint_every")
 def run(
     flow: Flow,
     *,
     cluster: str | None = None,
     instances: Mapping[str, int] | None = None,
-    checkpoint_seconds: float = 5.0,
-    cut_every: int | None = None,
+    checkpoint_seconds: Seconds = 5.0,
+    checkpoint_every: int | None = None,
     copies: int = 1,
     spares: int = 2,
-    recovery: Mode = "state",
+    recovery: RecoveryMode = "state",
     restore_into: int = 1,
     policy: Policy | Literal["auto"] | None = "auto",
     bounds: Mapping[str, tuple[int, int]] | None = None,
@@ -63,6 +67,8 @@ def run(
     rows: Mapping[str, int] | None = None,
     durable: str | os.PathLike[str] | None = None,
     resume: bool | None = None,
+    rename: Mapping[str, str] | None = None,
+    drop: Collection[str] = (),
     on_progress: OnProgress | None = None,
     on_note: OnNote | None = None,
 ) -> JobReport:
@@ -71,69 +77,88 @@ def run(
     Args:
         cluster: None runs in this process; `"auto"` joins the Ray cluster of this machine, or
             starts one; another value is the address of a cluster.
-        instances: how many instances an operator has (the least of its bounds, or 1, unless given).
-        checkpoint_seconds: about how often there is a cut.
-        cut_every: epochs between cuts, instead.
+        instances: by operator, how many instances it has. Unless given: the least of its bounds, or
+            1.
+        checkpoint_seconds: about how many seconds there are from one checkpoint to the next.
+        checkpoint_every: epochs from one checkpoint to the next, instead.
         copies: on a cluster, how many nodes hold a checkpoint.
-        spares: on a cluster, how many warm processes stand by for those that die.
-        recovery: on a cluster, what takes the place of what died starts from: `"state"`, the newest
-            checkpoint; for comparison `"upstream"` or `"source"`, from all that the operators
-            before it, or the sources alone, have sent since the beginning.
+        spares: on a cluster, how many warm spare processes stand by for those that die.
+        recovery: on a cluster, what a new instance starts from that replaces one that died:
+            `"state"`, the committed checkpoint; for comparison `"upstream"` or `"source"`, all that
+            the operators before it, or the sources alone, have sent since the beginning.
         restore_into: on a cluster, how many instances share the range of one that died.
-        policy: on a cluster, what decides by itself how many instances operators have, and which
-            ranges: `rs.CpuThreshold()` splits what uses more than 70 % of its CPU. None leaves
-            that to `instances` and to people. `"auto"`: None without a pool, with one
-            `rs.CpuThreshold()`.
-        bounds: by operator how few and how many instances the policy may give it.
-        pool: on a cluster with Ray's autoscaler, how many nodes are kept beside those in use, or
-            `rs.PoolOptions`.
+        policy: on a cluster, what decides how many instances operators have, and which ranges:
+            `rs.CpuThreshold()` splits an instance that uses more than 70 % of a core. None: only
+            `instances` and people decide. `"auto"`: `rs.CpuThreshold()` with a pool, None without.
+        bounds: by operator, how few and how many instances the policy may give it.
+        pool: on a cluster with Ray's autoscaler, how many spare nodes are kept besides those in
+            use, or `rs.PoolOptions`.
         check: checking mode: instances are made again from checkpoints, and an operator that then
             emits something else ends the job. It costs time and memory.
-        rows: how many rows of state a compiled or batch operator is expected to keep. Room for them
-            is made before the first record comes. Without it a job whose state grows quickly may be
-            late at first, where new memory comes slowly.
-        durable: a folder or s3://bucket/prefix to which committed cuts are copied: on a cluster in
-            the background, in this process while it waits. When all copies of a checkpoint in a
-            cluster are lost the job goes on from there.
-        resume: with `durable`, True goes on from the newest whole cut there, with any number of
-            instances (where nothing was saved: from the beginning); False begins anew although
-            there are cuts, which the new ones supersede. Unless given, such cuts are refused.
-        on_progress: called about every second with the totals so far.
-        on_note: called with what there is to say of saved cuts, which the report has, too; and with
-            where the Ray is that was started for this run.
+        rows: by compiled or batch operator, how many rows of state it is expected to keep. Room for
+            them is made before the first record comes. Otherwise a job whose state grows quickly
+            may be late at first, where the system gives new memory slowly.
+        durable: a folder or s3://bucket/prefix to which committed checkpoints are copied: on a
+            cluster in the background, in this process while the job waits. When a cluster has lost
+            all copies of a checkpoint, the job goes on from there.
+        resume: with `durable`, True goes on from the newest whole checkpoint there, with any number
+            of instances (where nothing was saved: from the beginning). False begins again although
+            there are checkpoints, which new ones supersede. None refuses to run where there are
+            some.
+        rename: with `resume`, by the name that an operator, source or sink had in the saved
+            checkpoint the name that it has now. Its state, and what marks a sink's output, go on.
+        drop: with `resume`, the names of those of which the saved state may go: they are not in the
+            flow any more, or begin empty. What is new in the flow begins empty, too.
+        on_progress: called about every second with the totals so far. What it raises ends the job.
+        on_note: called with notes in words: about saved checkpoints (these are in the report, too),
+            and where the Ray is that was started for this run.
 
     Raises:
         GraphError, ConfigError, InputError: nothing was started. OperatorError: a user's function
-        raised. StateError: the job cannot go on from the saved cut. Stopped: somebody stopped the
-        job. JobError: the job failed otherwise.
+        raised. StateError: the job cannot go on from the saved checkpoint. Stopped: the job was
+        stopped. JobError: the job failed otherwise.
     """
+    between = check_run_options(locals())
+    checkpoint_every = None if checkpoint_every is None else int(checkpoint_every)
     if durable is None and resume is not None:
-        raise ConfigError("resume without durable: say where the cuts are")
+        raise ConfigError("resume without durable: say where the checkpoints are")
+    if resume is not True and (rename or drop):
+        raise ConfigError(
+            "rename and drop say what becomes of a saved checkpoint, and none is resumed",
+            hint="Add --resume (resume=True).",
+        )
+    wishes = ResumeWishes(rename or {}, tuple(drop))
     options = _options(cluster, copies, spares, recovery, restore_into, policy, bounds, pool)
     least = {name: few for name, (few, _) in (bounds or {}).items() if few > 1}
     with _alone(flow.name, cluster):
         saves = None if durable is None else Saves(open_store(durable), flow.name)
         known = None if saves is None or resume is False else saves.manifests()
-        begin = Beginning(None, ()) if saves is None else beginning(saves, resume)
+        begin = StartPoint(None, ()) if saves is None else beginning(saves, resume)
         plan = make_plan(
             flow,
             instances=least | {**(instances or {})},
-            cut_every=cut_every,
-            checkpoint_seconds=checkpoint_seconds,
+            checkpoint_every=checkpoint_every,
+            checkpoint_seconds=between,
             check=check,
             rows=rows,
             saved=begin.saved,
+            wishes=wishes,
         )
         bounds_in(plan, bounds or {})  # a controller would say it too, but only on the cluster
+        for vertex in plan.vertices:
+            if vertex.source is not None and (note := getattr(vertex.source, "note", "")):
+                (on_note or _on_terminal)(f"{vertex.name}: {note}")
         follow = Follow(cluster, options, saves, on_progress, on_note or _ignore)
         if saves is None:
-            return follow.run(plan)
-        return _run_durably(follow, plan, saves, begin, known)
+            report = follow.run(plan)
+        else:
+            report = _run_durably(follow, plan, saves, begin, known, wishes)
+        return _with_warnings(report, plan, on_note or _on_terminal)
 
 
 @contextmanager
 def _alone(job: str, address: str | None) -> Iterator[None]:
-    """Be connected to the cluster, if there is one, where no run of the job may be running.
+    """Be connected to the cluster, if there is one, and see that no run of the job is there.
 
     Raises:
         ConfigError: one is.
@@ -141,8 +166,8 @@ def _alone(job: str, address: str | None) -> Iterator[None]:
     if address is None:
         yield
         return
-    from raystream.actors.deploy import joined
-    from raystream.actors.stopping import refuse_running
+    from raystream.actors.client.jobs import refuse_running
+    from raystream.actors.cluster.connecting import joined
 
     with joined(address) as there:
         if there:
@@ -151,35 +176,48 @@ def _alone(job: str, address: str | None) -> Iterator[None]:
 
 
 class Follow(NamedTuple):
-    """Where a plan is run, and how it is followed. address: of a cluster; None for this process."""
+    """Where a plan is run, and how it is followed."""
 
     address: str | None
+    """The address of a cluster; None for this process."""
     options: Options
+    """What the controller is to do besides."""
     saves: Saves | None
+    """The durable tier; None without one."""
     on_progress: OnProgress | None
+    """Called with the totals so far."""
     on_note: OnNote
+    """Called with notes in words."""
 
     def name(self, job: str) -> str:
         """A name for the next run."""
         if self.address is None:
-            return _name_here()
-        from raystream.actors.naming import new_run
+            from raystream.local.run import name_here
+
+            return name_here()
+        from raystream.actors.control.actor_names import new_run
 
         return new_run(job)
 
     def ready(self, plan: Plan) -> AbstractContextManager[None]:
-        """Be where a plan can be run that is to save its cuts; or find out that it cannot."""
+        """Be connected where a plan is to run that saves its checkpoints.
+
+        Raises:
+            GraphError, ConfigError: it cannot be run there.
+        """
         if self.address is None:
             return nullcontext()
-        from raystream.actors.deploy import ready
+        from raystream.actors.client.submitting import ready
 
         return ready(plan, self.address, self.options, durable=True, on_note=self.on_note)
 
     def run(self, plan: Plan) -> JobReport:
         """Run it to its end."""
         if self.address is None:
-            return _run_here(plan, self.saves, self.on_progress)
-        from raystream.actors.deploy import run_on_ray
+            from raystream.local.run import run_here
+
+            return run_here(plan, self.saves, self.on_progress, _feed(plan), _teller(plan))
+        from raystream.actors.client.submitting import run_on_ray
 
         return run_on_ray(
             plan,
@@ -190,17 +228,37 @@ class Follow(NamedTuple):
         )
 
 
+def _teller(plan: Plan) -> MakeTeller | None:
+    """What tells sources of commits, if one wants to know."""
+    if not any(v.kind == "source" and hears_commits(v.source) for v in plan.vertices):
+        return None
+    from raystream.actors.worker.reading import CommitTeller
+
+    return CommitTeller
+
+
+def _feed(plan: Plan) -> MakeFeed | None:
+    """What reads splits that may be silent, if there are any."""
+    from raystream.local.source import may_be_silent
+
+    if not any(map(may_be_silent, plan.vertices)):
+        return None
+    from raystream.actors.worker.reading import ReadAhead
+
+    return ReadAhead
+
+
 def _options(
     cluster: str | None,
     copies: int,
     spares: int,
-    recovery: Mode,
+    recovery: RecoveryMode,
     restore_into: int,
     policy: Policy | Literal["auto"] | None,
     bounds: Mapping[str, tuple[int, int]] | None,
     pool: PoolOptions | int | None,
 ) -> Options:
-    if policy == "auto":
+    if isinstance(policy, str) and policy == "auto":
         policy = None if pool is None else CpuThreshold()
     if policy is not None and not _is_policy(policy):
         raise ConfigError(
@@ -227,19 +285,28 @@ def _options(
             "bounds without a policy: nothing changes numbers of instances",
             hint="Add policy=rs.CpuThreshold().",
         )
-    return Options(copies, spares, recovery, restore_into, policy, bounds, pool)
+    return Options(
+        copies=copies,
+        spares=spares,
+        recovery=recovery,
+        restore_into=restore_into,
+        policy=policy,
+        bounds=bounds,
+        pool=pool,
+    )
 
 
 def _is_policy(given: object) -> bool:
-    """Whether this is a policy, as far as can be seen before it is asked."""
+    """Whether an object is a policy, as far as can be seen without calling it."""
     seconds = getattr(given, "interval", None)
     timed = isinstance(seconds, int | float) and seconds > 0
     return timed and callable(getattr(given, "decide", None)) and not isinstance(given, type)
 
 
 def _refuse_here(**options: object) -> None:
-    """Refuse what would be without effect in this process, where nothing but all of it can die."""
-    given = [name for name, value in options.items() if value != Options._field_defaults[name]]
+    """Refuse options without effect in this process, where no instance can die alone."""
+    usual = Options()
+    given = [name for name, value in options.items() if value != getattr(usual, name)]
     if given:
         raise ConfigError(
             f"{given[0]} needs a cluster: in this process there are no keepers and no spares",
@@ -249,9 +316,15 @@ def _refuse_here(**options: object) -> None:
 
 
 def _run_durably(
-    follow: Follow, plan: Plan, saves: Saves, begin: Beginning, known: Collection[str] | None
+    follow: Follow,
+    plan: Plan,
+    saves: Saves,
+    begin: StartPoint,
+    known: Collection[str] | None,
+    wishes: ResumeWishes,
 ) -> JobReport:
-    """Run a plan and save its cuts; and again from one of them when the cluster lost its own.
+    """Run a plan and save its checkpoints. When a cluster has lost its own copies of a checkpoint,
+    run the plan again from a saved one.
 
     Args:
         known: see `durably`.
@@ -259,125 +332,70 @@ def _run_durably(
     resumes = Resumes(saves)
     notes: tuple[str, ...] = ()
     while True:
-        for note in begin.notes:
+        now = adapted(saves, plan, begin.saved, wishes)
+        for note in (*begin.notes, *now.notes):
             follow.on_note(note)
-        notes += begin.notes
+        notes += begin.notes + now.notes
         try:
             with follow.ready(plan):  # what cannot run is not to end the saves of what does
-                plan = durably(plan, saves, follow.name(plan.job), begin.saved, known)
+                name = follow.name(plan.job)
+                plan = durably(plan, saves, name, begin.saved, known, now.saved)
                 report = follow.run(plan)
         except LostError as error:
             known = saves.manifests()
             begin = resumes.after(error, plan)
+            if begin.saved is not None and begin.saved.checkpoint > plan.begins:
+                wishes = ResumeWishes()  # fulfilled: it is one of this flow
         else:
             return replace(report, notes=notes)
 
 
+def _with_warnings(report: JobReport, plan: Plan, on_note: OnNote) -> JobReport:
+    """Say, also in the report, which operators have left out many records that were late, and which
+    have cut off alarms at the end."""
+    notes = late_notes(report.operators, plan)
+    edges = [plan.vertices[e.producer].ports[e.port] for e in plan.edges]
+    streamed = {port.node for port in edges if port.late}
+    notes += [
+        f"{o.cut_off:,} rows of {o.name} were cut off at the end of the input"
+        f"{' (keys: ' + ', '.join(o.cut_off_keys[:NAMED]) + ')' if o.cut_off_keys else ''}: `timer`"
+        " set their alarms again and again. end_rings=... of @rs.operator says how often they ring."
+        for o in report.operators
+        if o.cut_off
+    ]
+    notes += [
+        f"{o.ahead:,} of {o.records_in:,} records of {o.name} were left out: their times were"
+        " further ahead of the records before them than max_ahead=... of its epochs allows."
+        " ahead=True of source() makes a stream of them."
+        for o in report.operators
+        if o.ahead and o.name not in streamed
+    ]
+    notes += _unread_failures(report, plan)
+    for note in notes:
+        on_note(note)
+    return replace(report, notes=(*report.notes, *notes)) if notes else report
+
+
+def _unread_failures(report: JobReport, plan: Plan) -> list[str]:
+    """Say which operators have failed at records that no stream of the flow takes."""
+    read = {(e.producer, e.port) for e in plan.edges}
+    found = []
+    for vertex in plan.vertices:
+        counts = report.operator(vertex.name).by_port
+        for at, port in enumerate(vertex.ports):
+            many = counts.get(f"{port.node}.{port.schema.name}", 0)
+            if port.schema.cls is FailedRecord and many and (vertex.id, at) not in read:
+                found.append(
+                    f"{many:,} records failed in {port.node} and were left out: nothing takes its"
+                    " stream of rs.FailedRecord."
+                )
+    return found
+
+
+def _on_terminal(note: str) -> None:
+    with suppress(OSError, ValueError):  # closed: the report has it, too
+        sys.stderr.write(f"{note}\n")
+
+
 def _ignore(note: str) -> None:
-    """Nobody wants to hear it: it is in the report."""
-
-
-def _name_here() -> str:
-    return uuid.uuid4().hex[:12]
-
-
-class _Saving:
-    """Saves the cuts of a run in this process, which waits for it. saved: the newest; unsaved: why
-    the last one that was to be saved was not, if it was not."""
-
-    def __init__(self, plan: Plan, saves: Saves | None) -> None:
-        self.plan = plan
-        self.saves = saves
-        self.saved = self._tried = plan.begins
-        self.unsaved = ""
-
-    def after(self, job: LocalJob) -> None:
-        """Save the newest cut, if that was not done."""
-        cut = job.committed
-        if self.saves is None or cut <= self._tried:
-            return
-        self._tried = cut
-        try:
-            save(self.plan, self.saves, cut, job.stored(cut))
-        except OvertakenError:
-            raise
-        except JobError as error:
-            self.unsaved = f"cut {cut} was not saved in {self.saves}: {error}"
-        else:
-            self.saved, self.unsaved = cut, ""
-            job.show(cut)
-
-
-def _run_here(plan: Plan, saves: Saves | None, on_progress: OnProgress | None) -> JobReport:
-    from raystream.dataflow.warming import warm
-    from raystream.testing.local import LocalJob
-
-    clock = plan.clock
-    paced = clock is not None and clock.speed is not None
-    for _ in warm(plan) if paced else ():
-        pass  # as a process of a cluster: what is compiled now makes no record late
-    started = time.time()
-    if clock is not None and clock.speed is not None:
-        started += PACED_START_DELAY - plan.begins * clock.seconds / clock.speed
-    job = LocalJob(
-        plan,
-        run=_name_here() if plan.durable is None else plan.durable.run,
-        paced_from=started if paced else None,
-        resume=None if saves is None else images_of(plan, saves),
-    )
-    saving = _Saving(plan, saves)
-    if not paced:
-        started = time.time()
-    samples = Samples()
-    gc.disable()  # as in an instance's process: the cyclic collector runs between epochs, and does
-    gc.freeze()  # not look at what was there before
-    try:
-        _drive(job, plan, started, samples, saving, on_progress)
-    except SystemExit as error:
-        raise exited(error) from None
-    finally:
-        gc.unfreeze()
-        gc.enable()
-    job.finish()
-    elapsed = time.time() - started
-    operators = totals(job.progress())
-    last = Sample(elapsed, {o.name: o for o in operators})
-    if on_progress is not None:
-        on_progress(last)
-    return JobReport(
-        plan.job,
-        "local",
-        started,
-        elapsed,
-        operators,
-        samples.ended(last),
-        saved=saving.saved,
-        unsaved=saving.unsaved,
-    )
-
-
-def _drive(
-    job: LocalJob,
-    plan: Plan,
-    started: float,
-    samples: Samples,
-    saving: _Saving,
-    on_progress: OnProgress | None,
-) -> None:
-    """Step a local job to its end, at its pace."""
-    clock = plan.clock
-    epoch = plan.begins
-    while not job.ended:
-        epoch += 1
-        if clock is not None and clock.speed is not None:
-            time.sleep(max(0.0, started + epoch * clock.seconds / clock.speed - time.time()))
-        job.turn()
-        saving.after(job)
-        job.settle()
-        t = time.time() - started
-        if samples.due(t):
-            gc.collect(1)
-            sample = Sample(t, {o.name: o for o in totals(job.progress())})
-            samples.add(sample)
-            if on_progress is not None:
-                on_progress(sample)
+    """Drop a note: the report has it, too."""

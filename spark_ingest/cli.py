@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from raystream.errors import ConfigError, InputError, RaystreamError
+from raystream.cli.errors import errors_reported
 from spark_ingest.screen import shown, summary_table
 
 app = typer.Typer(
@@ -27,8 +25,7 @@ app = typer.Typer(
 
 _errors = Console(stderr=True)
 
-_FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
-"""Exit codes: something broke; the input, an option or the machine is wrong; Ctrl-C."""
+INTERRUPTED = "Interrupted: what was written so far is deleted."
 
 Out = Annotated[
     Path,
@@ -63,7 +60,7 @@ def generate(
     """
     from spark_ingest.generate import generate as run  # Spark: not needed for --help
 
-    with _errors_told(), shown(_errors) as progress:
+    with errors_reported(INTERRUPTED), shown(_errors) as progress:
         summary = run(out, xways=xways, seconds=seconds, seed=seed, progress=progress)
     Console().print(summary_table(summary))
 
@@ -100,29 +97,11 @@ def prepare(
 
     Example: python -m spark_ingest prepare --input datafile3hours.dat --out data/
     """
-    from spark_ingest.prepare import prepare as run  # Spark: not needed for --help
+    from spark_ingest.published.prepare import prepare as run  # Spark: not needed for --help
 
-    with _errors_told(), shown(_errors) as progress:
+    with errors_reported(INTERRUPTED), shown(_errors) as progress:
         summary = run(input, out, history=history, on_bad_row=on_bad_row, progress=progress)
     Console().print(summary_table(summary))
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    """Ends the process with one message and the exit code that goes with it."""
-    try:
-        yield
-    except (ConfigError, InputError) as error:
-        _end(str(error), _REFUSED)
-    except RaystreamError as error:
-        _end(str(error), _FAILED)
-    except KeyboardInterrupt:
-        _end("Interrupted: what was written so far is deleted.", _INTERRUPTED)
-
-
-def _end(message: str, code: int) -> NoReturn:
-    _errors.print(f"error: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
-    raise SystemExit(code)
 
 
 def main() -> None:

@@ -12,9 +12,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from raystream.errors import ConfigError
-from spark_ingest import jobs, layout, shuffle, store
+from spark_ingest import layout, store
 from spark_ingest.progress import Progress, silent
-from spark_ingest.session import spark_session
+from spark_ingest.spark import jobs, shuffle
+from spark_ingest.spark.session import spark_session
 from spark_ingest.summary import Summary
 from spark_ingest.traffic import calibration as cal
 from spark_ingest.traffic.history import history

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Read when the stand-in for AWS is imported first, which may be for a bucket.
+os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark for all tests that need one: starting it takes seconds."""
-    from spark_ingest.session import spark_session
+    from spark_ingest.spark.session import spark_session
 
     with spark_session("tests", cores=2, options={"spark.sql.shuffle.partitions": "2"}) as session:
         yield session
@@ -31,7 +34,7 @@ def runtime() -> Iterator[None]:
     """The Ray that other tests have started, or one of its own; runs join it."""
     import ray
 
-    from raystream.actors.deploy import start_ray
+    from raystream.actors.cluster.connecting import start_ray
 
     if ray.is_initialized():
         yield

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import raystream as rs
+from raystream.simulation.flows import Account, Missed, Order, Owed, Payment
 from raystream.testing import Collect
 
 
@@ -79,37 +80,26 @@ class SessionCount(CountWords):
         into.n += other.n
 
 
-class Order(NamedTuple):
-    time: rs.Int32
-    user: rs.Int32
-    amount: int
+@rs.operator(key="word", window=rs.tumbling(seconds=12, lateness=9, every=5))
+class CorrectedCount:
+    """Early results and corrections; a correction is told from them by a start below zero."""
+
+    def process(self, word: Word, tally: Tally) -> None:
+        tally.n += 1
+
+    def close(
+        self, key: str, window: rs.Window, tally: Tally, correction: bool, early: bool
+    ) -> Iterator[Counted]:
+        start = -1 - window.start if correction else window.start
+        yield Counted(key, start, -tally.n if early else tally.n)
 
 
-class Payment(NamedTuple):
-    time: rs.Int32
-    user: rs.Int32
-    amount: int
+@rs.operator(key="word", window=rs.tumbling(count=3))
+class Threes(CountWords):
+    pass
 
 
-class Owed(NamedTuple):
-    time: rs.Int32
-    user: rs.Int32
-    owed: int
-
-
-class Missed(NamedTuple):
-    user: rs.Int32
-    due: int
-    owed: int
-
-
-class Account(rs.State):
-    owed: int = 0
-    orders: int = 0
-    due: rs.Timer = rs.NEVER
-
-
-@rs.operator(key="user", order_by="time")
+@rs.operator(key="user", order_by="time", end_rings=1)
 class Ledger:
     """A join of two inputs with a timer: what is owed, and what stays owed for 20 s."""
 
@@ -130,7 +120,7 @@ class Ledger:
             account.due = time + 5
 
 
-@rs.operator(key="user", order_by="time", compiled=True)
+@rs.operator(key="user", order_by="time", compiled=True, end_rings=1)
 class CompiledLedger(Ledger):
     pass
 

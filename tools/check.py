@@ -29,8 +29,8 @@ NONE_FOUND = 5
 """Pytest's exit code when no test was chosen."""
 YIELDING = ["nice", "-n", "19"]
 HALF = [f"tests/{name}" for name in (
-    "actors", "api", "cli", "compiled", "controller", "dataflow", "docs", "ec2", "io", "schema",
-    "state", "typing",
+    "actors", "api", "cli", "compiled", "controller", "dataflow", "docs", "durable", "ec2", "io",
+    "native", "schema", "state", "typing",
 )]  # fmt: skip
 """Takes about as long as all other tests that start no Ray. By folder, and not by turns: what runs
 in one process, and in which order, is the same each time."""

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # nothing is installed yet when this runs
 
 from raystream.errors import ConfigError  # noqa: E402
-from spark_ingest.java import java_home  # noqa: E402
+from spark_ingest.spark.java import java_home  # noqa: E402
 
 __all__ = ["ROOT", "ConfigError", "can_install", "install", "need_java", "say"]
 

@@ -172,7 +172,7 @@ def flink_settings(form: Form, task: Task) -> dict[str, str]:
     """Flink's settings: its state is small, so it is kept in the heap; records are handed on
     without copies. Two instances of each operator on two cores were slower than one."""
     settings = {
-        "execution.checkpointing.interval": f"{task.cut_seconds:g}s",
+        "execution.checkpointing.interval": f"{task.checkpoint_seconds:g}s",
         "execution.checkpointing.dir": Path(task.scratch, "checkpoints").as_uri(),
         "state.backend.type": "hashmap",
         "pipeline.object-reuse": "true",

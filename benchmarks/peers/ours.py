@@ -1,4 +1,4 @@
-"""Ours, from the same files: W1 as in `benchmarks.w1`, W2, and W1 at a pace.
+"""Ours, from the same files: W1 as in `benchmarks.shared.w1`, W2, and W1 at a pace.
 
 W2's batch form counts the words of an epoch's lines, window by window, before they are sent; the
 windowed operator adds up such counts. Its interpreted form sends every word.
@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import raystream as rs
-from benchmarks import w1 as works
 from benchmarks.peers import inputs
 from benchmarks.peers.programs.protocol import MASK, Task, tell
-from benchmarks.words import Line, Word, split
+from benchmarks.shared import w1 as works
+from benchmarks.shared.words import Line, Word, split
 
 BATCH_ROWS = 100_000
 BATCH_SPAN = 5, 2
@@ -210,8 +210,8 @@ def w1(task: Task, cluster: str | None) -> None:
     flow = rs.Flow("w1")
     keys = flow.source(source, epochs=rs.by_time("time", seconds=1))
     keys.through(works.FORMS[task.form], name="count").to(works.Check(task.scratch))
-    # Not every task.cut_seconds: all may be read before the first of them are over.
-    report = flow.run(cluster=cluster, cut_every=works.CUT_ROWS // works.EPOCH_ROWS)
+    # Not every task.checkpoint_seconds: all may be read before the first of them are over.
+    report = flow.run(cluster=cluster, checkpoint_every=works.CHECKPOINT_ROWS // works.EPOCH_ROWS)
     tell(report.elapsed, works.totals(Path(task.scratch)), latency_ms=None)
 
 
@@ -227,7 +227,7 @@ def w2(task: Task, cluster: str | None) -> None:
         counts = lines.through(split).through(CountWords(), name="count")
     counts.to(Answers(task.scratch))
     report = flow.run(
-        cluster=cluster, checkpoint_seconds=task.cut_seconds, instances={"lines": readers}
+        cluster=cluster, checkpoint_seconds=task.checkpoint_seconds, instances={"lines": readers}
     )
     tell(report.elapsed, _answers(task), latency_ms=None)
 
@@ -240,7 +240,7 @@ def latency(task: Task, cluster: str | None) -> None:
     epochs = rs.by_time("time", seconds=PACED_EPOCH, ticks=MICRO, speed=1.0)
     keys = flow.source(source, epochs=epochs, name="keys")
     keys.through(paced_count, name="count").to(Answers(task.scratch))
-    report = flow.run(cluster=cluster, checkpoint_seconds=task.cut_seconds)
+    report = flow.run(cluster=cluster, checkpoint_seconds=task.checkpoint_seconds)
     came, due = np.load(Path(task.scratch, "came.npy"))
     late = (came - report.started - due / MICRO)[due >= task.warm * MICRO] * 1e3
     shares = {f"p{p}": float(np.percentile(late, p)) for p in (50, 99)}

@@ -25,7 +25,7 @@ from benchmarks.peers.inputs import (
 from benchmarks.peers.programs.protocol import Task
 from raystream.errors import JobError
 
-CUT_SECONDS = 5.0
+CHECKPOINT_SECONDS = 5.0
 WARM_SECONDS = 40.0
 """The first seconds of a paced run, whose latencies do not count: the first checkpoints, what is
 compiled meanwhile, and spare processes that load on the same two cores, are in them."""
@@ -73,7 +73,7 @@ def run(form: Form, *, records: int, data: Path, limit: float, rate: int = 0) ->
             path=str(path_of(form, given)),
             rows=rows,
             distinct=given.distinct if isinstance(given, Keys) else 0,
-            cut_seconds=CUT_SECONDS,
+            checkpoint_seconds=CHECKPOINT_SECONDS,
             scratch=scratch,
             rate=rate,
             warm=WARM_SECONDS,

@@ -7,12 +7,14 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from raystream.errors import StateError
-from raystream.schema.columns import Columns, from_columns, numbers
+from raystream.errors import StateError, placed
+from raystream.schema.columns import Columns
+from raystream.schema.fields import AnyRecord
 from raystream.schema.records import record_schema
 from raystream.schema.state import State, StateSchema
+from raystream.schema.storing import from_columns, numbers
 
-T_co = TypeVar("T_co", bound=tuple[Any, ...], covariant=True)
+T_co = TypeVar("T_co", bound=AnyRecord, covariant=True)
 S = TypeVar("S", bound=State)
 
 
@@ -36,9 +38,15 @@ class Batch(Generic[T_co]):
 
     __slots__ = ("_columns", "_origin")
 
+    @placed
     def __init__(
         self, record: type[T_co], columns: Mapping[str, Any], *, origin: Any = None
     ) -> None:
+        if not isinstance(columns, Mapping):
+            raise StateError(
+                f"rs.Batch takes a column for each field by name, not {columns!r:.80}",
+                hint='rs.Batch(Word, {"time": [1, 2], "text": ["a", "b"]})',
+            )
         self._columns = from_columns(record_schema(record), dict(columns))
         self._origin = None if origin is None else _positions("origin", origin)
         if self._origin is not None and len(self._origin) != len(self._columns):
@@ -74,6 +82,7 @@ class Batch(Generic[T_co]):
         """The rows as records."""
         return self._columns.records()
 
+    @placed
     def take(self, positions: Any) -> Batch[T_co]:
         """The rows at these positions, or where a mask of as many as there are rows is true; as an
         operator's output, they come from those rows.

@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from fnmatch import fnmatch
 from typing import Any, Protocol
 
+from raystream.api.connectors import Sink, Source, as_given
 from raystream.errors import GraphError, Where
+from raystream.schema.records import RecordSchema, apart
 
 
-class Placed(Protocol):
+class SourceOrSink(Protocol):
     """A source or sink of a flow."""
 
     name: str
@@ -23,7 +25,8 @@ class Placed(Protocol):
 
 
 def refuse_shared(
-    sources: Iterable[tuple[Placed, Any]], sinks: Iterable[tuple[Placed, Any]]
+    sources: Iterable[tuple[SourceOrSink, Source[Any]]],
+    sinks: Iterable[tuple[SourceOrSink, Sink[Any]]],
 ) -> None:
     """Check that every sink, and every folder that belongs to one, is used by nobody else.
 
@@ -34,17 +37,17 @@ def refuse_shared(
         GraphError: two sinks are one object or write to one folder, or a source reads from that of
             a sink.
     """
-    owners: dict[str, Placed] = {}
-    objects: dict[int, Placed] = {}
+    owners: dict[str, SourceOrSink] = {}
+    objects: dict[int, SourceOrSink] = {}
     for node, sink in sinks:
-        if (other := objects.setdefault(id(sink), node)) is not node:
+        if (other := objects.setdefault(id(as_given(sink)), node)) is not node:
             raise GraphError(
                 f"the sinks {other.name} ({_place(other)}) and {node.name} are one object, which"
                 " would take what comes from one for what comes from the other",
                 where=node.where,
                 hint="Make one for each, or unite the streams: (a | b).to(...).",
             )
-        if (owned := getattr(sink, "owns", None)) is None:
+        if (owned := sink.owns) is None:
             continue
         folder = _resolved(owned)
         if (other := owners.setdefault(folder, node)) is not node:
@@ -55,19 +58,20 @@ def refuse_shared(
                 hint="Give each a folder of its own, or unite the streams: (a | b).to(...).",
             )
     for node, source in sources:
-        if (read := getattr(source, "reads", None)) is None:
+        if (read := source.reads) is None:
             continue
+        paths = [read] if isinstance(read, str | os.PathLike) else list(read)
         for folder, owner in owners.items():
-            if _reaches(read, folder):
+            if reached := [path for path in paths if _reaches(path, folder)]:
                 raise GraphError(
                     f"the sink {owner.name} writes to {folder}, where the source {node.name}"
-                    f" ({_place(node)}) reads: {os.fspath(read)}",
+                    f" ({_place(node)}) reads: {os.fspath(reached[0])}",
                     where=owner.where,
                     hint="Give the sink a folder of its own, outside of what is read.",
                 )
 
 
-def _place(node: Placed) -> str:
+def _place(node: SourceOrSink) -> str:
     return f"{node.where.file}:{node.where.line}"
 
 
@@ -90,3 +94,18 @@ def _reaches(read: str | os.PathLike[str], folder: str) -> bool:
     below = there[len(sought) :]
     whole = "://" in pattern or (os.path.isdir(pattern) and not glob.has_magic(pattern))
     return len(sought) > len(there) or (whole and not any(n.startswith((".", "_")) for n in below))
+
+
+def refuse_namesakes(schemas: Iterable[RecordSchema], where: Where) -> None:
+    """Check that a sink can tell the types of its records apart, which it does by name: what came
+    of one would replace what came of another."""
+    named: dict[str, RecordSchema] = {}
+    for schema in schemas:
+        if (other := named.setdefault(schema.name, schema)) is not schema:
+            one, two = apart(other.cls, schema.cls)
+            raise GraphError(
+                f"a sink could not tell {one} from {two}: types of records are known to it by"
+                " their names",
+                where=where,
+                hint="Give each a sink of its own, or rename one of the classes.",
+            )

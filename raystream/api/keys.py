@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from raystream.errors import StateError
+from raystream.api.arguments import whole
+from raystream.errors import StateError, placed
+from raystream.schema.types import MAX_KEY_GROUPS
 
 
+@placed
 def key_groups(*columns: Any, groups: int = 256) -> np.ndarray:
     """The key group (uint16) of each key that is held in columns of integers, bools, text or bytes.
 
@@ -21,6 +24,7 @@ def key_groups(*columns: Any, groups: int = 256) -> np.ndarray:
     """
     from raystream.state import kernels
 
+    groups = whole("key_groups", "groups", groups, 1, MAX_KEY_GROUPS)
     held = [_column(c) for c in columns]
     if len({len(c) for c in held}) != 1:
         lengths = ", ".join(str(len(c)) for c in held) or "no columns"
@@ -44,7 +48,13 @@ def _held(values: Any) -> Any:
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if not isinstance(values, pa.Array):
-        values = pa.array(values)
+        try:
+            values = pa.array(values)
+        except (TypeError, ValueError, pa.ArrowException):
+            raise StateError(
+                f"key_groups: {values!r:.80} is no column of keys",
+                hint="A column is a list or an array of ints, bools, str or bytes.",
+            ) from None
     if isinstance(values, pa.DictionaryArray):
         values = values.dictionary_decode()
     kind = values.type

@@ -1,40 +1,48 @@
-"""The `@rs.operator` mark, and what a marked function or class declares.
+"""The `@rs.operator` mark, and an operator as declared.
 
-The decorator returns the object unchanged; its annotations are the schema. `spec_of` reads them
-once, when the operator is put into a flow, and refuses what could not run.
+The decorator returns the object unchanged; its annotations are the schema. They are read once, when
+the operator joins a flow (`raystream.api.declarations`), and what could not run is refused
+(`raystream.api.operator_checks`). `wait=True` puts another operator in front of one, which keeps
+records until the watermark has passed them, and then emits them in order of time.
 """
 
 from __future__ import annotations
 
-import dis
 import inspect
 import math
-import types
-import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, overload
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple, TypeVar, Unpack, overload
 
-from raystream.api.batch import Batch, Rows
-from raystream.api.windows import Session, WindowKind
+from raystream.api.arguments import check_flag, check_text, whole
+from raystream.api.windows.assigner import Assigner
+from raystream.api.windows.kinds import (
+    Global,
+    Sliding,
+    Tumbling,
+    WindowKind,
+    is_triggered,
+)
+from raystream.api.world.options import Asking, AskingOptions, checked
 from raystream.errors import GraphError, OperatorError, Where
-from raystream.schema.fields import Field
 from raystream.schema.records import (
     RecordSchema,
     caller,
-    is_record,
     record_schema,
-    resolve_hints,
-    where_is,
 )
 from raystream.schema.state import State, StateSchema, state_schema
-from raystream.schema.types import FAR
+from raystream.schema.types import FAR, NEVER, Int64, field
 
 F = TypeVar("F", bound=Callable[..., Any])
 Form = Literal["record", "batch"]
 
 
-@dataclass(frozen=True, slots=True)
+END_RINGS = 10_000
+"""So often the alarm of a row rings at most at the end of all input, unless the user says more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """What the decorator was told."""
 
@@ -43,8 +51,14 @@ class Mark:
     window: WindowKind | None
     time: str
     compiled: bool
+    end_rings: int
+    recorded: bool
+    asking: Mapping[str, Any]
+    """Options of an operator that asks the world, as far as they were given."""
     where: Where
+    """The line of the decorator."""
     scope: Mapping[str, Any]
+    """The names that can be seen there: annotations may need them."""
 
 
 @overload
@@ -57,6 +71,9 @@ def operator(
     window: WindowKind | None = None,
     time: str = "time",
     compiled: bool = False,
+    end_rings: int = END_RINGS,
+    recorded: bool = False,
+    **asking: Unpack[AskingOptions],
 ) -> Callable[[F], F]: ...
 def operator(
     target: Any = None,
@@ -67,40 +84,71 @@ def operator(
     window: WindowKind | None = None,
     time: str = "time",
     compiled: bool = False,
+    end_rings: int = END_RINGS,
+    recorded: bool = False,
+    **asking: Unpack[AskingOptions],
 ) -> Any:
     """Mark a function or class as an operator; it is returned unchanged.
 
     Args:
         target: what `@rs.operator` without parentheses stands above: as with `()`.
         key: the field or fields by which records and state are partitioned.
-        order_by: an integer field by which the records of a key are ordered inside an epoch.
-        window: `rs.tumbling`, `rs.sliding` or `rs.session`: state is kept per key and window.
-        time: the field that holds event time, for windows.
+        order_by: an integer field by which the records of a key are ordered inside an epoch. With
+            timers it is that of event time unless given.
+        window: `rs.tumbling`, `rs.sliding`, `rs.session` or `rs.global_window`: state is kept per
+            key and window.
+        time: the field that holds event time, for windows and timers.
         compiled: compile with Numba; fields and state must be numbers.
+        end_rings: how often the alarm of a row rings at most at the end of all input, where `timer`
+            sets it again and again.
+        recorded: it asks the world, and what it answers is recorded before anybody acts on it: see
+            the guide. An `async def` always is.
+        asking: how it asks: `concurrency`, `timeout`, `retries`, `ordered`, `batch`; see
+            `AskingOptions`.
     """
     where, scope = caller(2)
     names = _names(key, where)
+    check_text("operator", "time", time)
+    check_flag("operator", "compiled", compiled)
+    check_flag("operator", "recorded", recorded)
+    if order_by is not None:
+        check_text("operator", "order_by", order_by)
     if not isinstance(window, WindowKind | None):
         raise GraphError(
             f"window={window!r} is no window",
             where=where,
-            hint="Windows are rs.tumbling(seconds=...), rs.sliding(...) and rs.session(gap=...).",
+            hint="Windows are rs.tumbling(seconds=...), rs.sliding(...), rs.session(gap=...) and"
+            " rs.global_window().",
         )
+    made = Mark(
+        key=names,
+        order_by=order_by,
+        window=window,
+        time=time,
+        compiled=compiled,
+        end_rings=whole("operator", "end_rings", end_rings, 0, NEVER),
+        recorded=recorded,
+        asking=checked(asking, where),
+        where=where,
+        scope=scope,
+    )
+    return partial(_marked, mark=made) if target is None else _marked(target, mark=made)
 
-    def mark(target: F) -> F:
-        marked: Any = target
-        marked.__raystream__ = Mark(
-            names,
-            order_by,
-            window,
-            time,
-            compiled,
-            where,
-            scope,
-        )
-        return target
 
-    return mark if target is None else mark(target)
+def _marked(target: F, mark: Mark) -> F:
+    """Put the mark on a function or class, and return it."""
+    marked: Any = target
+    try:
+        if not callable(target):
+            raise TypeError  # a module could be marked as well
+        marked.__raystream__ = mark
+    except (AttributeError, TypeError):  # of Python itself, or no function at all
+        raise GraphError(
+            f"operator({target!r:.80}): an operator is a function or a class of yours",
+            where=mark.where,
+            hint="Options are named: @rs.operator(key=...).",
+        ) from None
+    return target
 
 
 def _names(key: Any, where: Where) -> tuple[str, ...]:
@@ -114,31 +162,99 @@ def _names(key: Any, where: Where) -> tuple[str, ...]:
     return tuple(names)
 
 
-@dataclass(frozen=True, eq=False)
+class FailedRecord(NamedTuple):
+    """A record, a timer or a window at which an operator with `on_error="stream"` has raised."""
+
+    time: Int64
+    """The time of the record, 0 if it has none; the time of the timer; the end of the window."""
+    operator: str
+    """The name of the operator, as it was declared."""
+    step: str
+    """The method that raised: `process`, `timer` or `close`."""
+    key: str | None
+    """The key in words; None of an operator without a key."""
+    record: str | None
+    """The type of the record; None of a timer or a window."""
+    data: bytes
+    """The record, the time of the timer or the bounds of the window as JSON, in UTF-8."""
+    reason: str
+    """What was raised, in words."""
+    place: str
+    """The file and the line of the user's code that raised; empty if none did."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class OperatorSpec:
     """An operator as declared: checked and resolved."""
 
     name: str
     where: Where | None
+    """Where it was marked."""
     target: Any
+    """What was marked: a function, or an instance of a class."""
     form: Form
     inputs: tuple[RecordSchema, ...]
     outputs: tuple[RecordSchema, ...]
     state: StateSchema | None
     key: tuple[str, ...]
+    """The key fields; none of a stateless operator."""
     order_by: str | None
+    """The field by which the records of a key are ordered inside an epoch."""
     window: WindowKind | None
     time: str
+    """The field that holds event time."""
     compiled: bool
     process: Callable[..., Any]
     close: Callable[..., Any] | None = None
     timer: Callable[..., Any] | None = None
     merge: Callable[..., Any] | None = None
     load: Callable[..., Any] | None = None
+    waits: bool = False
+    """Whether it is the engine's own, which keeps records for another operator (`wait=True`)."""
+    on_error: Literal["end", "stream"] = "end"
+    """What happens when its code raises: the job ends, or a `FailedRecord` is emitted."""
+    end_rings: int = END_RINGS
+    """How often the alarm of a row rings at most at the end of all input."""
+    told: tuple[str, ...] = ()
+    """What `close` or `timer` is told beside key, window or time, and row, in the order of its
+    parameters: whether the result is `early`, whether it is a `correction`, whether it is the
+    `last` epoch of the input."""
+    asking: Asking | None = None
+    """How it asks the world; None of an operator that does not."""
 
     @property
     def keyed(self) -> bool:
         return bool(self.key)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it has instances of its own, and is not part of the one that feeds it."""
+        return self.keyed or self.asking is not None
+
+    @cached_property
+    def event_time(self) -> str | None:
+        """The field that holds the event time of the records, of all types; None without one."""
+        named = (self.time,) if self.order_by is None else (self.time, self.order_by)
+        return next((n for n in named if all(s.has_time(n) for s in self.inputs)), None)
+
+    @property
+    def rings_by(self) -> str | None:
+        """The field by which alarms ring among the records of a key: their event time. None without
+        timers, and where the records have no such field: alarms ring after them there."""
+        return None if self.timer is None else self.event_time
+
+    @property
+    def counts_late(self) -> bool:
+        """Whether a record may come too late for it."""
+        return self.window is not None or self.waits
+
+    @cached_property
+    def sorted_by(self) -> str | None:
+        """The field by which the records of a key are ordered inside an epoch."""
+        if self.order_by is not None:
+            return self.order_by
+        early = isinstance(self.window, Tumbling | Global) and self.window.early > 0
+        return self.time if early else self.rings_by
 
     @property
     def in_structured_rows(self) -> bool:
@@ -163,367 +279,126 @@ class OperatorSpec:
             hint="Set it to more than `time`; rs.NEVER unsets it.",
         )
 
-    def units(self, seconds: float, ticks: int) -> int:
-        """The length of a window in time units of the flow, of which a second has `ticks`.
+    def assigner(self, ticks: int) -> Assigner:
+        """Which of its windows hold a time; of a tumbling or sliding window.
+
+        Args:
+            ticks: time units of the flow per second.
+
+        Raises:
+            GraphError: see `units`.
+        """
+        window = self.window
+        assert isinstance(window, Tumbling | Sliding)
+        months = 0 if isinstance(window, Sliding) else window.months
+        size = 0 if months else self.units(window.seconds, ticks)
+        return Assigner.of(
+            size=size,
+            every=self.units(window.every, ticks) if isinstance(window, Sliding) else size,
+            offset=self.units(window.offset, ticks, "an offset", least=-FAR),
+            months=months,
+            ticks=ticks,
+            zone=window.zone,
+        )
+
+    def failing(self) -> OperatorSpec:
+        """The same operator, which emits a record for each failure.
+
+        Raises:
+            GraphError: its form cannot.
+        """
+        if self.form == "batch":
+            raise self.fail(
+                'on_error="stream" is for operators of single records: of a batch nobody knows'
+                " which record made it fail",
+                hint="Write `process` for a record, or find such records before they are a batch.",
+            )
+        if self.compiled:
+            raise self.fail(
+                'on_error="stream" is for interpreted operators: compiled code undoes nothing',
+                hint="Leave out compiled=True.",
+            )
+        if is_triggered(self.window):
+            raise self.fail(
+                'on_error="stream" is not for windows with early results, lateness, or a count'
+            )
+        outputs = (*self.outputs, record_schema(FailedRecord))
+        return replace(self, outputs=outputs, on_error="stream")
+
+    def units(self, seconds: float, ticks: int, what: str = "a window", least: int = 1) -> int:
+        """A length, as that of a window, in time units of the flow, of which a second has `ticks`.
 
         Raises:
             GraphError: it is not a whole number of them, or so long that ends have no number.
         """
         exact = seconds * ticks
         whole = round(exact)
-        if whole < 1 or not math.isclose(exact, whole, rel_tol=1e-12):  # 1.001 * 1000 is below 1001
+        if whole < least or not math.isclose(
+            exact, whole, rel_tol=1e-12
+        ):  # 1.001 * 1000 is below 1001
             raise self.fail(
-                f"a window of {seconds:g} s is not a whole number of the flow's time units",
+                f"{what} of {seconds:g} s is not a whole number of the flow's time units",
                 hint='Choose a finer one: rs.Flow(..., time_unit="ms").',
             )
         if whole >= FAR:
             raise self.fail(
-                f"a window of {seconds:g} s has more time units of the flow than 2**62",
+                f"{what} of {seconds:g} s has more time units of the flow than 2**62",
                 hint='Choose a coarser one: rs.Flow(..., time_unit="s").',
             )
         return whole
 
 
-def spec_of(op: Any) -> OperatorSpec:
-    """Read the declaration of an operator.
+# ---------------------------------------------------------------- wait=True
+
+WAIT_SUFFIX = ".wait"
+"""What the name of such an operator adds to that of the operator that it stands before."""
+
+
+class Held(State):
+    """The records of a key that wait."""
+
+    records: list[tuple[int, int, bytes]] = field(factory=list)
+    """Of each its time, the number of its type and its encoded form, in the order in which they
+    came."""
+
+
+def hold(record: Any, held: Held) -> None:
+    """Stands where the function of a user would: the engine does it itself."""
+    raise NotImplementedError
+
+
+def waiting_spec(spec: OperatorSpec, where: Where) -> OperatorSpec:
+    """The operator that keeps records for another one.
 
     Raises:
-        GraphError: the declaration is incomplete or contradicts itself; it names the place.
+        GraphError: that one has no key, or its records have no event time.
     """
-    mark = getattr(op, "__raystream__", None)
-    if isinstance(op, type):
-        raise GraphError(
-            f"{op.__name__} is a class: pass an instance of it",
-            where=where_is(op),
-            hint=f"through({op.__name__}())",
+    if not spec.key:
+        raise spec.fail(
+            "wait=True puts the records of a key in order, and it has no key",
+            hint="Say it where an operator with a key takes them.",
         )
-    name = getattr(op, "__name__", type(op).__name__)
-    if not isinstance(mark, Mark):
-        raise GraphError(
-            f"{name} is not an operator",
-            where=where_is(op),
-            hint="Decorate it with @rs.operator(...).",
+    time = spec.event_time
+    if time is None:
+        raise spec.fail(
+            f"wait=True waits for event time, and {spec.inputs[0].name} has no integer field"
+            f" {spec.time!r}",
+            hint=f"{spec.inputs[0].name} has {', '.join(spec.inputs[0].names)}. Say which of them:"
+            ' @rs.operator(..., time="...").',
         )
-    function = inspect.isfunction(op)
-    process = op if function else getattr(op, "process", None)
-    if process is None:
-        raise GraphError(
-            f"{name} has no method `process`",
-            where=mark.where,
-            hint="An operator is a function, or an instance of a class with `process`; methods and"
-            " functools.partial are none. Parameters are fields of a frozen dataclass.",
-        )
-    reader = _Reader(name, mark)
-    for method in (process, *(getattr(op, m, None) for m in ("close", "timer", "merge", "load"))):
-        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-            raise reader.fail(
-                f"`{method.__name__}` is async: operators are called record by record, in order",
-                hint="Write def. What is to be awaited belongs into a source or a sink.",
-            )
-    signature = reader.signature(process)
-    methods = (
-        {m: getattr(op, m, None) for m in ("close", "timer", "merge", "load")}
-        if not function
-        else {}
+    return OperatorSpec(
+        name=spec.name + WAIT_SUFFIX,
+        where=where,
+        target=hold,
+        form="record",
+        inputs=spec.inputs,
+        outputs=spec.inputs,
+        state=state_schema(Held),
+        key=spec.key,
+        order_by=spec.order_by,
+        window=None,
+        time=time,
+        compiled=False,
+        process=hold,
+        waits=True,
     )
-    outputs = list(signature.outputs)
-    for m in ("close", "timer"):
-        method = methods.get(m)
-        if method is not None:
-            reader.closing(method, signature)
-            outputs += [o for o in reader.outputs(method) if o not in outputs]
-    spec = OperatorSpec(
-        name,
-        mark.where,
-        op,
-        signature.form,
-        signature.inputs,
-        tuple(outputs),
-        signature.state,
-        mark.key,
-        mark.order_by,
-        mark.window,
-        mark.time,
-        mark.compiled,
-        process,
-        **methods,
-    )
-    check_spec(spec)
-    return spec
-
-
-@dataclass(frozen=True, slots=True)
-class _Signature:
-    form: Form
-    inputs: tuple[RecordSchema, ...]
-    state: StateSchema | None
-    outputs: tuple[RecordSchema, ...]
-
-
-class _Reader:
-    """Reads annotations of one operator, with the names of the place where it was marked."""
-
-    def __init__(self, name: str, mark: Mark) -> None:
-        self.name = name
-        self.mark = mark
-
-    def fail(self, message: str, hint: str = "") -> GraphError:
-        return GraphError(f"{self.name}: {message}", where=self.mark.where, hint=hint)
-
-    def signature(self, process: Callable[..., Any]) -> _Signature:
-        hints = resolve_hints(process, self.mark.scope)
-        params = _parameters(process)
-        if not 1 <= len(params) <= 2:
-            raise self.fail(
-                f"`process` takes a record and, with state, a row: not {len(params)} arguments",
-                hint="" if inspect.isfunction(process) or params else "Before them comes `self`.",
-            )
-        for p in params:
-            if p.kind is p.KEYWORD_ONLY:
-                raise self.fail(f"the argument {p.name!r} comes after `*`, but is given by place")
-            if p.name not in hints:
-                raise self.fail(
-                    f"the argument {p.name!r} has no annotation: annotations are the schema"
-                )
-        first = hints[params[0].name]
-        form: Form = "batch" if typing.get_origin(first) is Batch else "record"
-        inputs = self._records(typing.get_args(first)[0] if form == "batch" else first, "takes")
-        state = self._state(hints[params[1].name], form) if len(params) == 2 else None
-        return _Signature(form, inputs, state, self.outputs(process))
-
-    def _state(self, hint: Any, form: Form) -> StateSchema | None:
-        if typing.get_origin(hint) is Rows:
-            hint = typing.get_args(hint)[0]
-            if form != "batch":
-                raise self.fail("rs.Rows goes with rs.Batch; a record goes with the row itself")
-        elif form == "batch":
-            return None  # the reference data of `load`
-        if not (isinstance(hint, type) and issubclass(hint, State)):
-            raise self.fail(
-                f"the second argument is a state row, not {hint!r}",
-                hint="Declare it: class Tally(rs.State): n: int = 0",
-            )
-        return state_schema(hint, self.mark.scope)
-
-    def closing(self, method: Callable[..., Any], of: _Signature) -> None:
-        """Check what `close(key, window, state)` or `timer(key, time, state)` says it takes."""
-        name = method.__name__
-        hints = resolve_hints(method, self.mark.scope)
-        params = list(inspect.signature(method).parameters)
-        if len(params) != 3:
-            raise self.fail(f"`{name}` takes a key, a {_SECOND[name]} and a row")
-        if missing := [p for p in params if p not in hints]:
-            raise self.fail(f"the argument {missing[0]!r} of `{name}` has no annotation")
-        state = hints[params[2]]
-        if of.state is not None and state is not of.state.cls:
-            shown = getattr(state, "__name__", state)
-            raise self.fail(f"`{name}` takes a {shown}, but `process` keeps a {of.state.name}")
-        keys = [of.inputs[0].field(k) for k in self.mark.key]
-        expected = [_python_type(f) for f in keys if f is not None]
-        given = _plain(hints[params[0]])
-        wanted = expected[0] if len(expected) == 1 else tuple
-        if expected and (typing.get_origin(given) or given) is not wanted:
-            shown = getattr(given, "__name__", given)
-            raise self.fail(f"`{name}` takes the key as {shown}, but it is a {wanted.__name__}")
-
-    def outputs(self, method: Callable[..., Any]) -> tuple[RecordSchema, ...]:
-        hint = resolve_hints(method, self.mark.scope).get("return", inspect.Parameter.empty)
-        if hint is inspect.Parameter.empty:
-            raise self.fail(
-                f"{method.__name__} has no return annotation",
-                hint="Iterator[...] of the records that it yields, or None.",
-            )
-        if hint is type(None):
-            return ()
-        if typing.get_origin(hint) in (typing.Union, types.UnionType):
-            rest = [a for a in typing.get_args(hint) if a is not type(None)]
-            hint = rest[0] if len(rest) == 1 else hint
-        args = typing.get_args(hint)
-        if is_record(hint):
-            raise self.fail(
-                f"{method.__name__} returns a {hint.__name__}; operators yield",
-                hint=f"-> Iterator[{hint.__name__}], and `yield` it.",
-            )
-        if not args:
-            raise self.fail(f"{method.__name__} returns {hint!r}, not Iterator[...]")
-        found = self._records(args[0], "yields")
-        if typing.get_origin(hint) is not Batch and never_returns_any(method):
-            raise self.fail(
-                f"{method.__name__} is to emit {' | '.join(r.name for r in found)}, and has no"
-                " `yield`: nothing would ever come of it",
-                hint="Yield records; or say that it emits none: -> None.",
-            )
-        return found
-
-    def _records(self, hint: Any, verb: str) -> tuple[RecordSchema, ...]:
-        union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-        classes = typing.get_args(hint) if union else (hint,)
-        for cls in classes:
-            if not is_record(cls):
-                raise self.fail(
-                    f"it {verb} {getattr(cls, '__name__', cls)!r}, which is not a record",
-                    hint="Records are typing.NamedTuple classes.",
-                )
-        return tuple(record_schema(c, self.mark.scope) for c in classes)
-
-
-def _parameters(process: Callable[..., Any]) -> list[inspect.Parameter]:
-    try:
-        return list(inspect.signature(process).parameters.values())
-    except ValueError:  # a method without `self`
-        return []
-
-
-def never_returns_any(function: Callable[..., Any]) -> bool:
-    """Whether a Python function is no generator and returns nothing but None, wherever it
-    returns. False where that cannot be seen."""
-    code = getattr(function, "__code__", None)
-    if code is None or code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE):
-        return False
-    steps = list(dis.get_instructions(code))
-    ends = [
-        (before, step)
-        for before, step in zip([None, *steps], steps, strict=False)
-        if step.opname.startswith("RETURN_") and step.opname != "RETURN_GENERATOR"
-    ]
-    return bool(ends) and all(_of_none(before, step) for before, step in ends)
-
-
-def _of_none(before: dis.Instruction | None, step: dis.Instruction) -> bool:
-    """Whether a step returns None, that the step before it has loaded."""
-    if step.opname == "RETURN_CONST":  # in some versions of Python
-        return step.argval is None
-    if before is None or step.is_jump_target:
-        return False
-    return before.opname == "LOAD_CONST" and before.argval is None
-
-
-_SECOND = {"close": "window", "timer": "time"}
-
-
-def _plain(hint: Any) -> Any:
-    """An annotation without what `Annotated` adds."""
-    return hint.__origin__ if typing.get_origin(hint) is typing.Annotated else hint
-
-
-def _python_type(f: Field) -> type:
-    """The type of a key field's values."""
-    if f.convert is not None:
-        return f.convert
-    plain = {"text": str, "bytes": bytes}.get(f.kind, int)
-    return bool if f.dtype == "?" else plain
-
-
-def check_spec(spec: OperatorSpec) -> None:
-    """Refuse what could not run.
-
-    Raises:
-        GraphError: the declaration contradicts itself.
-    """
-    if spec.state is not None and not spec.key:
-        raise spec.fail(
-            "it keeps state, but has no key",
-            hint='State belongs to a key: @rs.operator(key="...").',
-        )
-    if spec.load and (spec.form != "batch" or not spec.key):
-        raise spec.fail("an operator with `load` is keyed and takes rs.Batch")
-    if spec.form == "batch":
-        _check_batch(spec)
-    _check_key(spec)
-    if spec.order_by is not None:
-        if not spec.key:
-            raise spec.fail("order_by orders the records of a key, but there is no key")
-        _each(spec, spec.order_by, "order_by", integers=True)
-    if spec.window is not None:
-        if spec.close is None or spec.state is None:
-            raise spec.fail(
-                "a windowed operator has `process(record, state)` and `close(key, window, state)`"
-            )
-        if spec.timer is not None:
-            raise spec.fail("a windowed operator has no timers: a window closes by itself")
-        if isinstance(spec.window, Session) and spec.merge is None:
-            raise spec.fail("a record may join two sessions: add merge(self, into, other)")
-        _each(spec, spec.time, "time", integers=True)
-    elif spec.close is not None:
-        raise spec.fail("it has `close`, but no window=")
-    if (spec.timer is not None) != (spec.state is not None and spec.state.timer is not None):
-        raise spec.fail(
-            "timers need both a method `timer(key, time, state)` and one rs.Timer field"
-            " in the state"
-        )
-    _check_storage(spec)
-    told = getattr(spec.target, "__dataclass_params__", None)
-    if spec.is_class and not (told.frozen if told else not getattr(spec.target, "__dict__", ())):
-        raise spec.fail(
-            "its parameters must be fields of a frozen dataclass",
-            hint="@dataclass(frozen=True), below @rs.operator.",
-        )
-
-
-def _check_batch(spec: OperatorSpec) -> None:
-    """Its function is called with batches, and nothing else calls it."""
-    if spec.compiled:
-        raise spec.fail("a batch function is not compiled: leave compiled=True away")
-    if len(spec.inputs) != 1:
-        raise spec.fail("a batch operator takes records of one type")
-    if len(spec.outputs) != 1:
-        raise spec.fail(
-            "a batch operator returns records of one type",
-            hint="-> rs.Batch[...] of one record class.",
-        )
-    for what, there in (
-        ("windows", spec.window or spec.close),
-        ("timers", spec.timer or (spec.state is not None and spec.state.timer)),
-    ):
-        if there:
-            raise spec.fail(
-                f"a batch operator has no {what}",
-                hint="Use the per-record form, compiled where speed matters.",
-            )
-
-
-def _check_storage(spec: OperatorSpec) -> None:
-    if spec.compiled:
-        for schema in (*spec.inputs, *spec.outputs):
-            for f in schema.fields:
-                if f.kind != "fixed" or f.convert is not None:
-                    raise spec.fail(
-                        f"compiled operators hold numbers, but {schema.name}.{f}",
-                        hint="Use the batch form, or leave compiled=True away.",
-                    )
-    if spec.state is not None and spec.in_structured_rows and not spec.state.structured:
-        bad = next(f for f in spec.state.fields if not (f.number or f.kind == "array"))
-        raise spec.fail(f"its state must hold numbers, but {spec.state.name}.{bad}")
-
-
-def _check_key(spec: OperatorSpec) -> None:
-    for name in spec.key:
-        kinds = _each(spec, name, "key", integers=False)
-        if len(kinds) > 1:  # rows come back from a checkpoint by the type of one of them
-            raise spec.fail(
-                f"the key {name!r} is of different types in its inputs: {', '.join(sorted(kinds))}",
-                hint="Declare it alike in all of them.",
-            )
-
-
-def _each(spec: OperatorSpec, name: str, role: str, *, integers: bool) -> set[str]:
-    """Check that every input has the field; the kinds found (`int`, `bool`, an enumeration,
-    `text`, `bytes`)."""
-    kinds: set[str] = set()
-    for schema in spec.inputs:
-        f = schema.field(name)
-        if f is None:
-            other = ' Say which of them: @rs.operator(..., time="...").' if role == "time" else ""
-            raise spec.fail(
-                f"{role} {name!r} is not a field of {schema.name}",
-                hint=f"{schema.name} has {', '.join(schema.names)}.{other}",
-            )
-        whole = f.number and f.dtype not in ("f4", "f8")
-        if f.optional or not (whole or (not integers and f.kind in ("text", "bytes"))):
-            raise spec.fail(
-                f"{role} {name!r}: {schema.name}.{f} cannot serve",
-                hint="An integer field." if integers else "An int, bool, str or bytes field.",
-            )
-        kind = "bool" if f.dtype == "?" else "int" if whole else f.kind
-        kinds.add(kind if f.convert is None else f"{f.convert.__module__}.{f.convert.__qualname__}")
-    return kinds

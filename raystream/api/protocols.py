@@ -1,18 +1,19 @@
-"""The shapes of what people hand to a flow: operators with several methods, sources and sinks."""
+"""The shapes of operators with several methods, for type checkers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Protocol, TypeVar
 
 from raystream.api.batch import Batch, Rows
+from raystream.schema.fields import AnyRecord
 from raystream.schema.state import State
-from raystream.schema.types import KeyRange, Split, Window
+from raystream.schema.types import KeyRange, Window
 
-T_contra = TypeVar("T_contra", bound=tuple[Any, ...], contravariant=True)
-T = TypeVar("T", bound=tuple[Any, ...])
-U_co = TypeVar("U_co", bound=tuple[Any, ...], covariant=True)
-U = TypeVar("U", bound=tuple[Any, ...])
+T_contra = TypeVar("T_contra", bound=AnyRecord, contravariant=True)
+T = TypeVar("T", bound=AnyRecord)
+U_co = TypeVar("U_co", bound=AnyRecord, covariant=True)
+U = TypeVar("U", bound=AnyRecord)
 K_contra = TypeVar("K_contra", contravariant=True)
 S_contra = TypeVar("S_contra", bound=State, contravariant=True)
 S = TypeVar("S", bound=State)
@@ -41,11 +42,80 @@ class Windowed(Protocol[T_contra, K_contra, S_contra, U_co]):
     def close(self, key: K_contra, window: Window, state: S_contra, /) -> Iterable[U_co]: ...
 
 
-class Timed(Protocol[T_contra, K_contra, S_contra, U_co]):
+class ToldOne(Protocol[T_contra, K_contra, S_contra, U_co]):
+    """An operator over windows that may close more than once: `close` is told one thing of its
+    result, such as `early: bool`."""
+
+    def process(self, record: T_contra, state: S_contra, /) -> Iterable[U_co] | None: ...
+    def close(
+        self, key: K_contra, window: Window, state: S_contra, told: bool, /
+    ) -> Iterable[U_co]: ...
+
+
+class ToldTwo(Protocol[T_contra, K_contra, S_contra, U_co]):
+    """As `ToldOne`, of an operator whose `close` is told two things."""
+
+    def process(self, record: T_contra, state: S_contra, /) -> Iterable[U_co] | None: ...
+    def close(
+        self, key: K_contra, window: Window, state: S_contra, told: bool, too: bool, /
+    ) -> Iterable[U_co]: ...
+
+
+class ToldThree(Protocol[T_contra, K_contra, S_contra, U_co]):
+    """As `ToldOne`, of an operator whose `close` is told three things."""
+
+    def process(self, record: T_contra, state: S_contra, /) -> Iterable[U_co] | None: ...
+    def close(
+        self, key: K_contra, window: Window, state: S_contra, told: bool, two: bool, all: bool, /
+    ) -> Iterable[U_co]: ...
+
+
+AnyWindowed = (
+    Windowed[T_contra, K_contra, S_contra, U_co]
+    | ToldOne[T_contra, K_contra, S_contra, U_co]
+    | ToldTwo[T_contra, K_contra, S_contra, U_co]
+    | ToldThree[T_contra, K_contra, S_contra, U_co]
+)
+
+
+class TimedPlain(Protocol[T_contra, K_contra, S_contra, U_co]):
     """An operator with timers: `timer` is called when event time reaches the row's `rs.Timer`."""
 
     def process(self, record: T_contra, state: S_contra, /) -> Iterable[U_co] | None: ...
     def timer(self, key: K_contra, time: int, state: S_contra, /) -> Iterable[U_co] | None: ...
+
+
+class TimedTold(Protocol[T_contra, K_contra, S_contra, U_co]):
+    """An operator with timers that is told whether it is the `last` epoch of the input."""
+
+    def process(self, record: T_contra, state: S_contra, /) -> Iterable[U_co] | None: ...
+    def timer(
+        self, key: K_contra, time: int, state: S_contra, last: bool, /
+    ) -> Iterable[U_co] | None: ...
+
+
+Timed = (
+    TimedPlain[T_contra, K_contra, S_contra, U_co] | TimedTold[T_contra, K_contra, S_contra, U_co]
+)
+
+
+class AskedBy(Protocol[T_contra, U_co]):
+    """An operator that asks the world, with parameters."""
+
+    def process(self, record: T_contra, /) -> Awaitable[U_co | None]: ...
+
+
+Asked = Callable[[T], Awaitable[U | None]] | Callable[[T], U | None] | AskedBy[T, U]
+"""A function that asks the world and has one answer at most."""
+AskedMany = (
+    Callable[[T], Awaitable[Iterable[U]]]
+    | Callable[[T], AsyncIterator[U]]
+    | Callable[[list[T]], list[U]]
+    | Callable[[list[T]], list[U | None]]
+    | Callable[[list[T]], Awaitable[list[U]]]
+    | Callable[[list[T]], Awaitable[list[U | None]]]
+)
+"""A function that asks the world and has several answers, or asks for several records at once."""
 
 
 class MappedBatch(Protocol[T_contra, U_co]):
@@ -66,33 +136,3 @@ class Referenced(Protocol[T_contra, D, U_co]):
 
     def load(self, keys: KeyRange, /) -> D: ...
     def process(self, batch: Batch[T_contra], data: D, /) -> Batch[U_co]: ...
-
-
-class Source(Protocol[U_co]):
-    """Where records come from.
-
-    `splits` lists the parts that can be read independently (asked once, when the job is planned).
-    `read` yields (next position, batch) from a position on; positions are the source's own
-    integers, 0 is the beginning, and reading again from a position yields the same records.
-    Optional: `reads`, the path, glob pattern or folder; no sink of the flow may own what is there.
-    """
-
-    def splits(self) -> Sequence[Split]: ...
-    def read(self, split: Split, position: int, /) -> Iterator[tuple[int, Batch[U_co]]]: ...
-
-
-class Sink(Protocol[T_contra]):
-    """Where records go.
-
-    `write` is called once per epoch, record type and range that has records; the same (epoch,
-    keys) again replaces the first. `commit(epoch)` says that nothing up to `epoch` will come again:
-    others may see it. With a durable tier it comes when the cut is saved there; a successor of this
-    instance hears it again.
-    Optional: `open(context: rs.SinkContext)` before the first write; `prepare(epoch)` at each cut:
-    what came up to it must be kept when it returns, where a successor of this instance finds it,
-    for that one gets only what came later; `close()` after the last commit; `owns`, a folder where
-    no other sink of the flow may write and no source read.
-    """
-
-    def write(self, epoch: int, keys: KeyRange, batch: Batch[T_contra], /) -> None: ...
-    def commit(self, epoch: int, /) -> None: ...

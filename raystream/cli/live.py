@@ -11,7 +11,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from raystream.controller.report import Floor, JobReport, Moved, OperatorReport, Recovery, Sample
+from raystream.controller.protocol.history import MoveRecord, Recovery
+from raystream.controller.reporting.report import Committed, JobReport, OperatorReport, Sample
 from raystream.errors import Stopped
 
 LINE_SECONDS = 5.0
@@ -55,7 +56,13 @@ class Screen:
     def _stopped(self, last: Sample) -> None:
         """Show what a job had done when it was last heard of: a stopped one has no report."""
         operators = tuple(last.operators.values())
-        self.console.print(totals_table(JobReport(self.job, "ray", 0.0, last.t, operators)))
+        self.console.print(
+            totals_table(
+                JobReport(
+                    job=self.job, cluster="ray", started=0.0, elapsed=last.t, operators=operators
+                )
+            )
+        )
 
     def update(self, sample: Sample) -> None:
         """Show how far the job is."""
@@ -67,11 +74,11 @@ class Screen:
             self._line(rates_line(sample, before))
 
     def note(self, text: str) -> None:
-        """Say something of the job."""
+        """Print a note about the job."""
         self._line(f"{self.job}: {text}")
 
     def totals(self, report: JobReport) -> None:
-        """Show what a finished job did, and what befell it."""
+        """Show what a finished job did: totals, recoveries, moves."""
         self.console.print(totals_table(report))
         for recovery in report.recoveries:
             self._line(recovery_line(recovery))
@@ -85,10 +92,10 @@ class Screen:
 
 
 def _rate(sample: Sample, before: Sample | None, name: str, what: str) -> float | None:
-    """How much of `what` an operator did a second, since the sample before.
+    """The rate at which an operator's count `what` has grown since the sample before, a second.
 
-    None without one: of a job that goes on from a saved cut the totals begin with what was done up
-    to there. They fall where an instance goes on from a checkpoint.
+    None without one before: the totals of a job that goes on from a saved checkpoint begin with
+    what was done up to there. Totals fall where an instance goes on from a checkpoint.
     """
     if before is None or sample.t <= before.t or name not in before.operators:
         return None
@@ -99,8 +106,8 @@ def _rate(sample: Sample, before: Sample | None, name: str, what: str) -> float 
 def rates_table(job: str, sample: Sample, before: Sample | None) -> Table:
     """The table of a running job: rates since the sample before, and totals so far."""
     title = f"{job}  {sample.t:.0f} s"
-    if sample.floor:
-        title += f"  {floor_line(sample.floor)}"
+    if sample.committed:
+        title += f"  {committed_line(sample.committed)}"
     table = _table(title, ["instances", "in/s", "out/s", "cores", "state rows", "late", "epoch"])
     for o in sample.operators.values():
         table.add_row(
@@ -131,18 +138,25 @@ def rates_line(sample: Sample, before: Sample | None) -> str:
             f"{sample.t:6.1f} s  epoch {epoch:,}",
             *rates,
             *([f"late {late:,}"] if late else []),
-            *([floor_line(sample.floor)] if sample.floor else []),
+            *([committed_line(sample.committed)] if sample.committed else []),
         ]
     )
 
 
-def floor_line(floor: Floor) -> str:
-    """How old the newest committed cut is, and what it lacks."""
-    short = f", {floor.short} ranges without all copies" if floor.short else ""
-    saved = "" if floor.saved is None else f", cut {floor.saved:,} saved"
-    why = "".join(f" ({reason})" for reason in (floor.unsaved, floor.unstored) if reason)
-    ends = ", to end with the next that is saved" if floor.stopping else ""
-    return f"cut {floor.epoch:,} committed {floor.age:.1f} s ago{short}{saved}{why}{ends}"
+def committed_line(committed: Committed) -> str:
+    """How old the committed checkpoint is, and what it lacks."""
+    short = (
+        f", {committed.under_replicated} ranges without all copies"
+        if committed.under_replicated
+        else ""
+    )
+    saved = "" if committed.saved is None else f", checkpoint {committed.saved:,} saved"
+    why = "".join(f" ({reason})" for reason in (committed.unsaved, committed.unstored) if reason)
+    ends = ", to end with the next that is saved" if committed.stopping else ""
+    return (
+        f"checkpoint {committed.epoch:,} committed {committed.age:.1f} s ago"
+        f"{short}{saved}{why}{ends}"
+    )
 
 
 def totals_table(report: JobReport) -> Table:
@@ -167,15 +181,15 @@ def totals_table(report: JobReport) -> Table:
 
 
 def recovery_line(recovery: Recovery) -> str:
-    """Who died, and who went on from where."""
+    """Which instances died, and which went on from which checkpoint."""
     return (
         f"{recovery.t:6.1f} s  {recovery.because}; {', '.join(recovery.new)} went on from epoch"
-        f" {recovery.floor:,} after {recovery.seconds:.1f} s"
+        f" {recovery.committed:,} after {recovery.seconds:.1f} s"
     )
 
 
-def moved_line(moved: Moved) -> str:
-    """Which ranges went to whom, and how long each phase took."""
+def moved_line(moved: MoveRecord) -> str:
+    """Which instances serve the ranges now, and how long each phase took."""
     line = f"{moved.t:6.1f} s  {moved.operator} ({moved.because}): "
     if moved.failed:
         return f"{line}not moved, {moved.failed}"
@@ -183,7 +197,9 @@ def moved_line(moved: Moved) -> str:
     phases = f"place {moved.place:.1f}, restore {moved.restore:.1f}, replay {moved.replay:.1f}"
     new = ", ".join(moved.new) or "others"
     gone = f" for {', '.join(moved.gone)}" if moved.gone else ""
-    return f"{line}{new} serve{gone} from epoch {moved.floor:,} on, after {took:.1f} s ({phases})"
+    return (
+        f"{line}{new} serve{gone} from epoch {moved.committed:,} on, after {took:.1f} s ({phases})"
+    )
 
 
 def _shown(rate: float | None) -> str:
@@ -191,7 +207,7 @@ def _shown(rate: float | None) -> str:
 
 
 def _cores(used: float | None) -> str:
-    """CPU; a run in one process does not know it by operator."""
+    """CPU, in cores or seconds. A run in one process does not know it by operator."""
     return f"{used:.2f}" if used else "-"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from raystream.api.flow import Flow
-from raystream.controller.policy import CpuThreshold, Policy, RateBased
+from raystream.controller.elastic.policy import CpuThreshold, Policy, RateBased
 from raystream.errors import (
     ConfigError,
     GraphError,
@@ -18,6 +18,7 @@ from raystream.errors import (
     Where,
     user_frame,
     user_traceback,
+    what_was_raised,
 )
 
 POLICIES: dict[str, type[CpuThreshold] | type[RateBased]] = {"cpu": CpuThreshold, "rate": RateBased}
@@ -100,7 +101,7 @@ def _raised(doing: str, error: BaseException) -> GraphError:
     where = user_frame(error)
     if isinstance(error, SyntaxError) and error.filename:
         where = Where(error.filename, error.lineno or 0, (error.text or "").strip())
-    wrapped = GraphError(f"{doing} raised {type(error).__name__}: {error}", where=where)
+    wrapped = GraphError(f"{doing} raised {what_was_raised(error)}", where=where)
     if told := user_traceback(error):
         wrapped.add_note(told)
     return wrapped
@@ -143,7 +144,22 @@ def parse_numbers(text: str) -> dict[str, int]:
     return {name: int(n) for name, (n,) in _by_name(text, _NUMBER, "N", "count=2,join=3")}
 
 
+def parse_renames(text: str) -> dict[str, str]:
+    """`"count=tally,out=files"` as {"count": "tally", "out": "files"}.
+
+    Raises:
+        ConfigError: it is not of that form.
+    """
+    return {name: new for name, (new,) in _by_name(text, _ANY, "NEW", "count=tally,out=files")}
+
+
+def parse_drops(text: str) -> list[str]:
+    """`"count,out"` as ["count", "out"]."""
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
 _NUMBER = re.compile(r"(\d+)", re.ASCII)
+_ANY = re.compile(r"(.+)")
 _BOUNDS = re.compile(r"(\d+)\s*-\s*(\d+)", re.ASCII)
 
 

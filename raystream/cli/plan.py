@@ -10,10 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
-from raystream.api.flow import Epochs, Flow
+from raystream.api.connectors import as_given
+from raystream.api.epochs import Epochs
+from raystream.api.flow import Flow
 from raystream.api.operators import OperatorSpec
-from raystream.api.windows import Session, Sliding, WindowKind
-from raystream.dataflow.plan import Fused, Vertex, vertices_of
+from raystream.api.windows.kinds import Sliding, Tumbling, WindowKind, in_words
+from raystream.dataflow.asking.claiming import asks
+from raystream.dataflow.plan import PLAIN, Edge, Fused, Vertex, vertices_of
 from raystream.schema.records import RecordSchema
 
 UNLIMITED = 10_000
@@ -30,12 +33,13 @@ def describe(flow: Flow) -> dict[str, Any]:
     """
     vertices, edges = vertices_of(flow)
     schemas = dict.fromkeys(s for v in vertices for s in (*v.schemas, *(p.schema for p in v.ports)))
+    once = any(asks(v) or (v.epochs is not None and v.epochs.column is None) for v in vertices)
     return {
         "format": 1,
         "flow": flow.name,
         "key_groups": flow.key_groups,
         "time_unit": _UNITS[flow.ticks],
-        "vertices": [_vertex(v) for v in vertices],
+        "vertices": [_vertex(v, once=once) for v in vertices],
         "edges": [
             {
                 "from": vertices[e.producer].name,
@@ -45,6 +49,7 @@ def describe(flow: Flow) -> dict[str, Any]:
                 "record": e.schema.name,
                 "key": None if e.key is None else list(e.key),
                 "merged_in_order_of_emission": e.ranked,
+                "event_time": _event_time(e, vertices[e.producer], flow.ticks),
             }
             for e in edges
         ],
@@ -52,21 +57,66 @@ def describe(flow: Flow) -> dict[str, Any]:
     }
 
 
-def _vertex(vertex: Vertex) -> dict[str, Any]:
+def _vertex(vertex: Vertex, *, once: bool) -> dict[str, Any]:
     out: dict[str, Any] = {"name": vertex.name, "kind": vertex.kind}
     if vertex.spec is not None:
         out |= _operator(vertex.spec)
     elif vertex.kind == "source":
         assert vertex.epochs is not None
         out |= {
-            "reads": type(vertex.source).__name__,
+            "reads": type(as_given(vertex.source)).__name__,
             "epochs": _epochs(vertex.epochs, vertex.ports[0].schema),
             "outputs": [vertex.ports[0].schema.name],
         }
     else:
-        out |= {"writes": type(vertex.sink).__name__, "inputs": [s.name for s in vertex.schemas]}
+        out |= {
+            "writes": type(as_given(vertex.sink)).__name__,
+            "inputs": [s.name for s in vertex.schemas],
+            "visible": _visible(as_given(vertex.sink), once=once),
+        }
     out["fused"] = [_fused(f) for f in vertex.fused]
     return out
+
+
+def _visible(sink: Any, *, once: bool) -> str | None:
+    """When readers see what a sink has written, in words. None if its class does not say.
+
+    Args:
+        once: whether epochs cannot be made once more when all copies of what was recorded are lost.
+    """
+    kind, asked = getattr(sink, "kind", ""), getattr(sink, "visible", None)
+    saved = "visible when a checkpoint is committed, with a durable tier when it is saved"
+    if kind == "epoch-addressed" or (kind == "by-epoch" and asked == "saved"):
+        return saved
+    if kind == "by-epoch":
+        waits = once and asked is None
+        return f"visible by epoch{', with a durable tier by saved checkpoint' if waits else ''}"
+    if kind == "at-least-once":
+        return "at least once: after a failure the same records may come again"
+    return None
+
+
+def _event_time(edge: Edge, producer: Vertex, ticks: int) -> str | None:
+    """What `Stream.timed` says of an edge, in words. None if it says nothing.
+
+    Args:
+        ticks: units of the flow's time in a second.
+    """
+    if edge.rules == PLAIN:
+        return None
+    found = []
+    for rule in edge.rules:
+        parts = []
+        if rule.port is None:
+            parts.append(f"that of {producer.name}")
+        else:
+            parts.append(f"{producer.ports[rule.port].schema.name}.{rule.field}")
+        if rule.disorder:
+            parts.append(f"records up to {rule.disorder / ticks:g} s out of order")
+        if rule.behind:
+            parts.append(f"{rule.behind / ticks:g} s behind")
+        found.append(", ".join(parts))
+    return "; ".join(found)
 
 
 def _fused(fused: Fused) -> dict[str, Any]:
@@ -89,16 +139,33 @@ def _operator(spec: OperatorSpec) -> dict[str, Any]:
         if state is None
         else {"name": state.name, "fields": [str(f) for f in state.fields], "timer": state.timer},
         "reference": spec.load is not None,
+        "asks": None if spec.asking is None else _asking(spec),
     }
+
+
+def _asking(spec: OperatorSpec) -> str:
+    """How an operator asks the world, in words."""
+    asking = spec.asking
+    assert asking is not None
+    parts = [f"{asking.concurrency} calls at once"]
+    if asking.batch:
+        parts.append(f"of up to {asking.batch} records")
+    parts.append("no timeout" if asking.timeout is None else f"timeout {asking.timeout:g} s")
+    parts.append(f"{asking.retries} {'retry' if asking.retries == 1 else 'retries'}")
+    parts.append("in order" if asking.ordered else "in the order of the answers")
+    return ", ".join(parts)
 
 
 def _epochs(epochs: Epochs, schema: RecordSchema) -> str:
     if epochs.column is None:
         parts = [f"by arrival, every {epochs.seconds:g} s"]
-        if not schema.has_integer(epochs.time):
+        if not schema.has_time(epochs.time):
             parts.append(f"no watermark: {schema.name} has no integer {epochs.time!r}")
         elif epochs.time != "time":
             parts.append(f"watermark by {epochs.time}")
+        if epochs.idle is not None:
+            goes_on = ", then by the clock" if epochs.all_idle == "advance" else ""
+            parts.append(f"splits idle after {epochs.idle:g} s{goes_on}")
     else:
         parts = [f"by {epochs.column}"]
         if epochs.seconds is not None:
@@ -111,11 +178,10 @@ def _epochs(epochs: Epochs, schema: RecordSchema) -> str:
 
 
 def _window(window: WindowKind) -> str:
-    if isinstance(window, Session):
-        return f"sessions with gaps of {window.gap:g} s"
+    words = in_words(window)
     if isinstance(window, Sliding):
-        return f"sliding {window.seconds:g} s, every {window.every:g} s"
-    return f"tumbling {window.seconds:g} s"
+        return words.replace("windows of", "sliding").replace(" every", ", every", 1)
+    return words.replace("windows of", "tumbling") if isinstance(window, Tumbling) else words
 
 
 # ---------------------------------------------------------------------------- the tree
@@ -185,6 +251,10 @@ def _facts(branch: Tree, vertex: dict[str, Any]) -> None:
         state = vertex["state"]
         timer = f", timer {state['timer']}" if state["timer"] else ""
         branch.add(escape(f"state {state['name']}({', '.join(state['fields'])}){timer}"))
+    if vertex.get("visible"):
+        branch.add(escape(vertex["visible"]))
+    if vertex.get("asks"):
+        branch.add(f"asks the world, answers recorded: {escape(vertex['asks'])}")
     if vertex.get("reference"):
         branch.add("reference data, loaded before the first record")
 
@@ -194,4 +264,6 @@ def _arrow(edge: dict[str, Any], vertex: str) -> str:
     late = "late " if edge["late"] else ""
     key = "" if edge["key"] is None else f" by {', '.join(edge['key'])}"
     merged = ", merged in order of emission" if edge["merged_in_order_of_emission"] else ""
-    return f"[green]→[/] {escape(edge['to'])}: {late}{escape(edge['record'] + by + key)}{merged}"
+    timed = "" if edge["event_time"] is None else f", event time {edge['event_time']}"
+    what = escape(f"{edge['record']}{by}{key}{timed}")
+    return f"[green]→[/] {escape(edge['to'])}: {late}{what}{merged}"

@@ -13,24 +13,24 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from raystream.cli.live import floor_line
+from raystream.cli.live import committed_line
 from raystream.cli.plan import UNLIMITED
-from raystream.controller.status import Pace, Status, Worker, pace, together
-from raystream.controller.story import Told
+from raystream.controller.reporting.status import Pace, Status, Worker, pace, together
+from raystream.controller.reporting.story import Told
 
 PLAIN_WIDTH = 150
 """Columns where there is no terminal."""
 BAR = 10
 """Cells of the bar that shows how an instance spends its time."""
 WARM, HOT = 0.5, 0.7
-"""Shares of its CPU from which an instance is shown as one to look at, and as a bottleneck."""
+"""Shares of a core from which the CPU of an instance is shown in yellow, and in red."""
 NEWEST = 3
-"""So many of the last decisions `status` shows."""
+"""How many of the last decisions `status` shows."""
 SHARES = "█ busy ▒ blocked"
 FIRST_TO_GO = (
     "pid", "state", "rows", "key groups", "out/s", "waiting", "node", SHARES, "instances",
 )  # fmt: skip
-"""The columns that are left out where there is no room for all, in this order."""
+"""The columns that are left out, in this order, where there is no room for all."""
 
 _KINDS = {"recovery": "red", "scale out": "green", "scale in": "cyan", "move": "blue"}
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -45,7 +45,7 @@ def console_for(output: Console | None = None) -> Console:
 
 
 def status_view(now: Status, before: Status | None, nodes: Mapping[str, str]) -> RenderableType:
-    """All that is known of a job: operators, instances, and its last decisions."""
+    """A job in full: operators, instances, and its last decisions."""
     parts: list[RenderableType] = [
         headline(now),
         operators_table(now, before),
@@ -59,7 +59,7 @@ def status_view(now: Status, before: Status | None, nodes: Mapping[str, str]) ->
 def top_view(
     now: Status, before: Status | None, nodes: Mapping[str, str], height: int
 ) -> RenderableType:
-    """The same in so many lines: of the instances those that use most of their CPU."""
+    """The same in up to `height` lines: of the instances those that use most of their CPU."""
     room = max(1, height - len(now.operators) - 14)
     most = sorted(now.workers, key=lambda w: -_used(pace(w, now, before)))
     parts: list[RenderableType] = [
@@ -75,13 +75,19 @@ def top_view(
 
 
 def headline(status: Status) -> Text:
-    """The run, for how long it has been running, and how old its floor is."""
+    """The run, for how long it has been running, and how old its committed checkpoint is."""
     line = Text(status.run, style="bold")
     since = f"for {_time(status.t)}" if status.t >= 0 else f"begins in {-status.t:.1f} s"
     line.append(f"   {since}", style="not bold")
-    if status.floor is not None:
-        short = bool(status.floor.short or status.floor.unsaved or status.floor.unstored)
-        line.append(f"   {floor_line(status.floor)}", style="yellow" if short else "not bold")
+    if status.committed is not None:
+        short = bool(
+            status.committed.under_replicated
+            or status.committed.unsaved
+            or status.committed.unstored
+        )
+        line.append(
+            f"   {committed_line(status.committed)}", style="yellow" if short else "not bold"
+        )
     on = {w.node for w in status.workers}
     line.append(
         f"   {_count(len(status.workers), 'instance')} on {_count(len(on), 'node')},"
@@ -133,12 +139,18 @@ def story_view(story: Iterable[Told]) -> RenderableType:
 
 
 def as_data(now: Status, before: Status | None, nodes: Mapping[str, str]) -> dict[str, Any]:
-    """The same for programs; seconds, bytes, records a second, shares from 0 to 1."""
+    """A job as data for programs: seconds, bytes, records a second, shares from 0 to 1.
+
+    A key that was renamed is there by both of its names in this version.
+    """
+    committed = None if now.committed is None else asdict(now.committed)
     return {
         "format": 1,
         "run": now.run,
         "seconds": now.t,
-        "floor": None if now.floor is None else asdict(now.floor),
+        "committed": committed,
+        # Its old name, and its old name of `under_replicated`, for this version.
+        "floor": committed and {**committed, "short": committed["under_replicated"]},
         "keepers": [nodes.get(n, n) for n in now.keepers],
         "operators": [
             {"name": name, **_data(together(pace(w, now, before) for w in now.of(name)))}
@@ -165,8 +177,8 @@ def _data(p: Pace | None) -> dict[str, Any]:
 
 
 class Fitting:
-    """A table that leaves columns out where there is no room for all: of a number that is cut off
-    nobody could say how large it is."""
+    """A table that leaves out columns where there is no room for all: a number of which a part is
+    cut off would look like a smaller one."""
 
     def __init__(self, *columns: str) -> None:
         shares = ("in/s", "out/s", "CPU", SHARES, "waiting", "rows", "state", "behind")
@@ -174,7 +186,7 @@ class Fitting:
         self._rows: list[tuple[str | Text, ...]] = []
 
     def add_row(self, *cells: str | Text) -> None:
-        """Add what is in all of its columns."""
+        """Add a row; it has a cell for each column."""
         self._rows.append(cells)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -1,15 +1,12 @@
 """Compiled operators: the user's functions, rewritten and compiled with Numba, called by a driver
 that walks the columns of an epoch.
 
-    source   reads a function and what its names stand for
-    rewrite, expressions, patterns
-             make it compilable: `yield` emits, `match` on the record is resolved per input type
-    unit     all functions of one operator in one namespace
-    driver   the text of the loops that call them
-    build    compiles all of it, kept on disk
-    operator what the engine calls, once per epoch
-    buffers  where emitted records go
-    rerun    an error in compiled code, found again interpreted, with the user's line
-    support, arithmetic
-             what the generated code calls; the only ones that import Numba when they are imported
+    rewriting    a user's functions, made compilable
+    runtime      what the compiled code calls; imports Numba when it is imported
+    driver       the text of the loops that find rows and call the user's functions
+    window_text  of these the part that goes through the windows of a record
+    build        compiles rewritten functions and driver into one module, kept on disk
+    operator     what the engine calls, once per epoch
+    buffers      where emitted records go
+    rerun        an error in compiled code, found again by an interpreted call, with the user's line
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from raystream.compiled.driver import Shape, control_dtype, stored
+from raystream.compiled.driver import DriverShape, control_dtype, stored
 from raystream.schema.blocks import Emitted, Output, sizes
 from raystream.schema.columns import Columns, concat, physical
 from raystream.schema.records import RecordSchema
@@ -19,10 +19,10 @@ _LOOSE = 1 << 16
 """Blocks of more bytes than this are copied when less than half of them is used."""
 
 
-class Layout:
+class BlockLayout:
     """The columns of one output type in a block, and how many rows a record has emitted of late."""
 
-    def __init__(self, shape: Shape, t: int, schema: RecordSchema) -> None:
+    def __init__(self, shape: DriverShape, t: int, schema: RecordSchema) -> None:
         self.t = t
         self.schema = schema
         names, dtypes = zip(*stored(shape, schema), strict=True)
@@ -37,7 +37,7 @@ class Layout:
         self.rate = 1.0
 
     def guess(self, records: int) -> int:
-        """Room for what so many records may emit."""
+        """How many rows this number of records may emit."""
         return int(records * self.rate * 1.125) + _LEAST
 
     def learn(self, records: int, emitted: int) -> None:
@@ -46,7 +46,7 @@ class Layout:
             self.rate = max(emitted / records, self.rate * 0.75 + 0.25 * emitted / records)
 
     def places(self, room: int) -> tuple[list[int], int]:
-        """Where each column begins in a block with room for so many rows, and the block's size."""
+        """Where each column begins in a block with room for `room` rows, and the block's size."""
         at, begins = 0, []
         for dtype in self.dtypes:
             begins.append(at)
@@ -58,7 +58,7 @@ class Block:
     """The memory of one output type for one epoch. `control`: what drivers write by (see
     `driver.control_dtype`)."""
 
-    def __init__(self, layout: Layout, control: np.ndarray, room: int) -> None:
+    def __init__(self, layout: BlockLayout, control: np.ndarray, room: int) -> None:
         self.layout = layout
         self.control = control
         self._place(room)

@@ -29,18 +29,30 @@ from typing import Any
 import numpy as np
 
 from raystream.api.operators import OperatorSpec
-from raystream.api.windows import Session, Sliding, Tumbling
-from raystream.compiled.driver import Shape, driver_text
-from raystream.compiled.expressions import ALONE, EMIT, FIT, FIT_ITEM, FORGET, OPERATE, TRUE, WIDEN
-from raystream.compiled.source import LEAVE_AWAY, where_at
-from raystream.compiled.unit import Unit
+from raystream.api.windows import assigner
+from raystream.api.windows.assigner import Assigner
+from raystream.api.windows.kinds import Session
+from raystream.compiled.driver import DriverShape, driver_text
+from raystream.compiled.rewriting.expressions import (
+    ALONE,
+    EMIT,
+    FIT,
+    FIT_ITEM,
+    FORGET,
+    OPERATE,
+    TRUE,
+    WIDEN,
+)
+from raystream.compiled.rewriting.source import LEAVE_AWAY, where_at
+from raystream.compiled.rewriting.unit import CodeUnit
+from raystream.compiled.window_text import CALENDAR
 from raystream.errors import ConfigError, GraphError, Where
+from raystream.native.code_cache import CACHE, cache_folder, one_at_a_time
 from raystream.schema.types import NEVER, Window
-from raystream.state.kept import CACHE, cache_folder, one_at_a_time
 
 _EPOCH_OF_FILES = 1_700_000_000
-"""Modification time of generated files: Numba's cache compares it, and whoever wrote the file first
-must not matter."""
+"""The modification time of generated files. Numba's cache compares it, and it must not depend on
+which process wrote the file first."""
 
 
 _UNASSIGNED = "Detected uninitialized variable"
@@ -52,7 +64,7 @@ _OURS = re.compile(r"TypingError: (.+)\n\s*raised from \S*raystream/compiled/")
 class Built:
     """A compiled operator's functions and shape. `parameters`: one row, the dataclass's fields."""
 
-    shape: Shape
+    shape: DriverShape
     process: Callable[..., int]
     fire: Callable[..., int] | None
     parameters: np.ndarray | None
@@ -65,28 +77,27 @@ def build(spec: OperatorSpec, ticks: int) -> Built:
         GraphError: the operator cannot be compiled; it names the line and the reason.
         ConfigError: the cache folder cannot be written.
     """
-    import numba
+    from raystream.native.numba_internals import global_compiler_lock
 
-    lock: Any = numba.core.compiler_lock.global_compiler_lock
-    # Who imports the first of these modules waits for Numba's lock with another of its locks in
-    # hand, that of its target: with the first one in ours we would wait for each other for ever.
+    # A thread that imports the first of these modules waits for Numba's compiler lock while it
+    # holds the lock of Numba's target. Were they imported below, under the compiler lock, the two
+    # threads would wait for each other forever.
     _own_files()
-    # A process that loads operators ahead may be given a place meanwhile: it must not find the
-    # module of one that is half made, whose functions are not compiled yet.
-    with lock:
+    # A spare process that loads operators ahead may be given a range meanwhile: it must not find a
+    # module that is half made, whose functions are not compiled yet.
+    with global_compiler_lock:
         return _built(spec, ticks)
 
 
 @lru_cache(maxsize=256)
 def _built(spec: OperatorSpec, ticks: int) -> Built:
-    unit = Unit(spec)
+    unit = CodeUnit(spec)
     for t, record in enumerate(spec.inputs):
         unit.method(spec.process, f"process_{t}", record)
     for name, function in (("close", spec.close), ("timer", spec.timer)):
         if function is not None:
             unit.method(function, name, None)
-    size, every = _window(spec, ticks)
-    shape = Shape(spec, tuple(unit.parameters), unit.forgets, size, every)
+    shape = DriverShape(spec, tuple(unit.parameters), unit.forgets, _windows(spec, ticks))
     text = driver_text(shape)
     digest = _digest(spec, unit, text)
     name = f"raystream_compiled_{digest}"
@@ -96,23 +107,20 @@ def _built(spec: OperatorSpec, ticks: int) -> Built:
     return Built(shape, module.process, getattr(module, "fire", None), _parameter_row(unit))
 
 
-def _window(spec: OperatorSpec, ticks: int) -> tuple[int, int]:
-    """Size and step of the windows in time units; zeros without windows."""
-    window = spec.window
-    if window is None:
-        return 0, 0
-    if isinstance(window, Session):
+def _windows(spec: OperatorSpec, ticks: int) -> Assigner | None:
+    """Which windows hold a time; None without windows."""
+    if spec.window is None:
+        return None
+    if isinstance(spec.window, Session):
         raise spec.fail(
             "session windows are not compiled",
             hint="Keep a rs.Timer in the state: set it in `process`, and close the session"
             " in `timer` with rs.forget. Or leave compiled=True away.",
         )
-    assert isinstance(window, Tumbling | Sliding)
-    size = spec.units(window.seconds, ticks)
-    return size, spec.units(window.every, ticks) if isinstance(window, Sliding) else size
+    return spec.assigner(ticks)
 
 
-def _parameter_row(unit: Unit) -> np.ndarray | None:
+def _parameter_row(unit: CodeUnit) -> np.ndarray | None:
     if not unit.parameters:
         return None
     kinds = {bool: "?", int: "i8", float: "f8"}
@@ -125,7 +133,7 @@ def _parameter_row(unit: Unit) -> np.ndarray | None:
 # ---------------------------------------------------------------- the hash
 
 
-def _digest(spec: OperatorSpec, unit: Unit, text: str) -> str:
+def _digest(spec: OperatorSpec, unit: CodeUnit, text: str) -> str:
     import llvmlite
     import numba
 
@@ -169,8 +177,9 @@ def _own_files() -> str:
 
 def _own_modules() -> tuple[types.ModuleType, ...]:
     """Whose functions become part of the machine code."""
-    from raystream.compiled import (
+    from raystream.compiled.runtime import (
         arithmetic,
+        calendars,
         checked,
         functions,
         mixing,
@@ -178,9 +187,10 @@ def _own_modules() -> tuple[types.ModuleType, ...]:
         sequences,
         support,
     )
-    from raystream.state import kernels, row_kernels
+    from raystream.state import kernels
+    from raystream.state.tables import row_kernels
 
-    ours = arithmetic, checked, functions, mixing, rounding, sequences, support
+    ours = assigner, arithmetic, calendars, checked, functions, mixing, rounding, sequences, support
     return *ours, kernels, row_kernels
 
 
@@ -191,7 +201,13 @@ class _Module:
     """Makes the module of one operator."""
 
     def __init__(
-        self, spec: OperatorSpec, unit: Unit, shape: Shape, text: str, name: str, digest: str
+        self,
+        spec: OperatorSpec,
+        unit: CodeUnit,
+        shape: DriverShape,
+        text: str,
+        name: str,
+        digest: str,
     ) -> None:
         self.spec = spec
         self.unit = unit
@@ -215,9 +231,9 @@ class _Module:
         from numba import njit
         from numba.core.errors import NumbaError, NumbaWarning
 
-        from raystream.compiled import support
-        from raystream.compiled.checked import FLAGS, user_jit
-        from raystream.compiled.mixing import written_jit
+        from raystream.compiled.runtime import support
+        from raystream.compiled.runtime.checked import FLAGS, user_jit
+        from raystream.compiled.runtime.mixing import written_jit
 
         folder = cache_folder() / self.digest
         path = kept_file(folder, f"{_file_name(self.spec.name)}.py", self.text)
@@ -240,8 +256,8 @@ class _Module:
             raise self._refused(error) from None
 
     def _names(self, support: Any) -> dict[str, Any]:
-        from raystream.compiled import arithmetic
-        from raystream.state import row_kernels as kernels
+        from raystream.compiled.runtime import arithmetic, calendars
+        from raystream.state.tables import row_kernels as kernels
 
         spec = self.spec
         names: dict[str, Any] = dict(self.unit.values)
@@ -260,6 +276,8 @@ class _Module:
                 "KEPT",
             )
         }
+        if self.shape.calendar:
+            names |= {n: getattr(calendars, n) for n in CALENDAR}
         names |= {OPERATE + n: function for n, function in arithmetic.OPERATORS.items()}
         names |= {
             ALONE: support.alone,
@@ -291,7 +309,7 @@ class _Module:
 
     def _emitter(self) -> Any:
         """`emit(out, record)`, for compiled code: chooses by the type of the record."""
-        from raystream.compiled import support
+        from raystream.compiled.runtime import support
 
         return support.emitter(
             [s.cls for s in self.spec.outputs], self.module.__dict__, self.problems

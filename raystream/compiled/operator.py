@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from raystream.api.operators import OperatorSpec
+from raystream.api.row_shapes import shape_of
 from raystream.compiled import driver
-from raystream.compiled.buffers import Block, Layout, grouped
-from raystream.compiled.rerun import Rerun
+from raystream.compiled.buffers import Block, BlockLayout, grouped
+from raystream.compiled.rerun import Rerun, key_of_row
 from raystream.errors import InternalError, OperatorError
-from raystream.schema.blocks import Emitted, Input, Output
+from raystream.schema.blocks import NAMED, CutOff, Emitted, Input, Output
 from raystream.schema.columns import empty, read_only
 from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
-from raystream.state.rows import StructuredTable
+from raystream.state.tables.structured_table import StructuredTable
 
 if TYPE_CHECKING:
     from raystream.compiled.build import Built
@@ -55,41 +56,56 @@ class CompiledOperator:
         # Nobody sees in which order timers ring that emit nothing: as the rows lie is the quickest.
         self._silent = spec.timer is not None and not inspect.isgeneratorfunction(spec.timer)
         self._process, self._fire = built.process, built.fire
-        self.parameters = () if built.parameters is None else (built.parameters,)
+        self.parameters: tuple[Any, ...] = () if built.parameters is None else (built.parameters,)
+        if built.shape.windows is not None and built.shape.calendar:
+            from raystream.compiled.runtime.calendars import calendar_of
+
+            self.parameters = (calendar_of(built.shape.windows), *self.parameters)
         self.control_dtype = driver.control_dtype(built.shape)
         outputs = list(enumerate(spec.outputs))
-        self._of_records = [Layout(built.shape, t, s) for t, s in outputs]
-        self._of_due = [Layout(built.shape, t, s) for t, s in outputs]
+        self._of_records = [BlockLayout(built.shape, t, s) for t, s in outputs]
+        self._of_due = [BlockLayout(built.shape, t, s) for t, s in outputs]
 
     def new_table(self) -> StructuredTable | None:
         """A table for the operator's state; None for an operator without state."""
         if self.spec.state is None:
             return None
+        windows = self.shape.windows
         return StructuredTable(
             self.spec.state,
             keys=len(self.spec.key),
             groups=self.groups,
-            window=self.shape.size or None,
+            window=None if windows is None else 0 if self.shape.calendar else windows.size,
+            ends=windows.ends if windows is not None and self.shape.calendar else None,
+            shape=shape_of(self.spec),
         )
 
     def process(
-        self, batch: Input, table: StructuredTable | None, epoch: int, watermark: int
+        self,
+        batch: Input,
+        table: StructuredTable | None,
+        epoch: int,
+        watermark: int,
+        upto: int = BEFORE_ALL,
     ) -> Output:
         """Process the records of an epoch.
 
         Args:
             watermark: at the end of the epoch before: windows that end by then are closed.
+            upto: at the end of this epoch: alarms up to then ring before the first record of their
+                key that is not earlier.
 
         Raises:
             OperatorError: the user's function raised.
         """
         n = len(batch)
         call = _Call(self, self._of_records, batch.offsets, n, table, epoch, watermark)
-        late = np.empty(n if self.shape.size else 0, np.int64)
+        late = np.empty(0 if self.shape.windows is None else n, np.int64)
         call.run[driver.INDIRECT] = batch.where is not None
+        call.run[driver.UPTO] = min(upto, NEVER - 1)
         if n:
             rerun = Rerun(self.spec, self.shape, call.run, table)
-            call.go(self._process, self._inputs(batch, late), lambda e: rerun.record(batch, e))
+            call.go(self._process, self._inputs(batch, late), lambda e: rerun.told(batch, e))
         lates = int(call.run[driver.LATE])
         return Output(call.emitted(), late[:lates] if lates else None)
 
@@ -102,7 +118,7 @@ class CompiledOperator:
         columns = [a for c in batch.columns for a in c.arrays]
         return [
             *map(read_only, [*kinds, where]),
-            *([late] if self.shape.size else []),
+            *([] if self.shape.windows is None else [late]),
             *map(read_only, columns),
         ]
 
@@ -117,7 +133,8 @@ class CompiledOperator:
     ) -> Output:
         """Close the windows and ring the timers that are due at `watermark`.
 
-        A timer that is set anew and due again rings in a next round; not at the `last` time.
+        A timer that is set again and is due again rings in the next round. At the `last` time all
+        are due, so there the number of rounds is limited.
 
         Raises:
             OperatorError: the user's function raised.
@@ -127,30 +144,45 @@ class CompiledOperator:
             return Output(_Call(self, self._of_due, nothing, 0, None, epoch, watermark).emitted())
         upto = NEVER if last else watermark
         # Where nothing is said the order does not show, and at the end there may be many millions.
-        parts = table.due_in_parts(upto) if self._silent else [table.due(upto)]
-        rounds = []
+        parts = table.timers.due_in_parts(upto) if self._silent else [table.timers.due(upto)]
+        most = self.spec.end_rings if last and self.spec.timer is not None else NEVER
+        rounds: list[Output] = []
+        left: list[np.ndarray] = []
         for slots in parts:
-            rounds.append(self._round(table, slots, keys, epoch))
-            while not last and len(slots) and self.spec.timer is not None:
-                slots = table.due_again(slots, watermark)
-                if len(slots):
-                    rounds.append(self._round(table, slots, keys, epoch))
-        return grouped(rounds)
+            many = 0
+            while many < most and (len(slots) or not rounds):
+                rounds.append(self._round(table, slots, keys, epoch, last))
+                many += 1
+                if self.spec.timer is None:
+                    break
+                slots = table.timers.due_again(slots, upto)
+            else:
+                left.append(slots)
+        output = grouped(rounds or [self._round(table, _NONE, keys, epoch, last)])
+        if any(map(len, left)):
+            output.cut_off = self._cut_off(table, np.concatenate(left), keys)
+        return output
+
+    def _cut_off(self, table: StructuredTable, slots: np.ndarray, keys: KeyRange) -> CutOff:
+        slots, offsets = table.timers.in_firing_order(slots)
+        named = [key_of_row(self.spec, table.rows[slot]) for slot in slots[:NAMED]]
+        return CutOff(offsets[keys.lo : keys.hi + 1], tuple(map(repr, named)))
 
     def _round(
-        self, table: StructuredTable, slots: np.ndarray, keys: KeyRange, epoch: int
+        self, table: StructuredTable, slots: np.ndarray, keys: KeyRange, epoch: int, last: bool
     ) -> Output:
         if self._silent:
             offsets = np.repeat([0, len(slots)], [1, len(keys)])
         else:
-            slots, offsets = table.in_firing_order(slots)
+            slots, offsets = table.timers.in_firing_order(slots)
             offsets = offsets[keys.lo : keys.hi + 1]
         if offsets[-1] - offsets[0] != len(slots):
             raise InternalError(f"{self.spec.name} holds rows outside of the key groups {keys}")
         call = _Call(self, self._of_due, offsets, len(slots), table, epoch, BEFORE_ALL)
+        call.run[driver.LAST] = last
         if len(slots):
             assert self._fire is not None
-            table.reserve_removals(len(slots))
+            table.removals.reserve(len(slots))
             call.go(
                 self._fire, [read_only(slots)], Rerun(self.spec, self.shape, call.run, table).due
             )
@@ -173,7 +205,7 @@ class _Call:
     def __init__(
         self,
         operator: CompiledOperator,
-        layouts: list[Layout],
+        layouts: list[BlockLayout],
         offsets: np.ndarray,
         n: int,
         table: StructuredTable | None,
@@ -202,7 +234,7 @@ class _Call:
         control = np.zeros(1, self.operator.control_dtype)
         self.blocks = [Block(layout, control, layout.guess(self.n)) for layout in self.layouts]
         offsets = read_only(self.offsets)
-        saved = None if self.table is None else self.table.defaults.copy()
+        saved = None if self.table is None else self.table.store.defaults.copy()
         while True:
             failure = None
             try:
@@ -234,13 +266,13 @@ class _Call:
         if table is None:
             return ()
         return (
-            table.rows,
-            table.index,
-            table.meta,
-            table.alarms,
-            table.defaults,
-            table.removals,
-            table.aside,
+            table.store.rows,
+            table.store.index.arrays,
+            table.store.meta,
+            table.timers.alarms,
+            table.store.defaults,
+            table.removals.noted,
+            table.views.aside,
             saved,
             self.homes,
         )
@@ -263,9 +295,9 @@ class _Call:
         if code == driver.FULL_TABLE:
             self.table.grow()
         elif code == driver.FULL_ASIDE:
-            self.table.reserve_aside()
+            self.table.views.reserve()
         else:
-            self.table.reserve_removals(len(self.table.removals))
+            self.table.removals.reserve(len(self.table.removals.noted))
 
     def emitted(self) -> tuple[Emitted, ...]:
         """What was emitted, per output type."""

@@ -14,26 +14,30 @@ import numpy as np
 
 from raystream.api.operators import OperatorSpec
 from raystream.compiled import driver
-from raystream.compiled.driver import Shape
+from raystream.compiled.driver import DriverShape
 from raystream.errors import OperatorError, operator_error
 from raystream.schema.blocks import Input
-from raystream.schema.columns import too_large
 from raystream.schema.fields import Field
 from raystream.schema.state import State, StateMeta, StateSchema
+from raystream.schema.storing import too_large
 from raystream.schema.types import NEVER, Window
-from raystream.state.rows import StructuredTable
+from raystream.state.tables.structured_table import StructuredTable
 
 
 class Rerun:
     """Repeats the call at which a driver stopped. `run`: the driver's progress."""
 
     def __init__(
-        self, spec: OperatorSpec, shape: Shape, run: np.ndarray, table: StructuredTable | None
+        self, spec: OperatorSpec, shape: DriverShape, run: np.ndarray, table: StructuredTable | None
     ) -> None:
         self.spec = spec
         self.shape = shape
         self.run = run
         self.table = table
+
+    def told(self, batch: Input, error: Exception) -> OperatorError:
+        """The error of `process`, or of a `timer` that rang among the records."""
+        return self.due(error) if self.run[driver.RINGING] else self.record(batch, error)
 
     def record(self, batch: Input, error: Exception) -> OperatorError:
         """The error of `process`, at the record that the driver had reached."""
@@ -52,14 +56,16 @@ class Rerun:
         """The error of `close` or `timer`, at the row that the driver had reached."""
         assert self.table is not None and self.spec.state is not None
         stored = self.table.rows[self.run[driver.SLOT]]
-        key = self._key(stored)
+        key = key_of_row(self.spec, stored)
         row = self._row()
+        told = [bool(self.run[driver.LAST]) for _ in self.spec.told]
         if self.spec.close is not None:
             start = int(stored["_key"][-1])
-            window = Window(start, start + self.shape.size)
+            assert self.shape.windows is not None
+            window = Window(start, self.shape.windows.end(start))
             return self._call(
                 self.spec.close,
-                (key, window, row),
+                (key, window, row, *told),
                 error,
                 key,
                 f"window [{window.start}, {window.end})",
@@ -67,14 +73,7 @@ class Rerun:
         assert self.spec.timer is not None and self.spec.state.timer is not None
         time = int(stored[self.spec.state.timer])
         setattr(row, self.spec.state.timer, NEVER)
-        return self._call(self.spec.timer, (key, time, row), error, key, f"timer {time}")
-
-    def _key(self, stored: Any) -> Any:
-        values = []
-        for value, name in zip(stored["_key"].tolist(), self.spec.key, strict=False):
-            field = self.spec.inputs[0].field(name)
-            values.append(bool(value) if field is not None and field.dtype == "?" else value)
-        return values[0] if len(values) == 1 else tuple(values)
+        return self._call(self.spec.timer, (key, time, row, *told), error, key, f"timer {time}")
 
     def _row(self) -> State:
         assert self.table is not None
@@ -121,6 +120,15 @@ class Rerun:
                     if problem := misfit(schema.name, f, value):
                         return problem
         return ""
+
+
+def key_of_row(spec: OperatorSpec, stored: Any) -> Any:
+    """The key of a stored row, as the user's functions get it."""
+    values = []
+    for value, name in zip(stored["_key"].tolist(), spec.key, strict=False):
+        field = spec.inputs[0].field(name)
+        values.append(bool(value) if field is not None and field.dtype == "?" else value)
+    return values[0] if len(values) == 1 else tuple(values)
 
 
 def misfit(owner: str, f: Field, value: Any) -> str:

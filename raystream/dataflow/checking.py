@@ -1,8 +1,9 @@
-"""Checking mode: two copies of one piece must be the same (law L1), or somebody is named.
+"""Checking mode: two copies of one piece must be the same (law L1). Otherwise the job fails, and
+the error names the operator.
 
-A consumer remembers a checksum of every piece that it was sent since the floor, and compares each
-further copy: of what it has applied, too. Copies come from whoever was made again from a
-checkpoint.
+A consumer remembers a checksum of every piece that it was sent since the committed checkpoint, and
+compares each further copy with it, even of a piece that it has applied. Further copies come from
+instances that were restored from a checkpoint.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge, Plan, Vertex
@@ -20,37 +22,59 @@ from raystream.schema.types import KeyRange
 
 
 class Checksums:
-    """What an instance was sent since the floor, by epoch, edge and producer range."""
+    """Checksums of what an instance was sent since the committed checkpoint, by epoch, edge and
+    producer range. Only runs of empty epochs are kept as such."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.floor = 0
+        self.committed = 0
         self.sums: dict[int, dict[tuple[int, KeyRange], int]] = {}
+        self.runs: dict[tuple[int, KeyRange], list[range]] = {}
+        """By edge and producer range the epochs of each run."""
 
     def compare(self, edge: int, piece: Piece) -> None:
-        """Remember a piece, or hold it against the copy that came before.
+        """Remember the checksum of a piece, or compare it with that of the copy that came before.
 
         Raises:
-            JobError: they differ; it names who sent them.
+            JobError: the copies differ; the error names the operator that sent them.
         """
         epoch, keys = piece.header.epoch, piece.header.keys
-        if epoch <= self.floor:
+        if epoch <= self.committed:
+            return
+        at = edge, keys
+        if piece.header.epochs > 1:
+            self._compare_run(at, range(piece.header.first, epoch + 1))
             return
         found = checksum(piece)
-        if self.sums.setdefault(epoch, {}).setdefault((edge, keys), found) != found:
+        was_empty = any(epoch in run for run in self.runs.get(at, ()))
+        if self.sums.setdefault(epoch, {}).setdefault(at, found) != found or (found and was_empty):
             raise differing(self.plan, self.plan.edges[edge], epoch, keys)
 
-    def forget(self, floor: int) -> None:
-        """Nothing up to the floor will come again."""
-        self.floor = max(self.floor, floor)
-        for epoch in [e for e in self.sums if e <= floor]:
+    def _compare_run(self, at: tuple[int, KeyRange], run: range) -> None:
+        runs = self.runs.setdefault(at, [])
+        if run in runs:
+            return
+        runs.append(run)
+        for epoch in sorted(self.sums):
+            if epoch in run and self.sums[epoch].get(at):
+                raise differing(self.plan, self.plan.edges[at[0]], epoch, at[1])
+
+    def forget(self, committed: int) -> None:
+        """Forget the epochs up to the committed checkpoint: none of them will come again."""
+        self.committed = max(self.committed, committed)
+        for epoch in [e for e in self.sums if e <= committed]:
             del self.sums[epoch]
+        self.runs = {
+            at: kept
+            for at, runs in self.runs.items()
+            if (kept := [run for run in runs if run[-1] > committed])
+        }
 
 
 def checksum(piece: Piece) -> int:
     """A CRC-32 of the rows, their offsets by key group, and whether the range ends.
 
-    The same for the same values, wherever their memory is and however they travelled.
+    It is the same for the same values, wherever their memory is and however they travelled.
     """
     total = int(piece.header.ended)
     if not len(piece.rows):
@@ -64,9 +88,14 @@ def checksum(piece: Piece) -> int:
 
 def _plain(column: Any) -> Iterator[Any]:
     """The bytes of a column's values, and of nothing else: a slice lies somewhere in a larger
-    buffer, and what is None hides bytes that mean nothing."""
+    buffer, and behind a None there are bytes that mean nothing."""
     if isinstance(column, np.ndarray):
         yield np.ascontiguousarray(column)
+        return
+    if pa.types.is_decimal(column.type):
+        yield column.is_valid().to_numpy(zero_copy_only=False)
+        shown = column.drop_null()
+        yield memoryview(shown.buffers()[1])[16 * shown.offset :][: 16 * len(shown)]
         return
     import pyarrow.compute as pc  # takes a while, and only checking mode needs it
 
@@ -113,7 +142,7 @@ _OF_SEVERAL = "If what feeds it was made again at the same time, look there firs
 
 
 def fused_on_the_way(vertex: Vertex, port: int) -> list[str]:
-    """The operators inside a vertex that what comes out of a port went through, in order."""
+    """The operators inside a vertex through which the records of a port went, in order."""
     wanted, found = {port}, []
     for fused in reversed(vertex.fused):
         if wanted & set(fused.outputs):

@@ -23,18 +23,19 @@ from raystream.schema.records import RecordSchema
 from raystream.schema.types import KeyRange
 
 MANY = 1 << 15
-"""So many rows of some columns are more than the nearest caches hold."""
+"""This many rows of some columns are more than the nearest caches hold."""
 
 
 @dataclass(slots=True)
 class Emission:
-    """Rows of one port in canonical order. offsets: int64 [R + 1] by key group of the producing
-    range. rank: int64 [n], the running number of emission within the key group; None: the row's
-    own number (the only type)."""
+    """Rows of one port in canonical order."""
 
     rows: Columns
     offsets: np.ndarray
+    """int64 [R + 1]: where the rows of each key group of the producing range begin."""
     rank: np.ndarray | None
+    """int64 [n]: the running number of emission within the key group. None where there is only one
+    type, so that it is the number of the row."""
 
     def ranks(self) -> np.ndarray:
         if self.rank is not None:
@@ -173,7 +174,7 @@ def inherit(ports: list[Emission], output: Output, source: Emission) -> list[Emi
 
 
 def _of_several_types(output: Output, records: int) -> bool:
-    """Whether something of more than one type was emitted for one of so many records."""
+    """Whether rows of more than one type were emitted for one of the records."""
     if len(output.emitted) < 2:
         return False
     seen = np.zeros(records, bool)
@@ -209,11 +210,11 @@ def _shifted(e: Emission, places: np.ndarray, room: np.ndarray) -> Emission:
 
 @lru_cache(maxsize=256)
 def warm(edge: Edge) -> None:
-    """Load the functions that cut an edge's rows: the first epoch is not to wait for them."""
+    """Load the functions that cut an edge's rows, so that no epoch waits for them."""
     if edge.key is not None:
         none = empty(edge.schema).ranked(np.zeros(0, np.int64) if edge.ranked else None)
         for by_key in (_few_by_key, _many_by_key):
-            by_key(none, [none.column(k) for k in edge.key], 1)
+            by_key(none, [none.key(k) for k in edge.key], 1)
 
 
 def cut_for(edge: Edge, e: Emission, keys: KeyRange, groups: int) -> tuple[Columns, np.ndarray]:
@@ -222,6 +223,8 @@ def cut_for(edge: Edge, e: Emission, keys: KeyRange, groups: int) -> tuple[Colum
     if edge.ranked:
         base = np.arange(keys.lo, keys.hi).repeat(sizes(e.offsets)).astype(np.int64)
         rows = rows.ranked((base << RANK_BITS) | e.ranks())
+    if edge.key is None and len(e.offsets) > groups:  # the range is all key groups
+        return rows, e.offsets
     if edge.key is None:
         offsets = np.empty(groups + 1, np.int64)
         offsets[: keys.lo] = 0
@@ -231,7 +234,7 @@ def cut_for(edge: Edge, e: Emission, keys: KeyRange, groups: int) -> tuple[Colum
     if not len(rows):
         return rows, np.zeros(groups + 1, np.int64)
     by_key = _few_by_key if len(rows) < MANY else _many_by_key
-    return by_key(rows, [rows.column(k) for k in edge.key], groups)
+    return by_key(rows, [rows.key(k) for k in edge.key], groups)
 
 
 def _few_by_key(rows: Columns, key: list[Any], groups: int) -> tuple[Columns, np.ndarray]:
@@ -242,8 +245,9 @@ def _few_by_key(rows: Columns, key: list[Any], groups: int) -> tuple[Columns, np
 
 
 def _many_by_key(rows: Columns, key: list[Any], groups: int) -> tuple[Columns, np.ndarray]:
-    """To put a column at its places reads it as it lies and writes at the ends of the key groups,
-    which are in the cache. To take it in order goes through all of it for each key group."""
+    """Sort the rows of many columns. To put a column at its places reads it as it lies, and writes
+    at the ends of the key groups, which are in the cache. To take it in order goes through all of
+    it for each key group."""
     from raystream.state import kernels
 
     places, offsets = kernels.places_by_key(key, groups)

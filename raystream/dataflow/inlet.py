@@ -2,9 +2,14 @@
 
 Pieces may come from owners and candidates of any range, twice, and out of order between senders. A
 piece that is wholly covered is dropped; pieces that overlap in part are kept until some choice of
-them tiles exactly. That a range ended is remembered of all pieces, also of those that are dropped:
-who sent it may be the one whose pieces are taken later. Of several that say so of one range the
-first end counts: who took a place at the end of its range says it again an epoch later.
+them tiles exactly. The end of a range is remembered of all pieces, also of those that are dropped:
+later the pieces of their sender may be the ones that are taken. If the end of a range is announced
+twice, the earlier epoch wins: an instance that replaces one at the end of its range announces the
+end again one epoch later.
+
+A piece for a run of empty epochs is kept under the first epoch that it is still needed for. Runs of
+different senders begin and end at different epochs: what is left of one after a step is kept for
+the next.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from itertools import pairwise
 
 from raystream.dataflow.pieces import Piece, silence
 from raystream.errors import InternalError
-from raystream.schema.types import KeyRange
+from raystream.schema.types import NEVER, KeyRange
 
 
 def tile(ranges: list[KeyRange], groups: int) -> list[int] | None:
@@ -50,33 +55,60 @@ def tile(ranges: list[KeyRange], groups: int) -> list[int] | None:
 
 
 class Inlet:
-    """What has come in on one edge and was not applied yet."""
+    """The pieces that have come on one edge and were not applied yet."""
 
     def __init__(self, groups: int, position: int = 0) -> None:
         self.groups = groups
         self.position = position
         self.pieces: dict[int, list[Piece]] = {}
+        """By the first epoch that they are still needed for."""
         self.tiled: dict[int, list[Piece]] = {}
+        """The pieces that were chosen for the next epoch, by that epoch."""
         self.ended: list[Piece] = []
         self.rows = 0
 
     def receive(self, piece: Piece) -> bool:
-        """Take a piece; whether it was new (False: applied already, or covered)."""
-        epoch = piece.header.epoch
-        if piece.header.ended:
+        """Take a piece. Returns whether it was new (False: applied already, or covered)."""
+        header = piece.header
+        if header.ended:
             self._end(piece)
-        if epoch <= self.position or epoch in self.tiled:
+        epoch = header.epoch
+        if epoch <= self.position:
             return False
-        have = self.pieces.setdefault(epoch, [])
-        keys = piece.header.keys
-        if have and keys in [p.header.keys for p in have]:
-            return False
-        have.append(piece)
+        first = epoch if header.epochs == 1 else max(header.first, self.position + 1)
+        chosen = self.tiled.get(first)
+        if chosen is not None:
+            first = self._upto(chosen, first) + 1
+            if epoch < first:
+                return False
+        return self._keep(piece, first)
+
+    def _keep(self, piece: Piece, first: int) -> bool:
+        """Keep a piece that is needed from the epoch `first` on, unless it is covered."""
+        have = self.pieces.get(first)
+        if have is None:
+            self.pieces[first] = [piece]
+        else:
+            keys = piece.header.keys
+            same = [i for i, p in enumerate(have) if p.header.keys == keys]
+            if not same:
+                have.append(piece)
+            elif (known := have[same[0]].header.epoch) < piece.header.epoch:
+                return self._keep(piece, known + 1)  # it is of a run, and reaches further
+            else:
+                return False
         self.rows += piece.rows.length
         return True
 
+    @staticmethod
+    def _upto(chosen: list[Piece], epoch: int) -> int:
+        """The last epoch up to which all of the pieces chosen for `epoch` reach."""
+        if chosen[0].header.epoch == epoch:
+            return epoch
+        return min([p.header.epoch for p in chosen if p.header.epoch >= epoch], default=NEVER)
+
     def _end(self, piece: Piece) -> None:
-        epoch, keys, *_ = piece.header
+        epoch, keys = piece.header.epoch, piece.header.keys
         known = [p for p in self.ended if p.header.keys == keys]
         if not known or epoch < known[0].header.epoch:
             silent = silence(epoch, keys, piece.rows.schema, len(piece.offsets) - 1)
@@ -100,13 +132,39 @@ class Inlet:
         self.tiled[epoch] = [candidates[i] for i in chosen]
         return True
 
-    def apply(self, epoch: int) -> list[Piece]:
-        """The pieces of the next epoch in the order of their ranges; they are given up."""
+    def reach(self, epoch: int) -> int:
+        """The last epoch of a step that begins with the epoch `epoch`, which is ready: all epochs
+        before the last are known to be empty."""
+        if epoch not in self.tiled and not self.ready(epoch):
+            raise self._out_of_turn(epoch)
+        return self._upto(self.tiled[epoch], epoch)
+
+    def apply(self, epoch: int, upto: int = 0) -> list[Piece]:
+        """The pieces of the next epoch in the order of their ranges; they are given up.
+
+        Args:
+            upto: the last epoch of the step, if that is of a run of epochs; see `reach`.
+        """
         if epoch != self.position + 1 or not self.ready(epoch):
-            raise InternalError(f"epoch {epoch} was applied out of turn, after {self.position}")
-        self.position = epoch
-        self.rows -= sum(len(p.rows) for p in self.pieces.pop(epoch, ()))
-        return self.tiled.pop(epoch)
+            raise self._out_of_turn(epoch)
+        pieces = self.tiled.pop(epoch)
+        if upto > epoch:
+            given_up = [
+                p for e in [e for e in self.pieces if e <= upto] for p in self.pieces.pop(e)
+            ]
+            for e in [e for e in self.tiled if e <= upto]:  # somebody has looked ahead
+                del self.tiled[e]
+        else:
+            upto, given_up = epoch, self.pieces.pop(epoch, [])
+        self.position = upto
+        for piece in given_up:
+            self.rows -= piece.rows.length
+            if piece.header.epoch > upto:  # it is of a run, and reaches further
+                self._keep(piece, upto + 1)
+        return pieces
+
+    def _out_of_turn(self, epoch: int) -> InternalError:
+        return InternalError(f"epoch {epoch} was applied out of turn, after {self.position}")
 
     @property
     def finished(self) -> bool:

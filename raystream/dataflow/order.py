@@ -51,16 +51,20 @@ def feeds_of(vertex: Vertex) -> list[Feed]:
 
 @dataclass(slots=True)
 class _Run:
-    """Records in canonical order but for key group and order_by: their type, row and key group."""
+    """Records in canonical order, except for key group and `order_by`."""
 
     type: np.ndarray | int
+    """The input type of each record, or of all."""
     where: np.ndarray
+    """The row of each record among those of its type."""
     group: np.ndarray
+    """The key group of each record."""
     rank: np.ndarray | None
+    """The rank of each record, on ranked edges."""
 
 
 def warm() -> None:
-    """Load what merges pieces."""
+    """Load the code that merges pieces."""
     from raystream.state.kernels import sort_by_group
 
     sort_by_group(np.zeros(0, np.int64), 1)
@@ -92,7 +96,7 @@ def assemble(
 
 
 def _follow(pieces: Sequence[Piece]) -> bool:
-    """Whether no piece has a key group before one of the piece before it; so it is where consumers
+    """Whether each piece only has key groups after those of the piece before it, as where consumers
     keep the key groups of their producers."""
     last = 0
     for piece in pieces if len(pieces) > 1 else ():

@@ -9,142 +9,214 @@ emission (see `dataflow.order`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
 
-from raystream.api.flow import Branch, Epochs, Flow, Node, OperatorNode, SinkNode, SourceNode
-from raystream.api.operators import OperatorSpec
+from raystream.api.epochs import Epochs
+from raystream.api.flow import Flow
+from raystream.api.nodes import Branch, FlowNode, OperatorNode, SinkNode, SourceNode
+from raystream.api.operators import WAIT_SUFFIX, OperatorSpec
+from raystream.durable.manifest import Saved
 from raystream.errors import ConfigError, GraphError, Where
 from raystream.schema.records import RecordSchema
 from raystream.schema.types import KeyRange
 from raystream.state.keys import even_ranges
-from raystream.state.saved import Saved
 
-Kind = Literal["source", "operator", "sink"]
+VertexKind = Literal["source", "operator", "sink"]
 
 ROWS_MOST = 2**31 - 1
-"""Of a table: slots are numbered with 32 bits."""
+"""The most rows that a table has: slots are numbered with 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkRule:
+    """What a watermark follows (`dataflow.sources.event_times`)."""
+
+    port: int | None = None
+    """The port of which it follows the greatest time; None: it is the watermark of the vertex."""
+    field: str = ""
+    """The field of that port's records that is the time."""
+    disorder: int = 0
+    """By how much it stays behind that time, in the flow's unit."""
+    behind: int = 0
+    """By how much it stays behind the watermark that a stream had before, in the flow's unit."""
+
+    def of(self, branch: Branch, port: int) -> WatermarkRule:
+        """What the watermark of a branch of a port follows, if that of the port follows this."""
+        timed = branch.timed
+        if timed is None:
+            return self
+        if timed.behind is not None:
+            return replace(self, behind=self.behind + timed.behind)
+        return WatermarkRule(port, timed.field, timed.disorder)
+
+
+PLAIN = (WatermarkRule(),)
+"""A watermark that is that of the vertex, as nearly all are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An output of a vertex: what `node` (the vertex's own or a fused one) emits of one type."""
+    """An output of a vertex: what one node emits of one type."""
 
     node: str
+    """The name of the node: the vertex's own, or one that is fused into it."""
     schema: RecordSchema
+    """The type of the records."""
     late: bool = False
+    """Whether these are the late input records of a window; of a source: the records that it has
+    set aside, because their times are far ahead."""
+    rules: tuple[WatermarkRule, ...] = PLAIN
+    """Its watermark is the least of what these give."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """A stateless operator inside a vertex.
-
-    inputs: per input type of the operator the ports that feed it; outputs: its own ports.
-    """
+    """A stateless operator inside a vertex."""
 
     name: str
     spec: OperatorSpec
     inputs: tuple[tuple[int, ...], ...]
+    """For each input type of the operator the ports that feed it."""
     outputs: tuple[int, ...]
+    """The ports of the vertex that the operator fills."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """One stream into one input of one consumer.
-
-    key: the consumer's key fields, or None where the producer's key groups are inherited (sinks).
-    """
+    """One stream into one input of one consumer."""
 
     id: int
+    """Its place among the edges of the plan."""
     producer: int
+    """The vertex that it comes from."""
     port: int
+    """The output of the producer."""
     consumer: int
+    """The vertex that it leads to."""
     type: int
+    """Which of the consumer's input types its records have."""
     schema: RecordSchema
+    """The type of its records."""
     key: tuple[str, ...] | None
+    """The consumer's key fields; None where the producer's key groups are inherited: sinks that
+    declare no key."""
     ranked: bool
+    """Whether other edges connect the same two vertices: their records are then merged in the
+    order of emission."""
+    rules: tuple[WatermarkRule, ...] = PLAIN
+    """The watermark of the edge is the least of what these give."""
+    greatest: bool = False
+    """Whether the consumer takes the greatest of the watermarks of the producer's ranges, not the
+    least: they follow times that the producer emits, which is no source."""
 
 
 @dataclass(eq=False)
 class Vertex:
-    """A source, keyed operator or sink, with the stateless operators fused into it.
-
-    schemas: the record types that come in (operators and sinks), in the order of the annotation.
-    """
+    """A source, keyed operator or sink, with the stateless operators fused into it."""
 
     id: int
+    """Its place among the vertices of the plan."""
     name: str
-    kind: Kind
+    """The name that users see."""
+    kind: VertexKind
     where: Where | None = None
+    """The line of the user's code that added it, for errors."""
+    _: KW_ONLY
     source: Any = None
+    """Of a source: the user's source."""
     epochs: Epochs | None = None
+    """Of a source: how it is cut into epochs."""
     spec: OperatorSpec | None = None
+    """Of a keyed operator: the user's operator."""
     sink: Any = None
+    """Of a sink: the user's sink."""
     schemas: tuple[RecordSchema, ...] = ()
+    """The record types that come in (operators and sinks), in the order of the annotation."""
     ports: list[Port] = field(default_factory=list)
+    """Its outputs."""
     fused: list[Fused] = field(default_factory=list)
+    """The stateless operators inside it, each after those that feed it."""
     inputs: list[Edge] = field(default_factory=list)
+    """The edges that lead to it."""
     outputs: list[Edge] = field(default_factory=list)
+    """The edges that come from it."""
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether it is a source with a stream of records whose times are far ahead: its second
+        port."""
+        return self.epochs is not None and self.epochs.ahead == "stream"
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
     """How event time becomes epochs: constants of the job.
 
-    origin and length are in the flow's time unit times `scale`; the epoch of a value t in a
-    source's ticks is (t - origin) // length + 1. `speed` is event seconds per real second.
+    A source turns them into ticks of its own time column; the epoch of a time t is then
+    (t - origin) // length + 1 (see `dataflow.sources.recorded`).
     """
 
     origin: float
+    """The event time, in the flow's unit, at which epoch 1 begins."""
     seconds: float
+    """The length of an epoch."""
     speed: float | None
+    """Event seconds per real second; None to go as fast as possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """Where a run saves its committed cuts, and from which it goes on.
-
-    url: of the store. number, run: of this run there; resumed: the cut that it begins with, of an
-    earlier run; None at the beginning of the input.
-    """
+    """Where a run saves its committed checkpoints, and which saved checkpoint it resumes."""
 
     url: str
+    """The address of the store."""
     number: int
+    """The number of this run in the store."""
     run: str
+    """The name of this run."""
     resumed: Saved | None = None
+    """The checkpoint of an earlier run with which this run begins; None: it begins the input."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Plan:
-    """Everything that an instance needs to know of its job.
-
-    check: checking mode, in which copies of pieces are compared (see `dataflow.checking`).
-    durable: of a run that has a durable tier. rows: per vertex how many it is expected to keep,
-    where that was said.
-    """
+    """Everything that an instance needs to know of its job."""
 
     job: str
+    """The name of the job."""
     groups: int
+    """The number of key groups."""
     ticks: int
+    """The flow's time units per second."""
     vertices: list[Vertex]
     edges: list[Edge]
     ranges: dict[int, list[KeyRange]]
+    """By vertex the ranges of the instances with which the job starts."""
     splits: dict[int, list[str]]
+    """By source the names of its splits, in order."""
     clock: Clock | None = None
-    cut_every: int = 100
+    """How event time becomes epochs; None where epochs are cut by arrival."""
+    checkpoint_every: int = 100
+    """There is a checkpoint at the end of every n-th epoch."""
     check: bool = False
+    """Checking mode: copies of pieces are compared (see `dataflow.checking`)."""
     durable: Durable | None = None
+    """The durable tier of the run, if it has one."""
+    program: str = ""
+    """A fingerprint of the flow and of the user's code."""
     rows: dict[int, int] = field(default_factory=dict)
+    """By vertex how many rows of state the user expects it to keep, where the user said so."""
 
     @property
     def resumed(self) -> Saved | None:
-        """The saved cut with which the run begins."""
+        """The saved checkpoint with which the run begins."""
         return None if self.durable is None else self.durable.resumed
 
     @property
     def begins(self) -> int:
-        """The cut with which the run begins, 0 for the beginning of the input."""
-        return 0 if self.resumed is None else self.resumed.cut
+        """The checkpoint with which the run begins; 0 for the beginning of the input."""
+        return 0 if self.resumed is None else self.resumed.checkpoint
 
     def vertex(self, name: str) -> Vertex:
         return next(v for v in self.vertices if v.name == name)
@@ -184,19 +256,27 @@ def vertices_of(flow: Flow) -> tuple[list[Vertex], list[Edge]]:
     return builder.vertices, builder.finish()
 
 
+def _rules(taken: list[tuple[Branch, Vertex, int]]) -> tuple[WatermarkRule, ...]:
+    """What the watermark of several branches together follows; of each the vertex and the port."""
+    rules = (m.of(branch, port) for branch, v, port in taken for m in v.ports[port].rules)
+    return tuple(dict.fromkeys(rules))
+
+
 class _Builder:
     def __init__(self) -> None:
         self.vertices: list[Vertex] = []
-        self.loose: list[tuple[int, int, Vertex, int]] = []
+        self.loose: list[tuple[int, int, Vertex, int, tuple[WatermarkRule, ...]]] = []
         self.places: dict[Branch, list[tuple[Vertex, int]]] = {}
 
-    def _vertex(self, node: Node, kind: Kind, **fields: Any) -> Vertex:
+    def _vertex(self, node: FlowNode, kind: VertexKind, **fields: Any) -> Vertex:
         vertex = Vertex(len(self.vertices), node.name, kind, node.where, **fields)
         self.vertices.append(vertex)
         return vertex
 
-    def _port(self, vertex: Vertex, branch: Branch) -> int:
-        vertex.ports.append(Port(branch.node.name, branch.schema, branch.late))
+    def _port(
+        self, vertex: Vertex, branch: Branch, rules: tuple[WatermarkRule, ...] = PLAIN
+    ) -> int:
+        vertex.ports.append(Port(branch.node.name, branch.schema, branch.late, rules))
         at = len(vertex.ports) - 1
         self.places.setdefault(branch, []).append((vertex, at))
         return at
@@ -204,15 +284,17 @@ class _Builder:
     def add_source(self, node: SourceNode) -> None:
         vertex = self._vertex(node, "source", source=node.source, epochs=node.epochs)
         self._port(vertex, Branch(node, node.schema))
+        if vertex.sets_aside:
+            self._port(vertex, Branch(node, node.schema, late=True))
 
     def add_operator(self, node: OperatorNode) -> None:
-        if not node.spec.keyed:
+        if not node.spec.alone:
             self._fuse(node)
             return
         vertex = self._vertex(node, "operator", spec=node.spec, schemas=node.spec.inputs)
         for schema in node.spec.outputs:
             self._port(vertex, Branch(node, schema))
-        if node.spec.window is not None:
+        if node.spec.counts_late:
             for schema in node.spec.inputs:
                 self._port(vertex, Branch(node, schema, late=True))
         self._feed(vertex, node.inputs)
@@ -224,12 +306,14 @@ class _Builder:
 
     def _feed(self, vertex: Vertex, inputs: tuple[Branch, ...]) -> None:
         for branch in inputs:
-            for producer, port in self.places[branch]:
-                self.loose.append((producer.id, port, vertex, vertex.schemas.index(branch.schema)))
+            kind = vertex.schemas.index(branch.schema)
+            for producer, port in self.places[branch.untimed]:
+                rules = _rules([(branch, producer, port)])
+                self.loose.append((producer.id, port, vertex, kind, rules))
 
     def _fuse(self, node: OperatorNode) -> None:
-        feeders = list(dict.fromkeys(v.id for b in node.inputs for v, _ in self.places[b]))
-        taken = [(b, list(self.places[b])) for b in node.inputs]
+        feeders = list(dict.fromkeys(v.id for b in node.inputs for v, _ in self.places[b.untimed]))
+        taken = [(b, list(self.places[b.untimed])) for b in node.inputs]
         for vertex in (self.vertices[i] for i in feeders):
             inputs = tuple(
                 tuple(
@@ -240,23 +324,36 @@ class _Builder:
                 )
                 for schema in node.spec.inputs
             )
-            outputs = tuple(self._port(vertex, Branch(node, s)) for s in node.spec.outputs)
+            rules = _rules(
+                [(b, v, port) for b, places in taken for v, port in places if v is vertex]
+            )
+            if vertex.kind != "source" and len(rules) > 1:
+                raise GraphError(
+                    f"{node.name} takes streams of {vertex.name} that differ in their event time",
+                    where=node.where,
+                    hint=f"Say timed(...) of what comes out of {node.name}.",
+                )
+            outputs = tuple(self._port(vertex, Branch(node, s), rules) for s in node.spec.outputs)
             vertex.fused.append(Fused(node.name, node.spec, inputs, outputs))
 
     def finish(self) -> list[Edge]:
-        pairs = [(p, c.id) for p, _, c, _ in self.loose]
+        pairs = [(p, c.id) for p, _, c, *_ in self.loose]
         edges: list[Edge] = []
-        for producer, port, consumer, kind in self.loose:
-            key = consumer.spec.key if consumer.spec is not None else None
+        for producer, port, consumer, kind, rules in self.loose:
+            follows = any(rule.port is not None for rule in rules)
+            spec, sink = consumer.spec, consumer.sink
+            key = (spec.key or None) if spec is not None else sink and sink.keyed_by
             edge = Edge(
-                len(edges),
-                producer,
-                port,
-                consumer.id,
-                kind,
-                consumer.schemas[kind],
-                key,
-                pairs.count((producer, consumer.id)) > 1,
+                id=len(edges),
+                producer=producer,
+                port=port,
+                consumer=consumer.id,
+                type=kind,
+                schema=consumer.schemas[kind],
+                key=key,
+                ranked=pairs.count((producer, consumer.id)) > 1,
+                rules=rules,
+                greatest=follows and self.vertices[producer].kind != "source",
             )
             edges.append(edge)
             self.vertices[producer].outputs.append(edge)
@@ -270,7 +367,7 @@ def plan_of(
     *,
     instances: Mapping[str, int] | None = None,
     clock: Clock | None = None,
-    cut_every: int = 100,
+    checkpoint_every: int = 100,
     check: bool = False,
     rows: Mapping[str, int] | None = None,
 ) -> Plan:
@@ -288,22 +385,22 @@ def plan_of(
     vertices, edges = vertices_of(flow)
     ranges = _ranges(flow, vertices, dict(instances or {}))
     return Plan(
-        flow.name,
-        flow.key_groups,
-        flow.ticks,
-        vertices,
-        edges,
-        ranges,
-        {v.id: list(splits[v.name]) for v in vertices if v.kind == "source"},
-        clock,
-        cut_every,
-        check,
+        job=flow.name,
+        groups=flow.key_groups,
+        ticks=flow.ticks,
+        vertices=vertices,
+        edges=edges,
+        ranges=ranges,
+        splits={v.id: list(splits[v.name]) for v in vertices if v.kind == "source"},
+        clock=clock,
+        checkpoint_every=checkpoint_every,
+        check=check,
         rows=_expected(vertices, rows or {}),
     )
 
 
 def _expected(vertices: list[Vertex], rows: Mapping[str, int]) -> dict[int, int]:
-    """What was said by name, by vertex."""
+    """The expected rows by vertex, from those by name."""
     keeping = {v.name: v for v in vertices if v.spec is not None and v.spec.in_structured_rows}
     for name, many in rows.items():
         if name not in keeping:
@@ -337,7 +434,15 @@ def _ranges(
                 f"instances: {name}={count}; an operator has from 1 to {flow.key_groups},"
                 " the number of key groups"
             )
-    return {v.id: even_ranges(flow.key_groups, instances.get(v.name, 1)) for v in vertices}
+    return {v.id: even_ranges(flow.key_groups, _instances(v, instances)) for v in vertices}
+
+
+def _instances(vertex: Vertex, instances: dict[str, int]) -> int:
+    """How many instances a vertex starts with. What keeps records for an operator has as many as
+    that operator has, unless its own name is there."""
+    waits = vertex.spec is not None and vertex.spec.waits
+    default = instances.get(vertex.name.removesuffix(WAIT_SUFFIX), 1) if waits else 1
+    return instances.get(vertex.name, default)
 
 
 def split_group(index: int, splits: int, groups: int) -> int:

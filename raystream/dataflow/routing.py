@@ -1,15 +1,16 @@
-"""What an instance makes of an assignment: whose logs it reads, and who reads its own."""
+"""What an assignment means for an instance: the logs that it reads, and the readers of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from raystream.dataflow.assignment import Assignment, Serving
 from raystream.dataflow.plan import Edge, Vertex
-from raystream.state.assignment import Assignment, Serving
 
 
 def reads(vertex: Vertex, assignment: Assignment) -> dict[tuple[int, str], tuple[Edge, Serving]]:
-    """By (edge, producing instance) what an instance of `vertex` subscribes to: all who serve."""
+    """By (edge, producing instance) what an instance of `vertex` subscribes to: all producers,
+    owners and candidates."""
     return {
         (edge.id, s.instance): (edge, s)
         for edge in vertex.inputs
@@ -17,11 +18,11 @@ def reads(vertex: Vertex, assignment: Assignment) -> dict[tuple[int, str], tuple
     }
 
 
-def readers(vertex: Vertex, assignment: Assignment, floor: int) -> dict[tuple[int, str], int]:
+def readers(vertex: Vertex, assignment: Assignment, committed: int) -> dict[tuple[int, str], int]:
     """By (edge, consuming instance) the first epoch that it will ask of an instance of `vertex`
-    whose logs begin after `floor`."""
+    whose logs begin after `committed`."""
     return {
-        (edge.id, s.instance): max(s.first, floor + 1)
+        (edge.id, s.instance): max(s.first, committed + 1)
         for edge in vertex.outputs
         for s in assignment.of(edge.consumer)
     }
@@ -40,8 +41,8 @@ def catching_up(vertex: Vertex, assignment: Assignment) -> set[tuple[int, str]]:
 class Served:
     """How far each subscriber, an (edge, instance), was served: the next epoch that it is given.
 
-    The slowest of the owners among them is what the producer may not run away from (flow control).
-    A candidate, which catches up, slows nobody: what it has not read stays in the log.
+    The producer may be only a few epochs ahead of the slowest owner among them (flow control). A
+    candidate, which catches up, slows no producer: what it has not read stays in the log.
     """
 
     def __init__(self) -> None:
@@ -53,16 +54,16 @@ class Served:
         subscribers: Mapping[tuple[int, str], int],
         candidates: Collection[tuple[int, str]] = (),
     ) -> None:
-        """These are the subscribers, with the first epoch that they ask for; no others are.
+        """Set the subscribers, each with the first epoch that it asks for.
 
         Args:
-            candidates: those of them that do not count.
+            candidates: the subscribers that do not slow the producer.
         """
         self.next = {who: self.next.get(who, first) for who, first in subscribers.items()}
         self._candidates = frozenset(candidates)
 
     def slowest(self) -> int:
-        """The least epoch that some owner was not yet served."""
+        """The earliest epoch that some owner was not yet served."""
         if not self._candidates:  # asked for at each piece and step
             return min(self.next.values(), default=1 << 62)
         counting = (e for who, e in self.next.items() if who not in self._candidates)

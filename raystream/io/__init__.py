@@ -1,144 +1,87 @@
 """Sources and sinks: `rs.io.parquet("rows/*.parquet", Row)` reads, `rs.io.parquet("out/")` writes.
 
-Sources read recorded data; each file is a split, and a position in it can be read again. Columns
+    file_functions  what users call to read and write files
+    files           files in Parquet, CSV, JSON and text, as sources
+    output          parts of files, as sinks, and the manifests that say which of them count
+    memory          records that are at hand in Python, as a source
+    feeds           records that come once, from a function, as a source: the job records them
+    push            records that clients push over HTTP, as a source of the same kind
+    at_least_once   sinks that call a function, or print
+    databases       sinks to SQLite, DuckDB and PostgreSQL
+    formats         how the messages of brokers stand for records
+
+Files can be read again: each is a split with positions. What cannot is recorded by the job. Columns
 are the fields of the record type; what is not as declared ends with an `InputError` that names the
 file and the row.
 
-Sinks say of which `kind` they are. Files are *epoch-addressed*: what is made again after a failure
-replaces itself, and readers see whole cuts only (`rs.io.parts`). Functions and the console are
-*at-least-once*: after a failure they may get the same records again.
+Sinks say of which `kind` they are. Files are *epoch-addressed*: what is written again after a
+failure replaces itself, and readers see whole checkpoints only (`rs.io.parts`). Databases are
+*by-epoch*: rows and a marker are written in one transaction, at once. Functions and the console
+are *at-least-once*: after a failure they may get the same records again.
+
+Another package adds a connector by an entry point (`raystream.plugins`); it is then here, too.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from raystream.api.batch import Batch
-from raystream.errors import ConfigError
-from raystream.io.columnar import ParquetFiles
-from raystream.io.delimited import CsvFiles
-from raystream.io.effects import Calls, Console
-from raystream.io.files import absolute
-from raystream.io.forms import CsvForm, CsvParts, ParquetForm, ParquetParts
-from raystream.io.jsonlines import JSON_SUFFIXES, JsonForm, JsonLine, JsonParts
-from raystream.io.lines import Line, TextFiles
-from raystream.io.manifest import Part, merge, read_manifests
+from raystream.api.arguments import check_flag, check_record, whole
+from raystream.errors import ConfigError, placed
+from raystream.io import formats as formats
+from raystream.io.at_least_once import Calls, Console
+from raystream.io.databases.making import duckdb, postgres, sqlite
+from raystream.io.feeds import recorded
+from raystream.io.file_functions import csv, json, parquet, text
+from raystream.io.files.bad_lines import BadLine
+from raystream.io.files.lines import Line
 from raystream.io.memory import Records
+from raystream.io.output.manifest import PartFile
+from raystream.io.output.parts import parts, read_parts
+from raystream.io.push.source import push
+from raystream.plugins import CONNECTORS, Registry
+from raystream.schema.fields import AnyRecord
+from raystream.schema.types import NEVER
 
 __all__ = [
+    "BadLine",
     "Line",
-    "Part",
+    "PartFile",
     "callable",
     "console",
     "csv",
+    "duckdb",
+    "formats",
     "iterable",
     "json",
     "parquet",
     "parts",
+    "postgres",
+    "push",
     "read_parts",
+    "recorded",
+    "sqlite",
     "text",
 ]
 
-U = TypeVar("U", bound=tuple[Any, ...])
-AnyPath = str | os.PathLike[str]
+_CONNECTORS: Registry[Any] = Registry(CONNECTORS, {})
+"""Those of other packages, by their names below `rs.io`."""
+
+if not TYPE_CHECKING:  # or every name that is not there would be fine to a type checker
+
+    def __getattr__(name: str) -> Any:
+        """A connector that another package adds."""
+        if not name.startswith("_") and (found := _CONNECTORS.get(name)) is not None:
+            return found
+        others = "".join(f", {other}" for other in _CONNECTORS.known())
+        raise AttributeError(f"rs.io has no {name!r}; it has {', '.join(__all__)}{others}")
 
 
-@overload
-def parquet(path: AnyPath, record: type[U], /) -> ParquetFiles[U]: ...
-@overload
-def parquet(path: AnyPath, /) -> ParquetParts: ...
-def parquet(path: AnyPath, record: type[Any] | None = None, /) -> Any:
-    """Parquet files: with a record type a source, without one a sink.
-
-    Args:
-        path: of a source a file, a glob pattern or a folder; of a sink the folder for its parts,
-            which then belongs to it: what an earlier run left there is removed.
-        record: what the rows are; columns that it does not declare are not read.
-    """
-    if record is not None:
-        return ParquetFiles(absolute(path), record)
-    return ParquetParts(Path(absolute(path)), ParquetForm())
+U = TypeVar("U", bound=AnyRecord)
 
 
-@overload
-def csv(
-    path: AnyPath, record: type[U], /, *, header: bool = True, delimiter: str = ","
-) -> CsvFiles[U]: ...
-@overload
-def csv(path: AnyPath, /, *, header: bool = True, delimiter: str = ",") -> CsvParts: ...
-def csv(
-    path: AnyPath, record: type[Any] | None = None, /, *, header: bool = True, delimiter: str = ","
-) -> Any:
-    """CSV files: with a record type a source (also `.csv.gz`), without one a sink.
-
-    Args:
-        path: of a source a file, a glob pattern or a folder; of a sink the folder for its parts,
-            which then belongs to it: what an earlier run left there is removed.
-        record: what the rows are: columns by name where there is a header, else by position.
-        header: whether the first line of a file names the columns.
-        delimiter: the one character between two values, such as `"\\t"`.
-    """
-    if len(delimiter.encode()) != 1 or delimiter.isalnum() or delimiter in '"\r\n\0.+-':
-        raise ConfigError(
-            f"csv(delimiter={delimiter!r}) cannot stand between two values",
-            hint='It is one character that no number has, such as ";", "|" or "\\t".',
-        )
-    if record is not None:
-        return CsvFiles(absolute(path), record, header, delimiter)
-    return CsvParts(Path(absolute(path)), CsvForm(header, delimiter))
-
-
-@overload
-def json(path: AnyPath, record: type[U], /) -> TextFiles[U]: ...
-@overload
-def json(path: AnyPath, /) -> JsonParts: ...
-def json(path: AnyPath, record: type[Any] | None = None, /) -> Any:
-    """JSON Lines, an object on each line: with a record type a source (also `.gz`), without one a
-    sink.
-
-    Lists and tuples of one type are arrays; dicts, records and other tuples (of `f0`, `f1` and so
-    on) are objects; bytes are text in base64; NaN and the infinite are `NaN`, `Infinity` and
-    `-Infinity`, which not all programs read.
-
-    Args:
-        path: of a source a file, a glob pattern or a folder (of `.jsonl`, `.ndjson` and `.json`
-            files); of a sink the folder for its parts, which then belongs to it: what an earlier
-            run left there is removed.
-        record: what the objects are; names that it does not declare are not read, and a field that
-            an object does not have is its default, or None where that may be.
-    """
-    if record is not None:
-        return TextFiles(absolute(path), record, JsonLine(record), JSON_SUFFIXES)
-    return JsonParts(Path(absolute(path)), JsonForm())
-
-
-@overload
-def text(path: AnyPath, /) -> TextFiles[Line]: ...
-@overload
-def text(path: AnyPath, record: type[U], parse: Callable[[str], U | None], /) -> TextFiles[U]: ...
-def text(
-    path: AnyPath, record: type[Any] = Line, parse: Callable[[str], Any] | None = None, /
-) -> Any:
-    """Lines of text files (also `.gz`) as a source.
-
-    Args:
-        path: a file, a glob pattern, or a folder (of `.txt` and `.log` files).
-        record: what `parse` makes of a line; `rs.io.Line` unless given.
-        parse: makes a record of a line without its end, or None to leave it out; what it raises is
-            a fault of the input.
-    """
-    if parse is None and record is not Line:
-        raise ConfigError(
-            f"text() was not told how a line becomes a {record.__name__}",
-            hint=f"rs.io.text(path, {record.__name__}, parse), where parse takes a line and returns"
-            " a record; or rs.io.text(path) for the lines as they are.",
-        )
-    return TextFiles(absolute(path), record, parse)
-
-
+@placed
 def iterable(
     records: Iterable[U] | Callable[[], Iterable[U]], record: type[U], /, *, splits: int = 1
 ) -> Records[U]:
@@ -150,73 +93,27 @@ def iterable(
         record: their type.
         splits: how many parts can be read independently; split i has every nth record.
     """
+    check_record("rs.io.iterable", record)
     return Records(records, record, splits)
 
 
+@placed
 def callable(function: Callable[[Any], object], /, *, each: bool = False) -> Calls:
     """A sink that calls a function with every `rs.Batch`, or with `each` every record.
 
     At least once: after a failure the function may be called again with the same records. It is
     called in the process of the sink's instance.
     """
+    if not isinstance(function, Callable):  # type: ignore[arg-type]  # `callable` is this one
+        raise ConfigError(f"callable({function!r:.80}): it is a function that takes a batch")
+    check_flag("rs.io.callable", "each", each)
     return Calls(function, each)
 
 
+@placed
 def console(*, limit: int = 20) -> Console:
-    """A sink that prints records: at most `limit` between two cuts, and how many it left out.
+    """A sink that prints records: up to `limit` between two checkpoints, and how many it left out.
 
     At least once: after a failure it may print the same records again.
     """
-    return Console(limit)
-
-
-def parts(folder: AnyPath, /, *, key_groups: int = 256, partial: bool = False) -> list[Part]:
-    """The files that a sink wrote into a folder, in order of epochs, then of key groups.
-
-    Args:
-        key_groups: those of the flow (256 unless it says otherwise).
-        partial: return what has been committed of all key groups although the job has not ended;
-            with a durable tier that is what is saved there.
-
-    Raises:
-        InputError: the folder holds no output, or that of several runs.
-        JobError: the output of some key groups is missing, or the job has not ended.
-    """
-    path = Path(absolute(folder))
-    return merge(path, read_manifests(path), key_groups, partial=partial)
-
-
-def read_parts(
-    folder: AnyPath,
-    record: type[U],
-    /,
-    *,
-    header: bool = True,
-    delimiter: str = ",",
-    key_groups: int = 256,
-    partial: bool = False,
-) -> Iterator[Batch[U]]:
-    """The records of one type that a sink wrote into a folder, in the order of `parts`.
-
-    Args:
-        record: their type; a sink keeps types apart by the name of their class.
-        header, delimiter: as the sink was told, for CSV.
-
-    Raises:
-        InputError, JobError: as `parts`; and a part is not as the manifest says.
-    """
-    found = parts(folder, key_groups=key_groups, partial=partial)
-    for part in found:
-        if part.record == record.__name__:
-            source = _source_of(str(part.path), record, header, delimiter)
-            for split in source.splits():
-                for _, batch in source.read(split, 0):
-                    yield batch
-
-
-def _source_of(name: str, record: type[U], header: bool, delimiter: str) -> Any:
-    if name.endswith(".jsonl"):
-        return json(name, record)
-    if name.endswith(".csv"):
-        return csv(name, record, header=header, delimiter=delimiter)
-    return parquet(name, record)
+    return Console(whole("rs.io.console", "limit", limit, 0, NEVER))

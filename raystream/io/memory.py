@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
 from raystream.api.batch import Batch
+from raystream.api.connectors import Source, changed
 from raystream.errors import ConfigError
-from raystream.io.conform import batch_of_records
-from raystream.io.files import BATCH_ROWS, changed
-from raystream.schema.types import Split
+from raystream.io.files.declared import batch_of_records
+from raystream.io.files.listing import BATCH_ROWS
+from raystream.schema.fields import AnyRecord
+from raystream.schema.types import MAX_KEY_GROUPS, Split
 
-U = TypeVar("U", bound=tuple[Any, ...])
+U = TypeVar("U", bound=AnyRecord)
 
 
 @dataclass(frozen=True)
-class Records(Generic[U]):
+class Records(Source[U]):
     """Split i of n has every nth record from the ith on."""
 
     records: Iterable[U] | Callable[[], Iterable[U]]
@@ -26,8 +28,11 @@ class Records(Generic[U]):
     number: int = 1
 
     def __post_init__(self) -> None:
-        if self.number < 1:
-            raise ConfigError(f"iterable(splits={self.number}): at least 1")
+        if type(self.number) is not int or not 1 <= self.number <= MAX_KEY_GROUPS:
+            raise ConfigError(
+                f"iterable(splits={self.number!r:.80}): a whole number, at least 1 and at most"
+                f" {MAX_KEY_GROUPS}"
+            )
         if not isinstance(self.records, Iterable) and not callable(self.records):
             raise ConfigError(
                 f"iterable() was given a {type(self.records).__name__}: it is not a collection",
@@ -45,8 +50,8 @@ class Records(Generic[U]):
         """As many as were asked for.
 
         Raises:
-            ConfigError: the function returns the same iterator again: whoever comes second finds
-                nothing, and a plan has looked at the first records before a job reads them.
+            ConfigError: the function returns the same iterator again: it can be read only
+                once, and the plan looks at the first records before the job reads them.
         """
         if callable(self.records):
             given = self.records()

@@ -6,6 +6,7 @@ Both interpreted logic (`dataflow`) and compiled drivers (`compiled`) speak thes
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +14,8 @@ from raystream.schema.columns import Columns
 
 
 def sizes(offsets: np.ndarray) -> np.ndarray:
-    """int64 [R]: how many records each key group has, of offsets int64 [R + 1]. What `np.diff`
-    gives, without what that does beside; epochs are often small."""
+    """int64 [R]: how many records each key group has, from offsets, int64 [R + 1]. The result of
+    `np.diff`, without its overhead, which counts because epochs are often small."""
     return offsets[1:] - offsets[:-1]
 
 
@@ -57,12 +58,27 @@ class Emitted:
     origin: np.ndarray | None = None
 
 
+NAMED = 3
+"""Of so many rows that are cut off the keys are named."""
+
+
+class CutOff(NamedTuple):
+    """Rows whose alarms would ring on after the end of all input, and do not."""
+
+    offsets: np.ndarray
+    """int64 [R + 1]: how many there are, by key group."""
+    keys: tuple[str, ...]
+    """The keys of some of them, as they are shown."""
+
+
 @dataclass(slots=True)
 class Output:
     """What an operator emitted: one `Emitted` per output type, and which records were late.
 
     late: int64, positions of late records in the canonical order of the input.
+    cut_off: which rows do not ring on, at the end of all input.
     """
 
     emitted: tuple[Emitted, ...]
     late: np.ndarray | None = None
+    cut_off: CutOff | None = None

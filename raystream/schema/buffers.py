@@ -1,8 +1,9 @@
 """Columns as bare blocks of memory: so they cross sockets and are spilled, without a conversion.
 
-A number column is one block. Text and bytes are three: which rows are not None (a bit each; empty
-where all are), where each begins (int32, from 0 on), and their bytes. The hidden rank column comes
-last. Nothing here says how long the blocks are; whoever sends them does.
+A number column is one block. Decimals are two: which rows are not None (a bit each; empty where all
+are), and 16 bytes each. Text and bytes are three: which rows are not None, where each begins
+(int32, from 0 on), and their bytes. The hidden rank column comes last. Nothing here says how long
+the blocks are; the sender does.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from raystream.schema.columns import ARROW, Columns, physical
+from raystream.schema.columns import ARROW, Columns, arrow_of, physical
 from raystream.schema.records import RecordSchema
 
 ALIGNED = 8
-"""Blocks begin at multiples of so many bytes: loops want numbers where the processor does."""
+"""Blocks begin at multiples of this many bytes, where processors read numbers fastest."""
 
 _NOTHING = np.zeros(0, np.uint8)
 _PADDING = memoryview(bytes(ALIGNED))
@@ -31,6 +32,8 @@ def blocks_of(columns: Columns) -> list[np.ndarray]:
     for array in columns.arrays:
         if isinstance(array, np.ndarray):
             blocks.append(np.ascontiguousarray(array).view(np.uint8))
+        elif pa.types.is_decimal(array.type):
+            blocks += _decimals(array)
         else:
             blocks += _texts(array)
     if columns.rank is not None:
@@ -42,11 +45,25 @@ def _texts(array: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
     first, last = ends[0], ends[-1]
-    there = _NOTHING
-    if array.null_count:
-        there = np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
+    there = _there(array)
     content = np.frombuffer(data, np.uint8, last - first, first) if last > first else _NOTHING
     return there, (ends - first if first else ends).view(np.uint8), content
+
+
+def _decimals(array: Any) -> tuple[np.ndarray, np.ndarray]:
+    _, data = array.buffers()
+    size = _DECIMAL_BYTES * len(array)
+    return _there(array), np.frombuffer(data, np.uint8, size, _DECIMAL_BYTES * array.offset)
+
+
+_DECIMAL_BYTES = 16
+
+
+def _there(array: Any) -> np.ndarray:
+    """Which rows are not None, a bit each; nothing where all are."""
+    if not array.null_count:
+        return _NOTHING
+    return np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
 
 
 def padded(blocks: Sequence[np.ndarray]) -> list[memoryview]:
@@ -75,6 +92,9 @@ def columns_in(
     for _, kind, dtype in physical(schema):
         if kind == "number":
             arrays.append(_numbers(next(blocks, _NOTHING), np.dtype(dtype), rows))
+        elif kind == "decimal":
+            there, data = (next(blocks, _NOTHING) for _ in range(2))
+            arrays.append(_decimal(arrow_of(kind, dtype), rows, there, data))
         else:
             arrays.append(_text(ARROW[kind], rows, *(next(blocks, _NOTHING) for _ in range(3))))
     rank = [_numbers(block, _RANK, rows) for block in blocks]
@@ -101,7 +121,19 @@ def _numbers(block: np.ndarray, dtype: np.dtype[Any], rows: int) -> np.ndarray:
 
 def _text(kind: Any, rows: int, there: np.ndarray, ends: np.ndarray, content: np.ndarray) -> Any:
     numbers = _numbers(ends, np.dtype(np.int32), rows + 1)
-    if numbers[0] or numbers[-1] != len(content) or (len(there) and len(there) * 8 < rows):
+    if numbers[0] or numbers[-1] != len(content):
         raise ValueError(f"{len(content)} bytes are not {rows} texts")
-    valid = pa.py_buffer(there) if len(there) else None
+    valid = _valid(there, rows)
     return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(ends), pa.py_buffer(content)])
+
+
+def _decimal(kind: Any, rows: int, there: np.ndarray, data: np.ndarray) -> Any:
+    if len(data) != rows * _DECIMAL_BYTES:
+        raise ValueError(f"{len(data)} bytes are not {rows} decimals")
+    return pa.Array.from_buffers(kind, rows, [_valid(there, rows), pa.py_buffer(data)])
+
+
+def _valid(there: np.ndarray, rows: int) -> Any:
+    if len(there) and len(there) * 8 < rows:
+        raise ValueError(f"{len(there)} bytes do not say which of {rows} rows are there")
+    return pa.py_buffer(there) if len(there) else None

@@ -1,6 +1,7 @@
-"""Values that are not plain columns, as msgpack: list, dict, tuple, NamedTuple and what they hold.
+"""Values that are not plain columns, as msgpack: lists, dicts, tuples, records and what they hold.
 
-msgpack has no tuples, so a value is read back by its declared type. Nothing is ever unpickled.
+msgpack has no tuples, so a value is read back by its declared type. Times, decimals and UUIDs are
+extensions, which say themselves what they are. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -9,26 +10,35 @@ import enum
 import types
 import typing
 from collections.abc import Callable, Iterable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 import msgpack
+import numpy as np
 
 from raystream.errors import StateError
-from raystream.schema.records import record_hints
+from raystream.schema.fields import forms_of, is_record, unwrap
+from raystream.schema.kinds import kind_of, plain_scalar
+from raystream.schema.member_kinds import enum_kind
+from raystream.schema.records import record_hints, record_maker, values_of
+from raystream.schema.time_kinds import DAY, LENGTH, MOMENT, days, length, micros
+from raystream.schema.value_kind import Misfit, ValueKind
 
 
-class Encoded(bytes):
+class EncodedValue(bytes):
     """The stored form of a value; encoding it again changes nothing."""
 
 
-def encode(value: Any) -> Encoded:
+def encode(value: Any) -> EncodedValue:
     """The msgpack form of a value.
 
     Raises:
         StateError: the value has no stored form.
     """
-    return Encoded(encode_all([value])[0])
+    return EncodedValue(encode_all([value])[0])
 
 
 def encode_all(values: Iterable[Any], owner: str = "a value") -> list[bytes]:
@@ -37,21 +47,58 @@ def encode_all(values: Iterable[Any], owner: str = "a value") -> list[bytes]:
     Raises:
         StateError: a value has no stored form.
     """
-    pack = msgpack.Packer(default=_refuse).pack
+    pack = msgpack.Packer(default=_plainer).pack
     try:
-        return [value if type(value) is Encoded else pack(value) for value in values]
+        return [value if type(value) is EncodedValue else pack(value) for value in values]
+    except Misfit as error:
+        raise StateError(f"{owner} cannot be stored: {error}", hint=error.hint) from None
     except (TypeError, ValueError, OverflowError) as error:
         raise StateError(
             f"{owner} cannot be stored: {error}",
-            hint="Values are numbers, str, bytes, None, list, dict, tuple and"
-            " NamedTuples of these.",
+            hint="Values are numbers, str, bytes, None, datetime, date, timedelta, Decimal, UUID,"
+            " enumerations, list, dict, tuple and records of these.",
         ) from None
 
 
-def _refuse(value: Any) -> Any:
+_MOMENT, _DAY, _LENGTH, _DECIMAL, _UUID = range(1, 6)
+"""The types of msgpack's extensions: part of the stored format."""
+
+
+def _plainer(value: Any) -> Any:
+    """What msgpack can hold of a value that it does not know."""
+    if isinstance(value, np.generic):
+        value = plain_scalar(value)
+        if isinstance(value, int | float | str | bytes):
+            return value
+    if isinstance(value, enum.Enum):
+        return enum_kind(type(value)).store(value)
+    if isinstance(value, datetime):
+        return msgpack.ExtType(_MOMENT, micros(value).to_bytes(8, "big", signed=True))
+    if isinstance(value, date):
+        return msgpack.ExtType(_DAY, days(value).to_bytes(4, "big", signed=True))
+    if isinstance(value, timedelta):
+        return msgpack.ExtType(_LENGTH, length(value).to_bytes(8, "big", signed=True))
+    if isinstance(value, Decimal):
+        return msgpack.ExtType(_DECIMAL, str(value).encode())
+    if isinstance(value, UUID):
+        return msgpack.ExtType(_UUID, value.bytes)
+    if is_record(type(value)):
+        return values_of(type(value))(value)
     if isinstance(value, int):
         raise TypeError(f"{value} inside it has more than 64 bits")
     raise TypeError(f"{type(value).__name__} inside it has no stored form")
+
+
+def _extension(code: int, data: bytes) -> Any:
+    """What `_plainer` made an extension of."""
+    if code == _DECIMAL:
+        return Decimal(data.decode())
+    if code == _UUID:
+        return UUID(bytes=data)
+    kinds = {_MOMENT: MOMENT, _DAY: DAY, _LENGTH: LENGTH}
+    if code not in kinds:
+        raise ValueError(f"an extension {code}, which is not raystream's")
+    return kinds[code].restore(int.from_bytes(data, "big", signed=True))
 
 
 def decode(data: bytes | None, hint: Any) -> Any:
@@ -65,7 +112,9 @@ def decode_all(stored: Iterable[bytes | None], hint: Any) -> list[Any]:
     values = (
         None
         if data is None
-        else msgpack.unpackb(data, strict_map_key=False, object_pairs_hook=_dict)
+        else msgpack.unpackb(
+            data, strict_map_key=False, object_pairs_hook=_dict, ext_hook=_extension
+        )
         for data in stored
     )
     return list(values) if give is None else list(map(give, values))
@@ -73,7 +122,10 @@ def decode_all(stored: Iterable[bytes | None], hint: Any) -> list[Any]:
 
 def bare(stored: Iterable[bytes]) -> list[Any]:
     """The values that `encode_all` stored, quickly: without their types, and tuples for lists."""
-    return [msgpack.unpackb(data, strict_map_key=False, use_list=False) for data in stored]
+    return [
+        msgpack.unpackb(data, strict_map_key=False, use_list=False, ext_hook=_extension)
+        for data in stored
+    ]
 
 
 def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
@@ -89,16 +141,29 @@ Shaper = Callable[[Any], Any]
 
 @cache
 def shaper(hint: Any) -> Shaper | None:
-    """What gives a decoded value the tuples, NamedTuples and IntEnums that its annotation declares;
+    """What gives a decoded value the tuples, records and enumerations that its annotation declares;
     None where it is as declared already."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Annotated:
-        return shaper(args[0])
-    if origin in (typing.Union, types.UnionType):
-        rest = [a for a in args if a is not type(None)]
-        return shaper(rest[0]) if len(rest) == 1 else None
-    give = _container(origin or hint, args)
+    base, marks, _ = unwrap(hint)
+    kind = kind_of(base, marks)
+    if kind is not None:
+        give: Shaper | None = _of_kind(kind)
+    elif typing.get_origin(base) in (typing.Union, types.UnionType):
+        give = _either(typing.get_args(base))
+    else:
+        give = _container(typing.get_origin(base) or base, typing.get_args(base))
     return None if give is None else lambda value: None if value is None else give(value)
+
+
+def _of_kind(kind: ValueKind) -> Shaper | None:
+    if kind.digits is not None:
+        return kind.settle
+    return None if kind.described else kind.restore
+
+
+def _either(parts: tuple[Any, ...]) -> Shaper | None:
+    """Of several types, which are stored in other forms, that in whose form a value is."""
+    give = {form: made for p in parts if (made := shaper(p)) for form in forms_of(p)}
+    return (lambda value: give.get(type(value).__name__, _same)(value)) if give else None
 
 
 def _container(kind: Any, args: tuple[Any, ...]) -> Shaper | None:
@@ -109,12 +174,11 @@ def _container(kind: Any, args: tuple[Any, ...]) -> Shaper | None:
         return None if inner is None else lambda values: [inner(v) for v in values]
     if kind is dict and args:
         return _items(shaper(args[0]) or _same, shaper(args[1]) or _same)
-    if not isinstance(kind, type):
-        return None
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        record: Any = kind
-        return _fields(record._make, [shaper(h) or _same for h in record_hints(kind).values()])
-    return kind if issubclass(kind, enum.IntEnum) else None
+    if is_record(kind):
+        return _fields(
+            record_maker(kind), [shaper(h) or _same for h in record_hints(kind).values()]
+        )
+    return None
 
 
 def _same(value: Any) -> Any:

@@ -1,17 +1,19 @@
-"""Record schemas: a user's `NamedTuple` class read as columns."""
+"""Record schemas: a user's `NamedTuple` or frozen dataclass read as columns."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-import sys
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property, partial
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from raystream.errors import GraphError, Where
-from raystream.schema.fields import Field, field_of, refuse_inside
+from raystream.errors import caller as caller
+from raystream.schema.fields import Field, field_of, is_record, record_names, refuse_inside
 
 _SCHEMAS: dict[type, RecordSchema] = {}
 _HINTS: dict[type, dict[str, Any]] = {}
@@ -32,12 +34,29 @@ class RecordSchema:
     def names(self) -> tuple[str, ...]:
         return tuple(f.name for f in self.fields)
 
-    def field(self, name: str) -> Field | None:
-        return next((f for f in self.fields if f.name == name), None)
+    @cached_property
+    def _by_name(self) -> dict[str, Field]:
+        return {f.name: f for f in self.fields}
 
-    def has_integer(self, name: str) -> bool:
-        """Whether a field is there, an integer and never None: event time is one."""
-        return any(f.name == name and f.number and f.integer for f in self.fields)
+    def field(self, name: str) -> Field | None:
+        """The field of this name, if there is one."""
+        return self._by_name.get(name)
+
+    def has_time(self, name: str) -> bool:
+        """Whether a field is there that may be event time: an integer or a datetime, never None."""
+        f = self.field(name)
+        return f is not None and f.integer and (f.number or (f.moment and not f.optional))
+
+    @cached_property
+    def make(self) -> Callable[[Sequence[Any]], Any]:
+        """Makes a record of its values in order."""
+        return record_maker(self.cls)
+
+    def getter(self, *names: str) -> Callable[[Any], Any]:
+        """Gives the value of a field of a record, or of several a tuple."""
+        if issubclass(self.cls, tuple):
+            return itemgetter(*(self.names.index(n) for n in names))
+        return attrgetter(*names)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -49,11 +68,6 @@ class RecordSchema:
 
     def __reduce__(self) -> tuple[object, ...]:
         return (record_schema, (self.cls,))
-
-
-def is_record(cls: Any) -> bool:
-    """Whether a class is a `NamedTuple`."""
-    return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
 def apart(one: type, two: type) -> tuple[str, str]:
@@ -68,14 +82,17 @@ def record_schema(cls: type, scope: Mapping[str, Any] | None = None) -> RecordSc
     """The schema of a record class; `scope` holds names of the place where it was defined.
 
     Raises:
-        GraphError: the class is not a `NamedTuple` or a field has no stored form.
+        GraphError: the class is no record or a field has no stored form.
     """
-    known = _SCHEMAS.get(cls)
+    known = _SCHEMAS.get(cls) if isinstance(cls, type) else None
     if known is None:
         if not is_record(cls):
+            thawed = getattr(cls, "__dataclass_params__", None) is not None
             raise GraphError(
-                f"{cls!r} is not a record: records are typing.NamedTuple classes",
-                where=where_is(cls),
+                f"{getattr(cls, '__name__', repr(cls))} is not a record: records are"
+                " typing.NamedTuple classes or frozen dataclasses",
+                where=where_is(cls) or caller()[0],
+                hint="Write @dataclass(frozen=True)." if thawed else "",
             )
         hints = record_hints(cls, scope)
         with located_at(cls):
@@ -98,7 +115,8 @@ def record_hints(cls: type, scope: Mapping[str, Any] | None = None) -> dict[str,
     known = _HINTS.get(cls)
     if known is None:
         hints = resolve_hints(cls, scope)
-        names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
+        names = record_names(cls)
+        _refuse_partial(cls)
         if lacking := [n for n in names if n not in hints]:
             raise GraphError(
                 f"{cls.__name__}.{lacking[0]} has no annotation: annotations are the schema",
@@ -107,6 +125,75 @@ def record_hints(cls: type, scope: Mapping[str, Any] | None = None) -> dict[str,
             )
         known = _HINTS[cls] = {n: hints[n] for n in names}
     return known
+
+
+def _refuse_partial(cls: Any) -> None:
+    """Refuse dataclasses that cannot be made again of the values of their fields."""
+    if issubclass(cls, tuple):
+        return
+    for f in dataclasses.fields(cls):
+        if not f.init:
+            raise GraphError(
+                f"{cls.__name__}.{f.name} is no argument of the class, so a record could not be"
+                " made again",
+                where=where_is(cls),
+                hint="Leave field(init=False) away; make it a property.",
+            )
+
+
+def record_maker(cls: Any) -> Callable[[Sequence[Any]], Any]:
+    """Makes a record of a class of its values in order, without its `__init__`: they are those of
+    one that was made by it."""
+    return _maker(cls)
+
+
+def values_of(cls: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """Gives the values of a record of a class, in order."""
+    return _getter(cls)
+
+
+@cache
+def _maker(cls: Any) -> Callable[[Sequence[Any]], Any]:
+    if issubclass(cls, tuple):
+        return partial(tuple.__new__, cls)  # as `_make`, which is a Python function
+    names, new, put = record_names(cls), cls.__new__, object.__setattr__
+
+    def make(values: Sequence[Any]) -> Any:
+        record = new(cls)
+        for name, value in zip(names, values, strict=True):
+            put(record, name, value)
+        return record
+
+    return make
+
+
+@cache
+def _getter(cls: Any) -> Callable[[Any], tuple[Any, ...]]:
+    if issubclass(cls, tuple):
+        return tuple
+    names = record_names(cls)
+    if len(names) == 1:
+        one = attrgetter(names[0])
+        return lambda record: (one(record),)
+    return attrgetter(*names)
+
+
+@cache
+def defaults_of(cls: Any) -> dict[str, Any]:
+    """The defaults of the fields of a record class, by name: made by calling what is there."""
+    if issubclass(cls, tuple):
+        return {n: partial(_same, v) for n, v in cls._field_defaults.items()}
+    found: dict[str, Any] = {}
+    for f in dataclasses.fields(cls):
+        if f.default is not dataclasses.MISSING:
+            found[f.name] = partial(_same, f.default)
+        elif f.default_factory is not dataclasses.MISSING:
+            found[f.name] = f.default_factory
+    return found
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def look_inside(
@@ -187,17 +274,3 @@ def located(where: Where | None) -> Iterator[None]:
     except GraphError as error:
         error.where = error.where or where
         raise
-
-
-def caller(depth: int = 1) -> tuple[Where, dict[str, Any]]:
-    """Where the nearest frame outside raystream is, and the names that it can see there."""
-    frame: Any = sys._getframe(depth)
-    package = __name__.partition(".")[0] + "."
-    while frame.f_back is not None and (frame.f_globals.get("__name__", "") + ".").startswith(
-        package
-    ):
-        frame = frame.f_back
-    import linecache
-
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    return Where(file, line, linecache.getline(file, line).strip()), dict(frame.f_locals)

@@ -7,7 +7,6 @@ structured NumPy storage; others are Python objects that are stored as msgpack.
 
 from __future__ import annotations
 
-import enum
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -16,11 +15,12 @@ from typing import Any, ClassVar, Self, dataclass_transform, get_origin
 
 import numpy as np
 
-from raystream.errors import GraphError
+from raystream.errors import GraphError, StateError
 from raystream.schema.fields import Field, annotation, field_of
 from raystream.schema.records import caller, located_at, look_inside, resolve_hints, where_is
 from raystream.schema.types import NEVER, Factory, field
-from raystream.schema.values import check_of
+from raystream.schema.value_kind import Misfit
+from raystream.schema.values import check_of, without_numpy
 
 _MUTABLE = (list, dict, set, bytearray)
 _INSTEAD: dict[type, str] = {
@@ -144,6 +144,12 @@ class State(metaclass=StateMeta):
 
 def forget(state: State, /) -> None:
     """Remove this key's row when the call ends: a later record starts from the defaults."""
+    if not isinstance(state, State):
+        raise StateError(
+            f"forget({state!r:.80}): it is no row of state",
+            where=caller()[0],
+            hint="Give the row that `process`, `close` or `timer` was given.",
+        )
     state._mark = FORGOTTEN
 
 
@@ -212,35 +218,59 @@ class StateSchema:
 
     @cached_property
     def settle(self) -> Callable[[State], None] | None:
-        """Gives the fields of a row, after a call, the types that they have after a restore; None
+        """Gives the fields of a row, after a call, the values that they have after a restore; None
         where all have them. An int in the place of a float would be printed and divided otherwise,
         and not be rounded; a bool in the place of an int, or a member of an enumeration in that of
-        text, is printed otherwise."""
+        text, is printed otherwise; NumPy's numbers divide by zero. Lists and dicts are looked at
+        once an epoch (`tidy`).
+
+        It raises StateError: a time, a decimal or another value of a kind has no stored form.
+        """
         lines = ["def settle(row):"]
-        env: dict[str, Any] = {"number": _number, "text": exact_text, "member": _member}
+        env: dict[str, Any] = {"number": _number, "text": exact_text, "array": _numbers}
         for i, f in enumerate(self.fields):
             one = f"row.{f.name}"
-            kind = {"f": "float", "i": "int"}.get(np.dtype(f.dtype or "?").kind)
-            settled = f"number({kind}, {one})"
-            if f.kind == "fixed" and f.convert is not None:
-                kind, env[f"kind{i}"] = f"kind{i}", f.convert
-                settled = f"member({kind}, {one})"
+            if f.value is not None:
+                env |= {f"kind{i}": f.value.python, f"exact{i}": f.value.exact}
+                env[f"settle{i}"], settled = _settler(self.name, f), f"settle{i}({one})"
+                given = f"not exact{i}({one})"
+                if f.value.by_class:
+                    given = f"type({one}) is not kind{i}"
             elif f.kind in _TEXTS:
-                kind, settled = _TEXTS[f.kind], f"text({one})"
-            if kind is None:
+                given, settled = f"type({one}) is not {_TEXTS[f.kind]}", f"text({one})"
+            elif f.kind in ("fixed", "array"):
+                kind = _NUMBERS[np.dtype(f.dtype).kind]
+                given, settled = f"type({one}) is not {kind}", f"number({kind}, {one})"
+                if f.kind == "array":
+                    given = f"type({one}) is not list or not {kind}s.issuperset(map(type, {one}))"
+                    settled = f"array({kind}, {one})"
+            else:
                 continue
-            given = f"type({one}) is not {kind}" + f" and {one} is not None" * f.optional
-            if f.kind == "array":
-                given = f"not {kind}s.issuperset(map(type, {one}))"
-                settled = f"[number({kind}, v) for v in {one}]"
-                one += "[:]"
+            given += f" and {one} is not None" * f.optional
             lines += [f"    if {given}:", f"        {one} = {settled}"]
         if len(lines) == 1:
             return None
-        env |= {"ints": frozenset({int}), "floats": frozenset({float}), "__name__": __name__}
+        env |= {f"{k.__name__}s": frozenset({k}) for k in (int, float, bool)}
+        env["__name__"] = __name__
         exec("\n".join(lines), env)
         made: Callable[[State], None] = env["settle"]
         return made
+
+    @cached_property
+    def tidy(self) -> Callable[[State], None] | None:
+        """Makes Python's numbers of NumPy's in the lists and dicts of a row; None without such a
+        field. Called for each row of an epoch, not for each record, because it looks at all that
+        the row holds. Anything else of another type is left for the checkpoint to refuse: a tuple
+        that became a list, or a Counter a dict, would be news to the operator."""
+        fields = [(f.name, check_of(f.hint)) for f in self.fields if f.kind == "object"]
+
+        def tidy(row: State) -> None:
+            for name, exact in fields:
+                value = getattr(row, name)
+                if not exact((value,)):
+                    setattr(row, name, without_numpy(value))
+
+        return tidy if fields else None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -254,17 +284,25 @@ class StateSchema:
 
 
 def _as_declared(f: Field, default: Any) -> Any:
-    """A default in its declared type: `total: float = 0` would else be another after a restore."""
+    """A default in its declared type: `total: float = 0` would be another after a restore."""
+    if isinstance(default, Factory):
+        if f.kind == "array":
+            kind = _KINDS[np.dtype(f.dtype).kind]
+            return Factory(lambda: [_number(kind, v) for v in default.make()])
+        return default
+    if default is None:
+        return None
+    if f.value is not None:
+        return f.value.settle(default) if f.value.fits(default) else default
     if f.kind in _TEXTS:
         return exact_text(default)
-    if f.kind == "fixed" and f.convert is not None:
-        return _member(f.convert, default)
-    kind = {"f": float, "i": int}.get(np.dtype(f.dtype).kind) if f.dtype else None
-    if kind is None or f.convert is not None:
-        return default
-    if f.kind == "array" and isinstance(default, Factory):
-        return Factory(lambda: [_number(kind, v) for v in default.make()])
-    return default if isinstance(default, Factory) else _number(kind, default)
+    if f.kind == "fixed":
+        return _number(_KINDS[np.dtype(f.dtype).kind], default)
+    return default
+
+
+_KINDS = {"f": float, "i": int, "b": bool}
+_NUMBERS = {code: kind.__name__ for code, kind in _KINDS.items()}
 
 
 def exact_text(value: Any) -> Any:
@@ -275,16 +313,36 @@ def exact_text(value: Any) -> Any:
     return bytes.__getitem__(value, slice(None)) if isinstance(value, bytes) else value
 
 
-def _member(kind: type[enum.IntEnum], value: Any) -> Any:
-    """The member of an enumeration that has a number, as it comes back; anything else as it is."""
-    known = isinstance(value, int) and value in kind._value2member_map_
-    return kind(value) if known else value
-
-
 def _number(kind: type, value: Any) -> Any:
-    """An int, a bool or a member of an enumeration as a number of this kind; anything else as it
-    is."""
+    """An int, a bool, a member of an enumeration or a number of NumPy's as a number of this kind;
+    anything else, as a float in the place of an int, as it is."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if kind is bool:
+        return value
     return kind(value) if isinstance(value, int) else value
+
+
+def _numbers(kind: type, values: Any) -> list[Any]:
+    """The numbers of an array field, as a list: the same one where it is one."""
+    settled = [_number(kind, v) for v in values]
+    if type(values) is not list:
+        return settled
+    values[:] = settled
+    return values
+
+
+def _settler(owner: str, f: Field) -> Callable[[Any], Any]:
+    assert f.value is not None
+    settle = f.value.settle
+
+    def settled(value: Any) -> Any:
+        try:
+            return settle(value)
+        except Misfit as error:
+            raise StateError(f"{owner}.{f.name}: {error}", hint=error.hint) from None
+
+    return settled
 
 
 def _upgrade_of(cls: type[State]) -> Callable[[Mapping[str, Any]], State] | None:
@@ -323,6 +381,20 @@ def state_schema(cls: type[State], scope: Mapping[str, Any] | None = None) -> St
     return known
 
 
+def _instead_of(f: Field, value: Any) -> str:
+    """What to write in place of a default that does not fit."""
+    for plain in (dict, list):
+        if isinstance(value, plain) and type(value) is not plain:
+            return (
+                f"It would come back as a {plain.__name__}: write factory={plain.__name__}, and"
+                f" {'d.get(key, 0) or d.setdefault' if plain is dict else 'a plain list'} where it"
+                " is used."
+            )
+    if f.kind in ("object", "array"):
+        return "What each row is to have for itself is made by rs.field(factory=list)."
+    return ""
+
+
 def _check_defaults(schema: StateSchema, hints: Mapping[str, Any]) -> None:
     """Refuse defaults that no row could be stored with."""
     refused = f"{schema.name}: a default does not fit its field: "
@@ -339,9 +411,7 @@ def _check_defaults(schema: StateSchema, hints: Mapping[str, Any]) -> None:
             declared = annotation(hints[f.name])
             raise GraphError(
                 f"{refused}{f.name} is {value!r:.80}, not {declared}",
-                hint="What each row is to have for itself is made by rs.field(factory=list)."
-                if f.kind in ("object", "array")
-                else "",
+                hint=_instead_of(f, value),
             )
     if schema.structured:
         try:

@@ -9,7 +9,6 @@ that most of the work is not Python's.
 
 from __future__ import annotations
 
-import enum
 import math
 import types
 import typing
@@ -20,15 +19,25 @@ from typing import Any
 
 import numpy as np
 
-from raystream.schema.records import record_hints
+from raystream.schema.fields import is_record, unwrap
+from raystream.schema.kinds import kind_of
+from raystream.schema.records import record_hints, record_maker, values_of
 from raystream.schema.types import Width
 
 Check = Callable[[Sequence[Any]], bool]
 
-_ALLOWED: dict[Any, tuple[type, ...]] = {
-    int: (int,),
-    float: (float, int),
-    bool: (bool,),
+_EXACT: dict[Any, set[type]] = {
+    int: {int, bool},
+    float: {float, int, bool},
+    bool: {bool},
+    str: {str},
+    bytes: {bytes},
+    types.NoneType: {types.NoneType},
+}
+_ALIKE: dict[Any, tuple[type, ...]] = {
+    int: (int, np.integer, np.bool_),
+    float: (float, int, np.floating, np.integer, np.bool_),
+    bool: (bool, np.bool_),
     str: (str,),
     bytes: (bytes,),
     types.NoneType: (types.NoneType,),
@@ -37,49 +46,36 @@ _ALLOWED: dict[Any, tuple[type, ...]] = {
 
 @cache
 def check_of(hint: Any, *, alike: bool = False) -> Check:
-    """What says whether all of some values are of the type that is declared."""
+    """What says whether all of some values are of the type that is declared.
+
+    alike: whether they only need to become so when they are stored.
+    """
+    base, marks, optional = unwrap(hint)
+    check = _bare(base, marks, alike)
+    return _optional(check) if optional else check
+
+
+def _bare(hint: Any, marks: tuple[Any, ...], alike: bool) -> Check:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Annotated:
-        width = next((mark.dtype for mark in args[1:] if isinstance(mark, Width)), "i8")
-        return _narrow(check_of(args[0], alike=alike), np.dtype(width))
+    width = next((mark.dtype for mark in marks if isinstance(mark, Width)), None)
+    if width is not None:
+        return _narrow(_bare(hint, (), alike), np.dtype(width))
+    if (kind := kind_of(hint, marks)) is not None:
+        fits = kind.fits if alike else kind.exact
+        return lambda values: all(map(fits, values))
     if origin in (typing.Union, types.UnionType):
-        rest = [a for a in args if a is not types.NoneType]
-        if len(rest) == 1 and len(args) == 2:
-            return _optional(check_of(rest[0], alike=alike))
-        checks = _either([check_of(a, alike=alike) for a in args])
-        return checks if alike else lambda values: checks(values) and _as_it_is(values)
-    if hint in _ALLOWED:
+        return _either([check_of(a, alike=alike) for a in args])
+    if origin is typing.Literal:
+        known = {(type(a), a) for a in args}
+        return lambda values: all((type(v), v) in known for v in values)
+    if hint in _EXACT:
         if alike:
-            return lambda values: all(issubclass(k, _ALLOWED[hint]) for k in set(map(type, values)))
-        exact = {*_ALLOWED[hint], *((bool,) if int in _ALLOWED[hint] else ())}
-        return lambda values: set(map(type, values)) <= exact
-    kind = origin or hint
-    if not isinstance(kind, type) or (alike and kind in (typing.Any, object)):
+            return lambda values: all(issubclass(k, _ALIKE[hint]) for k in set(map(type, values)))
+        return lambda values: set(map(type, values)) <= _EXACT[hint]
+    kind_ = origin or hint
+    if not isinstance(kind_, type) or (alike and kind_ in (typing.Any, object)):
         return _anything if alike else _as_it_is
-    if issubclass(kind, enum.IntEnum):
-        if alike:
-            return lambda values: members(kind, values)
-        return lambda values: set(map(type, values)) <= {kind}
-    return _container(kind, args, alike)
-
-
-def all_of(kinds: set[type], allowed: tuple[type, ...]) -> bool:
-    """Whether types stand for those that are allowed. NumPy's numbers do not: they reckon otherwise
-    than Python's, which they would be after a restore."""
-    return all(issubclass(k, allowed) and not issubclass(k, np.generic) for k in kinds)
-
-
-def members(kind: type[enum.IntEnum], values: Sequence[Any]) -> bool:
-    """Whether all values are members of an enumeration, or their numbers."""
-    kinds = set(map(type, values))
-    return kinds <= {kind} or (
-        all_of(kinds, (int,)) and all(v in kind._value2member_map_ for v in set(values))
-    )
-
-
-def shown(kind: type[enum.IntEnum]) -> str:
-    """The members of an enumeration, for people."""
-    return f"{kind.__name__} has {', '.join(f'{m.name}={m.value}' for m in kind)}."
+    return _container(kind_, args, alike)
 
 
 def _optional(check: Check) -> Check:
@@ -87,6 +83,7 @@ def _optional(check: Check) -> Check:
 
 
 def _either(checks: list[Check]) -> Check:
+    """Of any of several types; an enumeration's member is none of its plain type."""
     return lambda values: all(any(c([v]) for c in checks) for v in values)
 
 
@@ -131,6 +128,8 @@ def _container(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
     inner = _inner(kind, args, alike)
     if alike:
         kinds = (dict,) if kind is dict else (list, tuple)
+        if is_record(kind):
+            kinds = (*kinds, kind)
         return lambda values: (
             all(issubclass(k, kinds) for k in set(map(type, values))) and inner(values)
         )
@@ -139,8 +138,8 @@ def _container(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
 
 def _inner(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
     check = partial(check_of, alike=alike)
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return _columns([check(hint) for hint in record_hints(kind).values()])
+    if is_record(kind):
+        return _columns([check(hint) for hint in record_hints(kind).values()], kind)
     if kind is tuple and args and args[-1] is not ...:
         return _columns([check(a) for a in args])
     if kind is dict and args:
@@ -159,13 +158,39 @@ def _inner(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
     return lambda values: _as_it_is(list(chain.from_iterable(values)))
 
 
-def _columns(checks: list[Check]) -> Check:
-    """Of tuples of one length, place by place."""
+def _columns(checks: list[Check], kind: Any = tuple) -> Check:
+    """Of tuples of one length, or records, place by place."""
 
     def check(values: Sequence[Any]) -> bool:
+        if not issubclass(kind, tuple):
+            values = [v if isinstance(v, list | tuple) else values_of(kind)(v) for v in values]
         if not set(map(len, values)) <= {len(checks)}:
             return False
         columns = zip(*values, strict=True)
         return all(c(column) for c, column in zip(checks, columns, strict=bool(values)))
 
     return check
+
+
+def without_numpy(value: Any) -> Any:
+    """The same value with Python's numbers in the place of NumPy's, as deep as it goes.
+
+    A value that is nested too deep to be stored is returned as it is.
+    """
+    try:
+        return _without_numpy(value)
+    except RecursionError:
+        return value
+
+
+def _without_numpy(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind(map(_without_numpy, value))
+    if kind is dict:
+        return {_without_numpy(k): _without_numpy(v) for k, v in value.items()}
+    if is_record(kind):
+        return record_maker(kind)([_without_numpy(v) for v in values_of(kind)(value)])
+    return value

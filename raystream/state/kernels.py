@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from raystream.native.jit import kept_njit
+from raystream.native.numba_internals import cgutils
 from raystream.schema.columns import read_only
-from raystream.state.jit import kept_njit
-from raystream.state.keys import BYTES_MUL, BYTES_SEED, GOLDEN
+from raystream.state.keys import BYTES_MUL, BYTES_SEED, GOLDEN, NONE_HASH
 
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _GOLD, _SEED, _MUL = np.uint64(GOLDEN), np.uint64(BYTES_SEED), np.uint64(BYTES_MUL)
@@ -122,7 +122,8 @@ def _count(group: Any, offsets: Any) -> None:
 
 @kept_njit(nogil=True)
 def _arrange(group: Any, offsets: Any, places: Any, out: Any) -> None:
-    """Of rows by group, stable: where each row goes, if `places`, else which row comes where."""
+    """Sort rows by group, stably. With `places`, `out` is where each row goes; otherwise it is
+    which row comes where."""
     at = offsets[:-1].copy()
     for i in range(len(group)):
         g = group[i]
@@ -149,17 +150,33 @@ def _place(places: Any, values: Any, out: Any) -> None:
 
 
 def hash_columns(columns: list[Any]) -> np.ndarray:
-    """uint64 hashes of keys that are held in columns (NumPy integers, Arrow text or bytes)."""
+    """uint64 hashes of keys that are held in columns (NumPy integers, Arrow text or bytes, Arrow
+    integers where some may be None)."""
     out = np.empty(len(columns[0]), np.uint64)
     for i, column in enumerate(columns):
         if isinstance(column, np.ndarray):
             (_fold_ints if i else _hash_ints)(read_only(column), out)
         else:
             hashes = out if i == 0 else np.empty(len(column), np.uint64)
-            _hash_strings(*string_buffers(column), hashes)
+            _hash_arrow(column, hashes)
             if i:
                 _fold_hashes(hashes, out)
     return out
+
+
+def _hash_arrow(column: Any, out: np.ndarray) -> None:
+    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
+        _hash_ints(read_only(integers(column)), out)
+    else:
+        _hash_strings(*string_buffers(column), out)
+    if column.null_count:
+        out[~np.asarray(column.is_valid())] = NONE_HASH
+
+
+def integers(column: Any) -> np.ndarray:
+    """int64: the numbers of an Arrow array, 0 for None."""
+    filled = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
+    return filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
 
 
 def string_buffers(array: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -8,10 +8,12 @@ hash alike; text hashes as its UTF-8 bytes; a key of several columns folds their
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
+from raystream.schema.kinds import plain_key
 from raystream.schema.types import KeyRange
 
 _MASK = (1 << 64) - 1
@@ -43,27 +45,45 @@ def hash_bytes(data: bytes) -> int:
     return mix(h)
 
 
+NONE_HASH = mix(GOLDEN ^ BYTES_SEED)
+"""Hash of None."""
+
+
 def fold(h: int, column: int) -> int:
     """Add the hash of one more column to the hash of those before it."""
     return mix(((h ^ (h >> 29)) * BYTES_MUL + column) & _MASK)
 
 
 def key_hash(key: Any) -> int:
-    """Hash of a key: an int, bool, str, bytes or a tuple of these."""
+    """Hash of a key: an int, bool, str, bytes, None, a value that is stored as one of these, or a
+    tuple of all that."""
     if isinstance(key, tuple):
         h = key_hash(key[0])
         for part in key[1:]:
             h = fold(h, key_hash(part))
         return h
+    if key is None:
+        return NONE_HASH
+    if isinstance(key, enum.Enum):
+        key = plain_key(key)
     if isinstance(key, int):
         return hash_int(int(key))
     if isinstance(key, str):
         return hash_bytes(key.encode())
     if isinstance(key, bytes):
         return hash_bytes(key)
+    if (plain := plain_key(key)) is not key:
+        return key_hash(plain)
     raise TypeError(
         f"a key is an int, bool, str, bytes or a tuple of these, not {type(key).__name__}"
     )
+
+
+def key_order(key: Any) -> Any:
+    """What keys of one shape are sorted by: what is stored, None first."""
+    if isinstance(key, tuple):
+        return tuple(map(key_order, key))
+    return (False, 0) if key is None else (True, plain_key(key))
 
 
 def group_of_hash(h: int, groups: int) -> int:
@@ -84,10 +104,15 @@ def even_ranges(groups: int, instances: int) -> list[KeyRange]:
     return [KeyRange(lo, hi) for lo, hi in pairwise(bounds)]
 
 
-def common(a: KeyRange, b: KeyRange) -> KeyRange | None:
-    """The key groups that two ranges have in common, if any."""
-    lo, hi = max(a.lo, b.lo), min(a.hi, b.hi)
-    return KeyRange(lo, hi) if lo < hi else None
+def tiles(ranges: Iterable[KeyRange], groups: int) -> bool:
+    """Whether ranges, in this order, tile all key groups: each key group is in exactly one of them,
+    and none of them is empty."""
+    at = 0
+    for keys in ranges:
+        if keys.lo != at or keys.hi <= keys.lo:
+            return False
+        at = keys.hi
+    return at == groups
 
 
 def cover(held: Iterable[KeyRange], wanted: KeyRange) -> list[tuple[KeyRange, KeyRange]] | None:
@@ -101,7 +126,7 @@ def cover(held: Iterable[KeyRange], wanted: KeyRange) -> list[tuple[KeyRange, Ke
         return [(wanted, wanted)]
     found, at = [], wanted.lo
     while at < wanted.hi:
-        here = [r for r in ranges if r.lo <= at < r.hi]
+        here = [r for r in ranges if r.holds(at)]
         if not here:
             return None
         most = max(here, key=lambda r: (r.hi, r.lo))

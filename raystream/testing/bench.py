@@ -14,26 +14,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raystream.api.batch import Batch
-from raystream.api.flow import Flow, OperatorNode, by_arrival
-from raystream.api.operators import OperatorSpec, check_spec, spec_of
-from raystream.dataflow.instance import Instance, SourceInstance
-from raystream.dataflow.logic import in_order
+from raystream.api.connectors import Sink, Source
+from raystream.api.declarations import spec_of
+from raystream.api.epochs import by_arrival
+from raystream.api.flow import Flow
+from raystream.api.nodes import OperatorNode
+from raystream.api.operator_checks import check_spec
+from raystream.api.operators import OperatorSpec
+from raystream.dataflow.instances.keyed import KeyedInstance
+from raystream.dataflow.instances.source import SourceInstance
+from raystream.dataflow.logic.interpreted import in_order
 from raystream.dataflow.order import assemble, feeds_of
 from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Plan, plan_of
 from raystream.dataflow.snapshot import capture, install
-from raystream.dataflow.source import Taken
+from raystream.dataflow.sources.epochs import EpochRows
 from raystream.errors import GraphError
-from raystream.schema.columns import from_records
+from raystream.schema.storing import from_records
 from raystream.schema.types import KeyRange, Split
-from raystream.state.image import Image, decode
-from raystream.state.partition import merge, recut
+from raystream.state.images.image import Image, decode
+from raystream.state.images.partition import merge, recut
 
 _READERS = ("its sink", "its late records")
 """What is read: names that no operator has."""
 
 
-class Emitted(NamedTuple):
+class EpochOutput(NamedTuple):
     """What an epoch brought, in canonical order."""
 
     records: list[Any]
@@ -41,7 +47,7 @@ class Emitted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Feed:
+class BenchFeed(Source[Any]):
     """Stands where a source would: a bench hands records to the instance itself."""
 
     record: type
@@ -53,11 +59,10 @@ class Feed:
         return iter(())
 
 
-class Sink:
+class BenchSink(Sink[Any]):
     """Stands where a sink would: a bench reads what would be written."""
 
     def write(self, epoch: int, keys: KeyRange, batch: Batch[Any]) -> None: ...
-    def commit(self, epoch: int) -> None: ...
 
 
 class Bench:
@@ -103,7 +108,7 @@ class Bench:
         if self.operator is None:
             return
         for keys in ranges:
-            instance = Instance(self.plan, self.operator, keys)
+            instance = KeyedInstance(self.plan, self.operator, keys)
             if image is not None:
                 install(instance, recut([[image]], keys))
             instance.open()
@@ -131,7 +136,7 @@ class Bench:
 
     def epoch(
         self, records: Sequence[Any], groups: Sequence[int], watermark: int, *, ended: bool = False
-    ) -> Emitted:
+    ) -> EpochOutput:
         """Apply an epoch. groups: the source's key group of each record, ascending."""
         known = set(self.feeds)
         for record in records:
@@ -153,7 +158,7 @@ class Bench:
                     )
             assert instance.ready()
             instance.step()
-        out = Emitted(*(self._read(name) for name in _READERS))
+        out = EpochOutput(*(self._read(name) for name in _READERS))
         for machines in self.producers.values():
             for machine in machines:
                 machine.outlets.trim(self.epochs)
@@ -179,7 +184,7 @@ def _publish(
     offsets = np.searchsorted(
         [g for g, _ in records], np.arange(source.keys.lo, source.keys.hi + 1)
     )
-    source.publish(Taken(rows, offsets.astype(np.int64), watermark, ended))
+    source.step(EpochRows(rows, offsets.astype(np.int64), watermark, ended))
 
 
 def _plan(op: Any, key_groups: int, time_unit: Any, compiled: bool | None) -> Plan:
@@ -187,13 +192,13 @@ def _plan(op: Any, key_groups: int, time_unit: Any, compiled: bool | None) -> Pl
     flow = Flow("bench", key_groups=key_groups, time_unit=time_unit)
     streams: Any = None
     for schema in spec.inputs:
-        fed = flow.source(Feed(schema.cls), epochs=by_arrival(), name=f"feed-{schema.name}")
+        fed = flow.source(BenchFeed(schema.cls), epochs=by_arrival(), name=f"feed-{schema.name}")
         streams = fed if streams is None else streams | fed
     windowed = spec.window is not None
     out = streams.through(op, name=spec.name, late=windowed)
     for stream, name in zip(out if windowed else [out], _READERS, strict=False):
         if stream._branches:
-            stream.to(Sink(), name=name)
+            stream.to(BenchSink(), name=name)
     for node in flow.nodes:
         if isinstance(node, OperatorNode) and compiled is not None:
             node.spec = replace(node.spec, compiled=compiled)

@@ -14,14 +14,19 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
-from raystream.api.operators import OperatorSpec, spec_of
-from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
-from raystream.testing.bench import Bench, Emitted
+from raystream.api.arguments import check_flag, whole
+from raystream.api.declarations import spec_of
+from raystream.api.operators import OperatorSpec
+from raystream.api.windows.kinds import is_triggered
+from raystream.errors import GraphError, placed
+from raystream.schema.types import BEFORE_ALL, MAX_KEY_GROUPS, NEVER, KeyRange
+from raystream.testing.bench import Bench, EpochOutput
 from raystream.testing.same import difference
 
-Unit = Literal["s", "ms", "us", "ns"]
+TimeUnit = Literal["s", "ms", "us", "ns"]
 
 
+@placed
 def check_operator(
     op: Any,
     records: Iterable[Any],
@@ -30,7 +35,7 @@ def check_operator(
     examples: int = 20,
     seed: int | None = None,
     key_groups: int | None = None,
-    time_unit: Unit = "s",
+    time_unit: TimeUnit = "s",
 ) -> None:
     """Run an operator in many ways that must not matter, and compare what it emits.
 
@@ -39,9 +44,10 @@ def check_operator(
         records: what it takes, of all its types, in the order in which they come. Use few keys, and
             values that bring out every branch.
         recut: whether other epoch boundaries must give the same records. Unless given they must if
-            the operator has `order_by` or takes one type, and has no timers: those are called
-            between epochs. Set it for an operator that takes several types and does not look at
-            their order; unset it for one that means its batches.
+            the operator has `order_by` or takes one type, and has neither timers nor windows that
+            close more than once or by a count: what these do depends on the watermark. Set it for
+            an operator that takes several types and does not look at their order; unset it for one
+            that means its batches.
         examples: how many ways are tried.
         seed: try the one way that an earlier failure named.
         key_groups: of the job; 16 unless given, so that keys meet in instances; 256 where the
@@ -52,12 +58,25 @@ def check_operator(
         AssertionError: the operator is not deterministic. The message says what was done and where
         the first difference is.
     """
+    if not isinstance(records, Iterable):
+        raise GraphError(f"check_operator({records!r:.80}): the records are a list of records")
     given = list(records)
     spec = spec_of(op)
+    examples = whole("check_operator", "examples", examples, 1, NEVER)
+    if seed is not None:
+        seed = whole("check_operator", "seed", seed, 0, NEVER)
+    if key_groups is not None:
+        key_groups = whole("check_operator", "key_groups", key_groups, 1, MAX_KEY_GROUPS)
+    if recut is not None:
+        check_flag("check_operator", "recut", recut)
     if key_groups is None:
         key_groups = 16 if spec.load is None else 256
     if recut is None:
-        recut = spec.timer is None and (spec.order_by is not None or len(spec.inputs) == 1)
+        recut = (
+            spec.timer is None
+            and not is_triggered(spec.window)
+            and (spec.order_by is not None or len(spec.inputs) == 1)
+        )
     first = random.SystemRandom().getrandbits(32) if seed is None else seed
     for number in range(first, first + (examples if seed is None else 1)):
         _Example(op, spec, given, number, key_groups, time_unit).check(recut=recut)
@@ -104,7 +123,13 @@ class _Example:
     """One seed: an input cut into epochs, and other ways to run it."""
 
     def __init__(
-        self, op: Any, spec: OperatorSpec, records: list[Any], seed: int, groups: int, unit: Unit
+        self,
+        op: Any,
+        spec: OperatorSpec,
+        records: list[Any],
+        seed: int,
+        groups: int,
+        unit: TimeUnit,
     ) -> None:
         self.op = op
         self.spec = spec
@@ -112,7 +137,7 @@ class _Example:
         self.seed = seed
         self.rng = random.Random(seed)
         self.groups = groups
-        self.unit: Unit = unit
+        self.unit: TimeUnit = unit
         self.times = [_time(spec, r) for r in records]
 
     def check(self, *, recut: bool) -> None:
@@ -130,8 +155,8 @@ class _Example:
             self._compare(plain, expected, other, self._run(other, plain))
         if recut:
             one, two = (
-                _Way(self._epochs(cuts, late=False), whole, whole)
-                for cuts in (self._ordered_cut(), self._ordered_cut())
+                _Way(self._epochs(checkpoints, late=False), whole, whole)
+                for checkpoints in (self._ordered_cut(), self._ordered_cut())
             )
             self._compare_recut(one, self._run(one), two, self._run(two, one))
 
@@ -143,11 +168,13 @@ class _Example:
 
     def _ordered_cut(self) -> list[int]:
         """Where epochs may end for a source in order: never between equal or falling `order_by`."""
-        by, cuts = self.spec.order_by, self._cut(len(self.records))
+        by, checkpoints = self.spec.order_by, self._cut(len(self.records))
         if by is None:
-            return cuts
+            return checkpoints
         at = [getattr(r, by) for r in self.records]
-        return [c for c in cuts if max(at[:c], default=BEFORE_ALL) < min(at[c:], default=NEVER)]
+        return [
+            c for c in checkpoints if max(at[:c], default=BEFORE_ALL) < min(at[c:], default=NEVER)
+        ]
 
     def _epochs(self, ends: list[int], *, late: bool) -> list[_Epoch]:
         """Epochs of all records. late: the watermark may run ahead of records still to come."""
@@ -167,7 +194,7 @@ class _Example:
 
     # ------------------------------------------------------------ runs
 
-    def _run(self, way: _Way, plain: _Way | None = None) -> list[Emitted]:
+    def _run(self, way: _Way, plain: _Way | None = None) -> list[EpochOutput]:
         """What each epoch emits. plain: the way that went well, if this is another."""
         try:
             return self._emitted(way)
@@ -178,7 +205,7 @@ class _Example:
                 )
             raise
 
-    def _emitted(self, way: _Way) -> list[Emitted]:
+    def _emitted(self, way: _Way) -> list[EpochOutput]:
         bench = Bench(
             self.op,
             key_groups=self.groups,
@@ -199,7 +226,7 @@ class _Example:
     # ------------------------------------------------------------ verdicts
 
     def _compare(
-        self, plain: _Way, expected: list[Emitted], other: _Way, found: list[Emitted]
+        self, plain: _Way, expected: list[EpochOutput], other: _Way, found: list[EpochOutput]
     ) -> None:
         for i, (one, two) in enumerate(zip(expected, found, strict=True), 1):
             for what, a, b in zip(("emits", "is late for"), one, two, strict=True):
@@ -212,7 +239,7 @@ class _Example:
                     )
 
     def _compare_recut(
-        self, one: _Way, first: list[Emitted], two: _Way, second: list[Emitted]
+        self, one: _Way, first: list[EpochOutput], two: _Way, second: list[EpochOutput]
     ) -> None:
         a, b = (Counter(repr(r) for e in run for r in e.records) for run in (first, second))
         if a != b:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from raystream.api.batch import Batch
+from raystream.api.connectors import Sink
 from raystream.schema.types import KeyRange, SinkContext
 
 
-class Collect:
+class Collect(Sink[Any]):
     """Keeps records by (epoch, range, type), those of the newest run. Copies of it share what they
     keep, within a process.
 
@@ -19,8 +20,8 @@ class Collect:
         self.parts: dict[tuple[int, KeyRange, str], Batch[Any]] = {}
 
     def open(self, context: SinkContext) -> None:
-        """Forget what comes again: all of an earlier run, or what came to an instance after the cut
-        from which this one goes on."""
+        """Forget what comes again: all of an earlier run, or what came to an instance after the
+        checkpoint from which this one goes on."""
         mine = context.keys
         for at in [at for at in self.parts if at[0] > context.committed]:
             if at[1].lo < mine.hi and mine.lo < at[1].hi:
@@ -28,9 +29,6 @@ class Collect:
 
     def write(self, epoch: int, keys: KeyRange, batch: Batch[Any]) -> None:
         self.parts[epoch, keys, batch.record.__name__] = batch
-
-    def commit(self, epoch: int) -> None:
-        pass
 
     def records(self, record: type | None = None) -> list[Any]:
         """All records, or those of one type."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from raystream.dataflow.snapshot import shape_of
-from raystream.errors import OperatorError, RaystreamError, StateError
-from raystream.schema.types import BEFORE_ALL, NEVER
-from raystream.state.checkpoint import put_objects
+from raystream.api.arguments import check_flag, whole
+from raystream.api.epochs import UNITS
+from raystream.api.row_shapes import shape_of
+from raystream.errors import GraphError, OperatorError, RaystreamError, StateError, placed
+from raystream.schema.types import BEFORE_ALL, MAX_KEY_GROUPS, NEVER
 from raystream.state.keys import even_ranges
-from raystream.state.objects import ObjectTable
+from raystream.state.tables.object_table import ObjectTable
 from raystream.testing.bench import Bench
 
 
@@ -34,6 +35,7 @@ class OperatorHarness:
         [Counted(word='to', start=0, n=2)]
     """
 
+    @placed
     def __init__(
         self,
         op: Any,
@@ -43,6 +45,12 @@ class OperatorHarness:
         compiled: bool | None = None,
         time_unit: Literal["s", "ms", "us", "ns"] = "s",
     ) -> None:
+        key_groups = whole("OperatorHarness", "key_groups", key_groups, 1, MAX_KEY_GROUPS)
+        instances = whole("OperatorHarness", "instances", instances, 1, key_groups)
+        if not isinstance(time_unit, str) or time_unit not in UNITS:
+            raise GraphError(f"time_unit={time_unit!r:.80}: one of {', '.join(UNITS)}")
+        if compiled is not None:
+            check_flag("OperatorHarness", "compiled", compiled)
         self._bench = Bench(
             op,
             key_groups=key_groups,
@@ -55,6 +63,7 @@ class OperatorHarness:
         self.output: list[Any] = []
         self.late: list[Any] = []
 
+    @placed
     def send(self, *records: Any) -> list[Any]:
         """Hand over records, which together are an epoch; returns what is emitted.
 
@@ -67,6 +76,7 @@ class OperatorHarness:
     def advance_watermark(self, time: int) -> list[Any]:
         """No record with a lesser time will come: windows that end by then close, timers that are
         due are called. Returns what is emitted."""
+        time = whole("advance_watermark", "time", time, BEFORE_ALL, NEVER)
         if time < self.watermark:
             raise ValueError(f"the watermark is {self.watermark}: it never falls, here to {time}")
         return self._epoch((), time)
@@ -79,6 +89,7 @@ class OperatorHarness:
     def restart(self, *, instances: int = 1) -> None:
         """Checkpoint the operator and go on with new instances made from the stored form."""
         groups = self._bench.key_groups
+        instances = whole("restart", "instances", instances, 1, groups)
         self._bench.move(even_ranges(groups, instances))
 
     @property
@@ -90,11 +101,13 @@ class OperatorHarness:
         shape = shape_of(self._bench.spec)
         if shape is None:
             return {}
-        table = ObjectTable(shape.state)
-        put_objects(table, shape, self._bench.image())
+        table = ObjectTable(shape, self._bench.key_groups)
+        table.fill([[self._bench.image()]])
         return table.rows
 
     def _epoch(self, records: Sequence[Any], watermark: int, *, ended: bool = False) -> list[Any]:
+        if any(isinstance(record, type) for record in records):
+            raise GraphError("send() takes records, and was given a class")
         if self.ended:
             raise RaystreamError("the harness was ended: make a new one")
         if self._failed:  # amid an epoch, as a job would have

@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-GONE_SECONDS = 30.0
+GONE_SECONDS = 120.0
+"""How long processes may take to end. Only a test that fails takes that long."""
 OBJECT_STORE_BYTES = 100 << 20
 
 
@@ -22,7 +23,7 @@ def ray_runtime() -> Iterator[Path]:
     """A local Ray; the folder where its processes put temporary files."""
     import ray
 
-    from raystream.actors.deploy import start_ray
+    from raystream.actors.cluster.connecting import start_ray
 
     folder = Path(tempfile.mkdtemp(prefix="rs-"))  # short: Ray makes sockets in it
     spills = folder / "tmp"

@@ -28,6 +28,25 @@ class Tally(rs.State):
     n: int = 0
 
 
+class Counted(NamedTuple):
+    word: str
+    n: int
+
+
+class Line(NamedTuple):
+    text: str
+    ratio: float
+    maybe: int | None
+
+
+class Words(rs.State):
+    words: list[str] = rs.field(factory=list)
+
+
+class Alarm(rs.State):
+    due: rs.Timer = rs.NEVER
+
+
 class Cases(list[Any]):
     """Parameters (build, message) of one module's test."""
 

@@ -94,7 +94,7 @@ def epochs_without_parentheses() -> None:
     rs.Flow("test").source(rs.io.iterable([], Word), epochs=rs.by_time)  # type: ignore[arg-type]  # here
 
 
-@refused("disorder=inf, ticks=1(.|\n)*nor infinite")
+@refused("disorder=inf.*: must be not below 0 and finite")
 def infinite_disorder() -> None:
     rs.by_time(seconds=1, disorder=float("inf"))  # here
 
@@ -104,7 +104,7 @@ def ticks_that_are_a_fraction() -> None:
     rs.by_time(seconds=1, ticks=0.001)  # type: ignore[arg-type]  # here
 
 
-@refused("nor infinite")
+@refused("disorder=nan.* is no length of time")
 def disorder_that_is_no_number() -> None:
     rs.by_arrival(disorder=float("nan"))  # here
 

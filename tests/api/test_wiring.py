@@ -35,6 +35,10 @@ def both_types(either: Word | Number, tally: Tally) -> Iterator[Word]:
     yield Word(either.time, "")
 
 
+class Untimed(NamedTuple):
+    word: str
+
+
 class Flag(NamedTuple):
     time: int
     word: bool
@@ -228,7 +232,7 @@ def a_source_without_type() -> None:
     rs.Flow("test").source(Untyped())  # here
 
 
-@refused("int'> is not a record")
+@refused("int is not a record")
 def a_source_of_numbers() -> None:
     @dataclass
     class Numbers:
@@ -260,7 +264,7 @@ def empty_epochs() -> None:
     rs.by_time(seconds=0)  # here
 
 
-@refused(r"by_time\(seconds='5'\): must be above 0 and finite, a number")
+@refused(r"by_time\(seconds='5'\) is no length of time")
 def seconds_in_words() -> None:
     rs.by_time(seconds="5")  # type: ignore[arg-type]  # here
 
@@ -275,14 +279,54 @@ def backwards() -> None:
     rs.by_time(speed=-1)  # here
 
 
-@refused("disorder=-1(.|\n)*disorder is not negative")
+@refused("disorder=-1.*: must be not below 0")
 def negative_disorder() -> None:
     rs.by_time(disorder=-1)  # here
 
 
-@refused("by_arrival: seconds must be above 0")
+@refused(r"by_arrival\(seconds=0\): must be above 0")
 def empty_arrivals() -> None:
     rs.by_arrival(seconds=0)  # here
+
+
+@refused("whether a split is idle is decided at the end of an epoch")
+def idle_without_a_clock() -> None:
+    rs.by_arrival(seconds=float("inf"), idle=5)  # here
+
+
+@refused(r"by_arrival\(idle=0\): must be above 0")
+def idle_at_once() -> None:
+    rs.by_arrival(idle=0)  # here
+
+
+@refused('by_arrival.all_idle=True.: it is "stay" or "advance"')
+def idle_by_a_flag() -> None:
+    rs.by_arrival(idle=5, all_idle=True)  # type: ignore[arg-type]  # here
+
+
+@refused("no record is too far ahead unless you say by how much")
+def ahead_of_nothing() -> None:
+    rs.Flow("test").source(rs.io.iterable([], Word), ahead=True)  # type: ignore[call-overload]  # here
+
+
+@refused("by_time.ahead='drop'.: no record is too far ahead")
+def drops_nothing() -> None:
+    rs.by_time(ahead="drop")  # here
+
+
+@refused("by_arrival.max_ahead='a day'. is no length of time")
+def ahead_in_words() -> None:
+    rs.by_arrival(max_ahead="a day")  # here
+
+
+@refused("no split is idle unless you say after how long")
+def advance_without_idle() -> None:
+    rs.by_arrival(all_idle="advance")  # here
+
+
+@refused("has no integer field 'time', so there is no watermark")
+def idle_without_a_time() -> None:
+    rs.Flow("test").source(rs.io.iterable([], Untimed), epochs=rs.by_arrival(idle=5))  # here
 
 
 @refused("key_groups=0: from 1 to 32768")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from raystream.api.operators import never_returns_any
+from raystream.api.declarations import never_returns_any
 from tests.api.refusals import Word
 
 

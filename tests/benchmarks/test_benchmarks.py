@@ -17,12 +17,15 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from benchmarks import chaos, compiled, linear_road, recovery, words
 from benchmarks.__main__ import app
-from benchmarks.chaos import Job, differences, tally
-from benchmarks.cut_latency import Seen, Tenths, check, lateness
-from benchmarks.faults import Strike
-from benchmarks.recovery import (
+from benchmarks.chaos import soak as chaos
+from benchmarks.chaos.faults import Strike
+from benchmarks.chaos.soak import Job, differences, tally
+from benchmarks.jobs import linear_road
+from benchmarks.jobs.checkpoint_latency import Seen, Tenths, check, lateness
+from benchmarks.parts import compiled
+from benchmarks.recovery import kills as recovery
+from benchmarks.recovery.kills import (
     TICKS,
     WINDOW,
     Case,
@@ -32,8 +35,8 @@ from benchmarks.recovery import (
     medians,
     times_back,
 )
-from benchmarks.recovery_plot import draw
-from benchmarks.recovery_table import (
+from benchmarks.recovery.plot import draw
+from benchmarks.recovery.table import (
     COLUMNS,
     Axis,
     axes_of,
@@ -42,9 +45,11 @@ from benchmarks.recovery_table import (
     sorted_by_case,
     table,
 )
-from lrb.oracle import expected
+from benchmarks.shared import words
+from lrb.oracle.expected import expected
 from raystream.errors import JobError
 from raystream.testing import Collect, run_local
+from tests.gates import LIMIT_SECONDS
 from tests.lrb.rows import balance, report
 from tests.lrb.running import prepare
 
@@ -126,7 +131,7 @@ def test_chaos_finds_every_answer_right() -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_SECONDS,
     )
     assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
     assert re.search(r"faults and \d+ moves in 1 jobs: 1 right", done.stdout)

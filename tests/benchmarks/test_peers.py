@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,15 @@ from hypothesis import strategies as st
 from pyarrow import csv
 from typer.testing import CliRunner
 
-from benchmarks import compare
 from benchmarks.__main__ import app
+from benchmarks.jobs import compare
 from benchmarks.peers import catalog, inputs, ours, running
 from benchmarks.peers.__main__ import app as peers_app
 from benchmarks.peers.catalog import FORMS, OURS, SYSTEMS, Form
 from benchmarks.peers.programs.protocol import Task, percentiles
 from benchmarks.peers.running import Found
 from raystream.errors import JobError
+from tests.gates import until
 
 ROWS = 1200
 
@@ -51,7 +51,7 @@ def form_of(name: str, work: str) -> Form:
 def task_of(form: Form, given: inputs.Keys | inputs.Lines, scratch: Path, **more: Any) -> Task:
     fields = {
         "work": form.work, "form": form.form, "path": str(given.path), "rows": given.rows,
-        "distinct": 100, "cut_seconds": 5.0, "scratch": str(scratch), "rate": 0, "warm": 0.0,
+        "distinct": 100, "checkpoint_seconds": 5.0, "scratch": str(scratch), "rate": 0, "warm": 0.0,
         "line_bytes": inputs.LINE_BYTES, "words_per_line": inputs.WORDS_PER_LINE,
         "lines_per_second": inputs.LINES_PER_SECOND,
         "window_seconds": inputs.WINDOW_SECONDS,
@@ -259,15 +259,15 @@ def test_who_takes_too_long_is_ended_with_its_children(
     told = tmp_path / "pids"
     answering(
         monkeypatch,
-        f"child = os.fork(); open({str(told)!r}, 'a').write(f'{{os.getpid()}} '); time.sleep(60)",
+        f"child = os.fork(); open({str(told)!r}, 'a').write(f'{{os.getpid()}} '); time.sleep(600)",
     )
-    with pytest.raises(JobError, match="not done after 3 s"):
-        run(tmp_path, limit=3.0)
-    pids = [int(pid) for pid in told.read_text().split()]
-    deadline = time.monotonic() + 10.0  # who was killed may take a moment to be gone
-    while any(map(running_still, pids)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert pids and not any(map(running_still, pids))
+    limit, pids = 1.0, list[int]()
+    while len(pids) < 2:  # this machine was too slow for it to begin in time
+        limit *= 3
+        with pytest.raises(JobError, match=f"not done after {limit:g} s"):
+            run(tmp_path, limit=limit)
+        pids = [int(pid) for pid in told.read_text().split()] if told.exists() else []
+    until(lambda: not any(map(running_still, pids)))  # who was killed may take a moment to be gone
 
 
 def running_still(pid: int) -> bool:

@@ -9,12 +9,23 @@ from dataclasses import replace
 from rich.console import Console
 
 from raystream.cli.live import Screen, rates_line, rates_table, totals_table
-from raystream.controller.report import JobReport, OperatorReport, Recovery, Sample
+from raystream.controller.protocol.history import Recovery
+from raystream.controller.reporting.report import JobReport, OperatorReport, Sample
 from raystream.errors import Stopped
 
 
 def operator(name: str, records: int, cpu: float = 0.0, late: int = 0) -> OperatorReport:
-    return OperatorReport(name, 2, 7, records, records // 2, late, 3, cpu, {})
+    return OperatorReport(
+        name=name,
+        instances=2,
+        position=7,
+        records_in=records,
+        records_out=records // 2,
+        late=late,
+        state_rows=3,
+        cpu=cpu,
+        by_port={},
+    )
 
 
 def sample(t: float, records: int, **more: float) -> Sample:
@@ -63,15 +74,36 @@ def test_late_records_are_told() -> None:
 
 
 def test_totals() -> None:
-    report = JobReport("job", "ray", 0.0, 12.34, (operator("count", 5000, cpu=1.5),))
+    report = JobReport(
+        job="job",
+        cluster="ray",
+        started=0.0,
+        elapsed=12.34,
+        operators=(operator("count", 5000, cpu=1.5),),
+    )
     table = text_of(totals_table(report))
     assert "job: ended after 12.3 s on Ray" in table
     assert "5,000" in table and "1.50" in table
 
 
 def test_recoveries_are_told() -> None:
-    recovery = Recovery(3.25, ("count/0",), ("count/0.1",), 1200, 0.53, "count/0 died")
-    report = JobReport("job", "ray", 0.0, 12.34, (operator("count", 5000),), (), (recovery,))
+    recovery = Recovery(
+        t=3.25,
+        gone=("count/0",),
+        new=("count/0.1",),
+        committed=1200,
+        seconds=0.53,
+        because="count/0 died",
+    )
+    report = JobReport(
+        job="job",
+        cluster="ray",
+        started=0.0,
+        elapsed=12.34,
+        operators=(operator("count", 5000),),
+        samples=(),
+        recoveries=(recovery,),
+    )
     console = Console(file=io.StringIO(), width=120)
     Screen("job", console).totals(report)
     last = console.file.getvalue().splitlines()[-1]  # type: ignore[attr-defined]

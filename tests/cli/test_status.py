@@ -13,31 +13,98 @@ import pytest
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
-from raystream.actors import looking
-from raystream.cli import app
+from raystream.actors.client import watching as looking
+from raystream.cli.app import app
 from raystream.cli.status import bar, size, status_view, story_view, top_view
-from raystream.controller.journal import Entry, Post, Seat
-from raystream.controller.members import Member
-from raystream.controller.recovery import Place
-from raystream.controller.report import Floor, Moved, Progress, Recovery
-from raystream.controller.status import Status, Worker, pace, status_of, together
-from raystream.controller.story import story
+from raystream.controller.protocol.history import MoveRecord, Recovery
+from raystream.controller.protocol.journal import InstanceRecord, JournalEntry, KeeperRecord
+from raystream.controller.protocol.members import Member
+from raystream.controller.protocol.recovery import Place
+from raystream.controller.reporting.report import Committed
+from raystream.controller.reporting.status import Status, Worker, pace, status_of, together
+from raystream.controller.reporting.story import story
 from raystream.dataflow.plan import Clock
+from raystream.dataflow.progress import Progress
 from raystream.schema.types import KeyRange
-from tests.controller.plant import words
+from tests.controller.elastic.plant import words
 
 NODES = {"a" * 40: "10.0.0.1", "b" * 40: "10.0.0.2"}
-FLOOR = Floor(1200, 2.1, saved=1100)
+COMMITTED = Committed(epoch=1200, age=2.1, saved=1100)
 
 
 def worker(name: str, lo: int, hi: int, t: float, cpu: float, **more: Any) -> Worker:
     """An instance that has worked for t seconds and taken 10,000 records in each of them."""
     said = Progress(
-        name.partition("/")[0], 0, int(10 * t), False, 0, int(10_000 * t), int(5_000 * t), 0,
-        1_000, cpu * t, name=name, seconds=t, busy=0.6 * t, blocked=0.2 * t, waiting=250,
-        state_bytes=64_000, **more,
-    )  # fmt: skip
-    return Worker(name, said.vertex, KeyRange(lo, hi), "ab"[lo > 0] * 40, 4000 + lo, said)
+        vertex=name.partition("/")[0],
+        instance=0,
+        position=int(10 * t),
+        records_in=int(10_000 * t),
+        records_out=int(5_000 * t),
+        state_rows=1_000,
+        cpu=cpu * t,
+        name=name,
+        seconds=t,
+        busy=0.6 * t,
+        blocked=0.2 * t,
+        waiting=250,
+        state_bytes=64_000,
+        **more,
+    )
+    return Worker(
+        name=name,
+        operator=said.vertex,
+        keys=KeyRange(lo, hi),
+        node="ab"[lo > 0] * 40,
+        pid=4000 + lo,
+        progress=said,
+    )
+
+
+STORY = story(
+    [
+        Recovery(
+            t=30.2,
+            gone=("count/0",),
+            new=("count/0.1",),
+            committed=250,
+            seconds=0.53,
+            because="count/0 died: killed",
+        )
+    ],
+    [
+        MoveRecord(
+            t=65.0,
+            operator="count",
+            gone=("count/0.1",),
+            new=("count/0.2", "count/1"),
+            ranges=(KeyRange(0, 100), KeyRange(100, 256)),
+            committed=600,
+            mode="replay",
+            tries=1,
+            place=0.02,
+            restore=0.31,
+            replay=1.2,
+            because="count/0.1 used 84% and 91% of its CPU in 2 reports, above 70%",
+            nbytes=12_300_000,
+        ),
+        MoveRecord(
+            t=95.0,
+            operator="count",
+            gone=("count/0", "count/1"),
+            new=(),
+            ranges=(),
+            committed=0,
+            mode="replay",
+            tries=5,
+            place=0.0,
+            restore=0.0,
+            replay=0.0,
+            because="raystream scale",
+            failed="no process could be had",
+        ),
+    ],
+    [(80.0, "lines/0 used 99% of its CPU; key group 3 cannot be cut")],
+)
 
 
 def at(t: float, cpu: float = 0.8) -> Status:
@@ -47,23 +114,17 @@ def at(t: float, cpu: float = 0.8) -> Status:
         worker("count/1", 100, 256, t, 0.4),
         replace(worker("collect/0", 0, 256, t, 0.1), progress=None),
     )
-    told = story(
-        [Recovery(30.2, ("count/0",), ("count/0.1",), 250, 0.53, "count/0 died: killed")],
-        [
-            Moved(
-                65.0, "count", ("count/0.1",), ("count/0.2", "count/1"),
-                (KeyRange(0, 100), KeyRange(100, 256)), 600, "replay", 1, 0.02, 0.31, 1.2,
-                "count/0.1 used 84% and 91% of its CPU in 2 reports, above 70%", nbytes=12_300_000,
-            ),
-            Moved(
-                95.0, "count", ("count/0", "count/1"), (), (), 0, "replay", 5, 0.0, 0.0, 0.0,
-                "raystream scale", "no process could be had",
-            ),
-        ],
-        [(80.0, "lines/0 used 99% of its CPU; key group 3 cannot be cut")],
-    )  # fmt: skip
     names = ("lines", "count", "collect")
-    return Status("words-0a1b2c3d", t, names, workers, FLOOR, tuple(NODES), told, 0.1)
+    return Status(
+        run="words-0a1b2c3d",
+        t=t,
+        operators=names,
+        workers=workers,
+        committed=COMMITTED,
+        keepers=tuple(NODES),
+        story=STORY,
+        epoch_seconds=0.1,
+    )
 
 
 def text_of(thing: RenderableType, width: int = 150) -> str:
@@ -82,14 +143,19 @@ def test_status_shows_who_runs_where_and_how_hard() -> None:
     )
     assert lines["count"][1:5] == ["2", "20,000", "10,000", "80%"]  # the highest share
     assert lines["collect/0"][-1] == "-"  # nothing was heard of it yet
-    assert "for 1 min 42 s   cut 1,200 committed 2.1 s ago, cut 1,100 saved" in shown
+    assert "for 1 min 42 s   checkpoint 1,200 committed 2.1 s ago, checkpoint 1,100 saved" in shown
     assert "4 instances on 2 nodes, 2 keepers" in shown
 
 
 def test_status_shows_that_a_job_is_to_end_and_why_it_has_not() -> None:
-    floor = replace(FLOOR, unsaved="cut 1200 was not saved there: it is full", stopping=True)
-    shown = text_of(status_view(replace(at(102.0), floor=floor), None, NODES), 250)
-    assert "(cut 1200 was not saved there: it is full), to end with the next that is saved" in shown
+    committed = replace(
+        COMMITTED, unsaved="checkpoint 1200 was not saved there: it is full", stopping=True
+    )
+    shown = text_of(status_view(replace(at(102.0), committed=committed), None, NODES), 250)
+    assert (
+        "(checkpoint 1200 was not saved there: it is full), to end with the next that is saved"
+        in shown
+    )
 
 
 def test_a_job_with_a_pace_says_how_late_it_is_and_others_how_many_epochs_behind() -> None:
@@ -142,16 +208,32 @@ def test_the_story_tells_reason_outcome_and_phases_in_order() -> None:
 
 def test_the_controllers_knowledge_becomes_a_status() -> None:
     plan = replace(words(), clock=Clock(0.0, 2.0, 20.0))
-    seat = Seat(Place(1, "count", KeyRange(0, 256), 0), "1.1", "n", 7, "grpc://")
-    entry = Entry(started=50.0, seats=(seat,), posts=(Post("n", "keeper-1"),))
-    status = status_of(plan, "r", entry, [Member(seat, dead="killed")], None, 60.0, [(3.0, "so")])
+    record = InstanceRecord(
+        place=Place(1, "count", KeyRange(0, 256), 0),
+        process="1.1",
+        node="n",
+        pid=7,
+        address="grpc://",
+    )
+    entry = JournalEntry(
+        started=50.0, instances=(record,), keepers=(KeeperRecord("n", "keeper-1"),)
+    )
+    status = status_of(plan, "r", entry, [Member(record, dead="killed")], None, 60.0, [(3.0, "so")])
     assert status.t == 10.0 and status.epoch_seconds == pytest.approx(0.1)
     assert status.operators == ("lines", "count", "chain", "collect")
     assert status.of("count") == (
-        Worker("count/0", "count", KeyRange(0, 256), "n", 7, None, "killed"),
+        Worker(
+            name="count/0",
+            operator="count",
+            keys=KeyRange(0, 256),
+            node="n",
+            pid=7,
+            progress=None,
+            dead="killed",
+        ),
     )
     assert status.keepers == ("n",) and [t.what for t in status.story] == ["so"]
-    assert status_of(plan, "r", Entry(), [], None, 60.0).t == 0.0
+    assert status_of(plan, "r", JournalEntry(), [], None, 60.0).t == 0.0
 
 
 @pytest.fixture
@@ -179,7 +261,7 @@ def test_the_commands_print_what_was_seen() -> None:
     data = json.loads(run("status", "words", "--json").stdout)
     assert data["instances"][1]["rate_in"] == 10_000 and data["instances"][1]["node"] == "10.0.0.1"
     assert [o["name"] for o in data["operators"]] == ["lines", "count", "collect"]
-    assert data["floor"]["epoch"] == 1200
+    assert data["committed"]["epoch"] == data["floor"]["epoch"] == 1200
     told = json.loads(run("story", "words", "--json").stdout)
     assert [t["kind"] for t in told] == ["recovery", "scale out", "note", "move"]
 

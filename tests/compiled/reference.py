@@ -10,8 +10,8 @@ import numpy as np
 import raystream as rs
 from raystream.api.operators import OperatorSpec
 from raystream.schema.blocks import Input, Output
-from raystream.schema.columns import from_records
 from raystream.schema.state import FORGOTTEN
+from raystream.schema.storing import from_records
 from raystream.state.keys import key_group
 
 
@@ -92,7 +92,7 @@ class Reference:
             if f.kind == "fixed":
                 setattr(row, f.name, np.dtype(f.dtype).type(getattr(row, f.name)).item())
 
-    def fire(self, watermark: int, *, last: bool = False) -> list[tuple[int, Any]]:
+    def fire(self, watermark: int) -> list[tuple[int, Any]]:
         out = []
         for group in range(self.groups):
             while due := sorted(
@@ -105,8 +105,6 @@ class Reference:
                 for time, at in due:
                     row = self.rows[at]
                     out += [(group, r) for r in self._ring(at, time, row)]
-                if last:
-                    break
         return out
 
     def _due(self, at: Any, row: Any) -> int:

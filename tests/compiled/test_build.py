@@ -16,14 +16,14 @@ import pytest
 from filelock import FileLock, Timeout
 
 import raystream as rs
-from raystream.api.operators import spec_of
+from raystream.api.declarations import spec_of
 from raystream.compiled import build
 from raystream.compiled.operator import CompiledOperator, compile_operator
 from raystream.errors import InternalError
+from raystream.native import code_cache as kept
 from raystream.schema.blocks import Input
 from raystream.schema.columns import Columns
 from raystream.schema.records import record_schema
-from raystream.state import kept
 from tests.compiled.reference import given
 
 
@@ -57,7 +57,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 import numpy as np
 import raystream as rs
-from raystream.api.operators import spec_of
+from raystream.api.declarations import spec_of
 from raystream.compiled import operator
 import sys
 assert "numba" not in sys.modules
@@ -78,7 +78,7 @@ class Count:
 compiled = operator.compile_operator(spec_of(Count()), groups=1)
 from raystream.errors import InternalError
 from raystream.schema.blocks import Input
-from raystream.schema.columns import from_records
+from raystream.schema.storing import from_records
 table = compiled.new_table()
 columns = from_records(compiled.spec.inputs[0], [In(1, 7), In(2, 7)])
 batch = Input((columns,), None, None, np.array([0, 2]), 0)
@@ -150,7 +150,7 @@ other = threading.Thread(target=import_module, args=("raystream.state.kernels",)
 def built(spec, ticks):
     other.start()
     other.join(1)
-    import_module("raystream.compiled.arithmetic")
+    import_module("raystream.compiled.runtime.arithmetic")
     print("built")
 build._built = built
 build.build(None, 1)
@@ -173,7 +173,7 @@ def tried(what, *arguments):
     except BaseException as error:
         errors.append(repr(error))
 build._built = lambda spec, ticks: None
-warm = threading.Thread(target=tried, args=(import_module, "raystream.state.row_kernels"))
+warm = threading.Thread(target=tried, args=(import_module, "raystream.state.tables.row_kernels"))
 warm.start()
 while "numba" not in sys.modules:
     warm.join(0.001)

@@ -13,10 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 import raystream as rs
-from raystream.api.operators import spec_of
+from raystream.api.declarations import spec_of
 from raystream.compiled import buffers
 from raystream.compiled.operator import compile_operator
-from raystream.state import rows, view
+from raystream.state.tables import row_store, view
+from raystream.state.tables import structured_table as rows
 from tests.compiled import operators as ops
 from tests.compiled.reference import Reference, assert_same, given
 
@@ -103,9 +104,9 @@ CASES: dict[str, tuple[Any, Any]] = {
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Room for everything, or for so little that everything has to grow."""
     if request.param == "tiny":
-        monkeypatch.setattr(buffers.Layout, "guess", lambda self, records: 1)
+        monkeypatch.setattr(buffers.BlockLayout, "guess", lambda self, records: 1)
         monkeypatch.setattr(rows, "LEAST_ROWS", 1)
-        monkeypatch.setattr(rows, "GROWTH_BYTES", 1)
+        monkeypatch.setattr(row_store, "GROWTH_BYTES", 1)
         monkeypatch.setattr(view, "SLICE_BYTES", 1)
     return request.param  # type: ignore[no-any-return]
 
@@ -142,7 +143,7 @@ def test_compiled_is_interpreted(name: str, room: str) -> None:
                 assert np.array_equal(rows.in_key_order(viewed.rows()), expected)
             if table is not None:  # and the next epoch changes rows that it has yet to copy
                 since = shuffle.randrange(-1, epoch)
-                first, last = (shuffle.randrange(table.used + 1) for _ in range(2))
+                first, last = (shuffle.randrange(table.store.used + 1) for _ in range(2))
                 expected = rows.in_key_order(changed(table, since, first, last))
                 viewed = table.view(since, epoch, (first, last))
                 for _ in range(shuffle.randrange(3)):
@@ -157,7 +158,7 @@ def test_compiled_is_interpreted(name: str, room: str) -> None:
         if table is None:
             return
         output = compiled.fire(table, rs.KeyRange(0, groups), epoch, watermark, last=last)
-        assert_same(output, reference.fire(watermark, last=last), spec, groups)
+        assert_same(output, reference.fire(watermark), spec, groups)
 
     holds()
 
@@ -165,7 +166,7 @@ def test_compiled_is_interpreted(name: str, room: str) -> None:
 def changed(table: rows.StructuredTable, since: int, old: int, old_slot: int) -> np.ndarray:
     """A copy of the rows that were touched after an epoch, and of old ones, with their slots in
     place of their epochs."""
-    used, slots = table.rows[: table.used], np.arange(table.used)
+    used, slots = table.rows[: table.store.used], np.arange(table.store.used)
     epochs = used["_epoch"]
     before = (epochs < old) | ((epochs == old) & (slots < old_slot))
     those = (epochs > since) | (before & (epochs >= 0))

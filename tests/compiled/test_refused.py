@@ -1,8 +1,10 @@
-"""What has another result when it is compiled is refused with its line, or raises."""
+"""What would have another result when it is compiled is refused with its line, or raises.
+
+In each case the line that the error must name ends in `# here`.
+"""
 
 from __future__ import annotations
 
-import linecache
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -11,11 +13,14 @@ import numpy as np
 import pytest
 
 import raystream as rs
-from raystream.api.operators import spec_of
+from raystream.api.declarations import spec_of
 from raystream.compiled.operator import compile_operator
-from raystream.errors import GraphError, OperatorError
+from raystream.errors import OperatorError
 from tests.compiled.reference import given
-from tests.compiled.test_errors import GROUPS, In, Out, Real, Row
+from tests.compiled.refusals import Cases, In, Out, Real, Row, check
+
+CASES = Cases()
+refused = CASES.refused
 
 
 class Flag(NamedTuple):
@@ -29,176 +34,159 @@ LITTLE, EXACT = np.float32(0.1), np.float64(0.1)
 
 
 def first_twice(values: list[int]) -> int:
-    return (values * 2)[0]  # through a name
+    return (values * 2)[0]  # here
 
 
 def third(value: int) -> int:
     return value // 3
 
 
-def refused_functions() -> list[Any]:
-    """What has another result when it is compiled."""
-
-    @rs.operator(compiled=True)
-    def distance(r: Real) -> Iterator[Real]:
-        yield Real(r.time, r.key, math.hypot(r.value, 1.0))  # distance
-
-    @rs.operator(compiled=True)
-    def numpy_log(r: Real) -> Iterator[Real]:
-        yield Real(r.time, r.key, np.log(r.value))  # numpy log
-
-    @rs.operator(compiled=True)
-    def local_array(r: Real) -> Iterator[Real]:
-        values = np.array([r.value, 1.0])  # local array
-        yield Real(r.time, r.key, values.mean())
-
-    @rs.operator(compiled=True)
-    def not_a_number(r: Real) -> Iterator[Out]:
-        if ~np.isnan(r.value):  # not a number
-            yield Out(r.key)
-
-    @rs.operator(compiled=True)
-    def tuples(r: Real) -> Iterator[Out]:
-        yield Out(r.key, yes=(r.time, 1) == (r.value, 1))  # tuples
-
-    @rs.operator(compiled=True)
-    def digits(r: Real) -> Iterator[Out]:
-        yield Out(len(str(r.value)))  # digits
-
-    @rs.operator(compiled=True)
-    def narrow_table(r: In) -> Iterator[Out]:
-        yield Out(int(BYTES[0]))  # narrow table
-
-    @rs.operator(compiled=True)
-    def counted(r: Real) -> Iterator[Out]:
-        yield Out(int((TABLE[0] > r.value) + (TABLE[1] > r.value)))  # counted
-
-    @rs.operator(compiled=True)
-    def narrow_number(r: Real) -> Iterator[Real]:
-        yield Real(r.time, r.key, LITTLE * r.value)  # type: ignore[arg-type]  # narrow number
-
-    @rs.operator(compiled=True)
-    def above(r: Real) -> Iterator[Out]:
-        yield Out(r.key, yes=r.value > EXACT)  # above
-
-    @rs.operator(compiled=True)
-    def identity(r: Flag) -> Iterator[Out]:
-        yield Out(r.time, yes=r.yes is True)  # identity
-
-    @rs.operator(compiled=True)
-    def singleton(r: Flag) -> Iterator[Out]:
-        match r.yes:
-            case True:  # singleton
-                yield Out(r.time)
-
-    @rs.operator(key="key", compiled=True)
-    def aliased(r: In, row: Row) -> Iterator[Out]:
-        yield Out(first_twice(row.cars))
-
-    @rs.operator(compiled=True)
-    def in_a_tuple(r: Real) -> Iterator[Out]:
-        a, b = (r.time, r.value) if r.key else (r.value, r.value)  # in a tuple
-        yield Out(r.key, yes=a == b)
-
-    @rs.operator(compiled=True)
-    def popped(r: In) -> Iterator[Out]:
-        left = [1, r.value]
-        yield Out(r.key, yes=0 < left.pop() < 5)  # popped
-
-    @rs.operator(compiled=True)
-    def by_third(r: In) -> Iterator[Out]:
-        yield Out(sorted([7, 6, r.value], key=third)[0])  # by third
-
-    @rs.operator(compiled=True)
-    def sorted_floats(r: Real) -> Iterator[Real]:
-        yield Real(r.time, r.key, sorted([0.0, -0.0, r.value])[0])  # sorted floats
-
-    @rs.operator(compiled=True)
-    def kind_of(r: Real) -> Iterator[Out]:
-        either = r.time if r.key else r.value
-        yield Out(r.key, yes=isinstance(either, float))  # kind of
-
-    @rs.operator(compiled=True)
-    def placed(r: Real) -> Iterator[Out]:
-        values = [r.time, 2]
-        values[0] = r.value  # type: ignore[call-overload]  # placed
-        yield Out(r.key, yes=values[0] == r.value)
-
-    @rs.operator(key="key", compiled=True)
-    def narrow_list(r: In, row: Row) -> Iterator[Out]:
-        cars = [c for c in row.cars]  # noqa: C416  # narrow list
-        cars[0] = r.value
-        yield Out(r.key, yes=cars[0] == r.value)
-
-    @rs.operator(key="key", compiled=True)
-    def copied(r: In, row: Row) -> Iterator[Out]:
-        yield Out((row.cars.copy() * 2)[0])  # copied
-
-    @rs.operator(compiled=True)
-    def records(r: Flag) -> Iterator[Out]:
-        yield Out(r.time, yes=r == r)  # records
-
-    return [
-        (by_third, "sorted(list(int64)"),
-        (sorted_floats, "only ints are sorted as Python does it"),
-        (kind_of, "it asks for the type of either"),
-        (placed, "a list of int64 is given float64"),
-        (narrow_list, "a list of narrow numbers wraps around"),
-        (copied, "row.cars.copy, which may have another result"),
-        (records, "tuples of ints with floats or None"),
-        (popped, "it compares left.pop() twice"),
-        (distance, "'hypot' is rounded otherwise when compiled"),
-        (numpy_log, "'log' of NumPy may have another result"),
-        (local_array, "'array' of NumPy may have another result"),
-        (not_a_number, "'isnan' of NumPy may have another result"),
-        (counted, "a ndarray of NumPy, whose numbers reckon otherwise"),
-        (above, "a float64 of NumPy, whose numbers reckon otherwise"),
-        (tuples, "tuples of ints with floats"),
-        (digits, "a float has another text"),
-        (narrow_table, "an array of uint8"),
-        (narrow_number, "a float32 of NumPy"),
-        (identity, "compare them with =="),
-        (singleton, "a pattern True"),
-        (aliased, "a whole array: use its items"),
-        (in_a_tuple, "a tuple holds an int or a float"),
-    ]
+@refused("'hypot' is rounded otherwise when compiled")
+@rs.operator(compiled=True)
+def distance(r: Real) -> Iterator[Real]:
+    yield Real(r.time, r.key, math.hypot(r.value, 1.0))  # here
 
 
-MARKS = {
-    "by_third": "# by third",
-    "sorted_floats": "# sorted floats",
-    "kind_of": "# kind of",
-    "placed": "# placed",
-    "narrow_list": "# narrow list",
-    "copied": "# copied",
-    "records": "# records",
-    "popped": "# popped",
-    "distance": "# distance",
-    "numpy_log": "# numpy log",
-    "local_array": "# local array",
-    "not_a_number": "# not a number",
-    "counted": "# counted",
-    "above": "# above",
-    "tuples": "# tuples",
-    "digits": "# digits",
-    "narrow_table": "# narrow table",
-    "narrow_number": "# narrow number",
-    "identity": "# identity",
-    "singleton": "# singleton",
-    "aliased": "# through a name",
-    "in_a_tuple": "# in a tuple",
-}
+@refused("'log' of NumPy may have another result")
+@rs.operator(compiled=True)
+def numpy_log(r: Real) -> Iterator[Real]:
+    yield Real(r.time, r.key, np.log(r.value))  # here
 
 
-@pytest.mark.parametrize("case", refused_functions(), ids=lambda case: case[0].__name__)
-def test_what_has_another_result_names_the_line(case: tuple[Any, str]) -> None:
-    op, said = case
-    with pytest.raises(GraphError) as refusal:
-        compile_operator(spec_of(op), groups=GROUPS)
-    error = refusal.value
-    assert said in error.message and "\n" not in error.message
-    assert error.where is not None and error.where.file == __file__
-    assert linecache.getline(__file__, error.where.line).rstrip().endswith(MARKS[op.__name__])
+@refused("'array' of NumPy may have another result")
+@rs.operator(compiled=True)
+def local_array(r: Real) -> Iterator[Real]:
+    values = np.array([r.value, 1.0])  # here
+    yield Real(r.time, r.key, values.mean())
+
+
+@refused("'isnan' of NumPy may have another result")
+@rs.operator(compiled=True)
+def not_a_number(r: Real) -> Iterator[Out]:
+    if ~np.isnan(r.value):  # here
+        yield Out(r.key)
+
+
+@refused("tuples of ints with floats")
+@rs.operator(compiled=True)
+def tuples(r: Real) -> Iterator[Out]:
+    yield Out(r.key, yes=(r.time, 1) == (r.value, 1))  # here
+
+
+@refused("a float has another text")
+@rs.operator(compiled=True)
+def digits(r: Real) -> Iterator[Out]:
+    yield Out(len(str(r.value)))  # here
+
+
+@refused("an array of uint8")
+@rs.operator(compiled=True)
+def narrow_table(r: In) -> Iterator[Out]:
+    yield Out(int(BYTES[0]))  # here
+
+
+@refused("a ndarray of NumPy, whose numbers reckon otherwise")
+@rs.operator(compiled=True)
+def counted(r: Real) -> Iterator[Out]:
+    yield Out(int((TABLE[0] > r.value) + (TABLE[1] > r.value)))  # here
+
+
+@refused("a float32 of NumPy")
+@rs.operator(compiled=True)
+def narrow_number(r: Real) -> Iterator[Real]:
+    yield Real(r.time, r.key, LITTLE * r.value)  # type: ignore[arg-type]  # here
+
+
+@refused("a float64 of NumPy, whose numbers reckon otherwise")
+@rs.operator(compiled=True)
+def above(r: Real) -> Iterator[Out]:
+    yield Out(r.key, yes=r.value > EXACT)  # here
+
+
+@refused("compare them with ==")
+@rs.operator(compiled=True)
+def identity(r: Flag) -> Iterator[Out]:
+    yield Out(r.time, yes=r.yes is True)  # here
+
+
+@refused("a pattern True")
+@rs.operator(compiled=True)
+def singleton(r: Flag) -> Iterator[Out]:
+    match r.yes:
+        case True:  # here
+            yield Out(r.time)
+
+
+@refused("a whole array: use its items", inside=first_twice)
+@rs.operator(key="key", compiled=True)
+def aliased(r: In, row: Row) -> Iterator[Out]:
+    yield Out(first_twice(row.cars))
+
+
+@refused("a tuple holds an int or a float")
+@rs.operator(compiled=True)
+def in_a_tuple(r: Real) -> Iterator[Out]:
+    a, b = (r.time, r.value) if r.key else (r.value, r.value)  # here
+    yield Out(r.key, yes=a == b)
+
+
+@refused("it compares left.pop() twice")
+@rs.operator(compiled=True)
+def popped(r: In) -> Iterator[Out]:
+    left = [1, r.value]
+    yield Out(r.key, yes=0 < left.pop() < 5)  # here
+
+
+@refused("sorted(list(int64)")
+@rs.operator(compiled=True)
+def by_third(r: In) -> Iterator[Out]:
+    yield Out(sorted([7, 6, r.value], key=third)[0])  # here
+
+
+@refused("only ints are sorted as Python does it")
+@rs.operator(compiled=True)
+def sorted_floats(r: Real) -> Iterator[Real]:
+    yield Real(r.time, r.key, sorted([0.0, -0.0, r.value])[0])  # here
+
+
+@refused("it asks for the type of either")
+@rs.operator(compiled=True)
+def kind_of(r: Real) -> Iterator[Out]:
+    either = r.time if r.key else r.value
+    yield Out(r.key, yes=isinstance(either, float))  # here
+
+
+@refused("a list of int64 is given float64")
+@rs.operator(compiled=True)
+def placed(r: Real) -> Iterator[Out]:
+    values = [r.time, 2]
+    values[0] = r.value  # type: ignore[call-overload]  # here
+    yield Out(r.key, yes=values[0] == r.value)
+
+
+@refused("a list of narrow numbers wraps around")
+@rs.operator(key="key", compiled=True)
+def narrow_list(r: In, row: Row) -> Iterator[Out]:
+    cars = [c for c in row.cars]  # noqa: C416  # here
+    cars[0] = r.value
+    yield Out(r.key, yes=cars[0] == r.value)
+
+
+@refused("row.cars.copy, which may have another result")
+@rs.operator(key="key", compiled=True)
+def copied(r: In, row: Row) -> Iterator[Out]:
+    yield Out((row.cars.copy() * 2)[0])  # here
+
+
+@refused("tuples of ints with floats or None")
+@rs.operator(compiled=True)
+def records(r: Flag) -> Iterator[Out]:
+    yield Out(r.time, yes=r == r)  # here
+
+
+@pytest.mark.parametrize(("op", "message", "inside"), CASES)
+def test_what_has_another_result_names_the_line(op: Any, message: str, inside: Any) -> None:
+    check(op, message, inside)
 
 
 @rs.operator(compiled=True)

@@ -10,7 +10,7 @@ import pytest
 
 import raystream as rs
 from raystream.errors import OperatorError
-from raystream.state.row_kernels import ALARM_BITS
+from raystream.state.tables.row_kernels import ALARM_BITS
 from raystream.testing import Collect, run_local
 
 
@@ -53,9 +53,9 @@ def rings(op: Any) -> list[Rang]:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_timer_may_be_set_to_any_later_time(compiled: bool) -> None:
-    op = rs.operator(key="key", compiled=compiled)(Again)
-    assert [r.time for r in rings(op(step=1))] == [*range(11)]
-    assert [r.time for r in rings(op(step=3))] == [0, 3, 6, 9, 12]
+    op = rs.operator(key="key", compiled=compiled, end_rings=4)(Again)
+    assert [r.time for r in rings(op(step=1))] == [*range(10), 10, 11, 12, 13]
+    assert [r.time for r in rings(op(step=3))] == [0, 3, 6, 9, 12, 15, 18, 21]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -94,15 +94,15 @@ class Quiet:
 def test_a_timer_that_says_nothing_rings_for_some_rows_after_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("raystream.state.rows.DUE_ROOM", 1 << ALARM_BITS)
-    monkeypatch.setattr("raystream.state.rows.DUE_MOST", 1 << ALARM_BITS)
+    monkeypatch.setattr("raystream.state.tables.timers.DUE_ROOM", 1 << ALARM_BITS)
+    monkeypatch.setattr("raystream.state.tables.timers.DUE_MOST", 1 << ALARM_BITS)
     keys = range(5 << ALARM_BITS)
     asked = [In(time, key) for time in (0, 7, 20, 21) for key in keys if (key + time) % 3]
     found = []
     for compiled in (False, True):
         flow, sink = rs.Flow("quiet", key_groups=4), Collect()
         epochs = rs.by_time(seconds=1)
-        op = rs.operator(key="key", compiled=compiled)(Quiet)(often=3)
+        op = rs.operator(key="key", compiled=compiled, end_rings=1)(Quiet)(often=3)
         flow.source(rs.io.iterable(asked, In), epochs=epochs).through(op, name="quiet").to(sink)
         report = run_local(flow)
         rows = {o.name: o.state_rows for o in report}["quiet"]

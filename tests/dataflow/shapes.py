@@ -11,6 +11,8 @@ import numpy as np
 import raystream as rs
 from raystream.testing import Collect
 from tests.flows import (
+    Account,
+    CorrectedCount,
     CountWords,
     Ledger,
     Line,
@@ -21,6 +23,7 @@ from tests.flows import (
     Rows,
     SessionCount,
     SlidingCount,
+    Threes,
     Word,
     events,
     lines,
@@ -169,13 +172,18 @@ def _orders(flow: rs.Flow, seed: int, seconds: float, name: str = "orders") -> r
 
 
 def _words(
-    flow: rs.Flow, seed: int, seconds: float, disorder: float = 0, shuffled: int = 0
+    flow: rs.Flow,
+    seed: int,
+    seconds: float,
+    disorder: float = 0,
+    shuffled: int = 0,
+    name: str = "lines",
 ) -> rs.Stream[Word]:
     parts = lines(seed, rows=30)
     if shuffled:
         parts = tuple(_shuffled(part, shuffled) for part in parts)
     epochs = rs.by_time(seconds=seconds, disorder=disorder)
-    return flow.source(Rows(Line, parts), epochs=epochs, name="lines").through(split)
+    return flow.source(Rows(Line, parts), epochs=epochs, name=name).through(split)
 
 
 def _shuffled(part: tuple[Line, ...], by: int) -> tuple[Line, ...]:
@@ -192,6 +200,41 @@ def words(op: object, disorder: float = 0, shuffled: int = 0) -> Callable[..., r
         return flow
 
     return build
+
+
+def waiting_words(sink: Collect, seconds: float, seed: int) -> rs.Flow:
+    """Records out of order, and an operator that depends on their order and waits for it. Windows
+    and late records beside it: some come later than was said."""
+    flow = rs.Flow("waiting")
+    stream = _words(flow, seed, seconds, disorder=6, shuffled=6)
+    chained = stream.through(chain_late, wait=True)
+    hasty = _words(flow, seed + 1, seconds, shuffled=25, name="hasty")
+    counts, late = hasty.through(ShortCount(), late=True, wait=True)
+    (chained | counts | late | late.through(chain_late, name="chain-late")).to(sink)
+    return flow
+
+
+def waiting_ledger(sink: Collect, seconds: float, seed: int) -> rs.Flow:
+    """As `chain_late` above, with two types and timers."""
+    flow = rs.Flow("waiting-ledger")
+    epochs = rs.by_time(seconds=seconds, disorder=9)
+    streams = []
+    for kind, more in ((Order, 0), (Payment, 1)):
+        parts = tuple(
+            tuple(sorted(part, key=lambda r: r.time + r.amount % 10))
+            for part in events(seed + more, kind, splits=1, rows=40)
+        )
+        streams.append(flow.source(Rows(kind, parts), epochs=epochs, name=kind.__name__))
+    (streams[0] | streams[1]).through(Reminded(), name="ledger", wait=True).to(sink)
+    return flow
+
+
+@rs.operator(key="user", order_by="time")
+class Reminded(Ledger):
+    """Rings once for an order, and never of its own."""
+
+    def timer(self, key: int, time: int, account: Account) -> Iterator[Missed]:
+        yield Missed(key, time, account.owed)
 
 
 def late_words(sink: Collect, seconds: float, seed: int) -> rs.Flow:
@@ -277,8 +320,12 @@ SHAPES = {
     "sliding": Shape(words(SlidingCount()), free=True),
     "sessions": Shape(words(SessionCount()), free=True),
     "sessions, disorder": Shape(words(SessionCount(), disorder=1, shuffled=25)),
+    "corrected": Shape(words(CorrectedCount(), disorder=1, shuffled=25)),
+    "by count": Shape(words(Threes())),
     "late": Shape(late_words),
     "ledger": Shape(ledger),
+    "waiting": Shape(waiting_words),
+    "waiting, timers": Shape(waiting_ledger, free=True),
     "diamond": Shape(diamond),
     "diamond, stateless": Shape(diamond_stateless),
     "diamond, keyed": Shape(diamond_keyed),

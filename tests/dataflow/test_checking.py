@@ -12,17 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import raystream as rs
-from raystream.actors.wire import Decoder, messages
-from raystream.controller.planning import make_plan
+from raystream.actors.network.wire import Decoder, messages
+from raystream.controller.planning.plans import make_plan
 from raystream.dataflow.checking import Checksums, checksum, fused_on_the_way
-from raystream.dataflow.instance import Instance
+from raystream.dataflow.instances.keyed import KeyedInstance
 from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan
 from raystream.errors import JobError
-from raystream.schema.columns import Columns, concat, from_records
+from raystream.schema.columns import Columns, concat
 from raystream.schema.records import record_schema
+from raystream.schema.storing import from_records
 from raystream.schema.types import KeyRange
-from raystream.state.log import Entry
+from raystream.state.log.epoch_log import LogEntry
 from raystream.testing import Collect
 from tests.examples import examples
 from tests.flows import Line, Rows, Word, lines, running, split, word_flow
@@ -86,7 +87,7 @@ def test_a_checksum_is_the_same_however_a_piece_came(
     sent = piece(columns, [0, at, len(rows)])
     parts = concat([columns.slice(0, at), columns.slice(at, len(rows))])
     assert checksum(piece(parts, sent.offsets)) == checksum(sent)
-    entry = Entry(1, sent.header, columns, sent.offsets)
+    entry = LogEntry(1, sent.header, columns, sent.offsets)
     decoder, keys = Decoder(SCHEMA, KeyRange(0, 2)), KeyRange(0, 2)
     (message,) = messages([entry], keys)
     body = np.frombuffer(b"".join(message.body), np.uint8)
@@ -153,21 +154,21 @@ def test_a_copy_that_differs_is_found_until_it_is_forgotten(
     sent: list[tuple[int, int, int, int]],
 ) -> None:
     """Sent are (epoch, edge, value), now and then (as many as 0) the floor rises to an epoch."""
-    sums, floor = Checksums(plan()), 0
+    sums, committed = Checksums(plan()), 0
     first: dict[tuple[int, int], int] = {}
     for epoch, edge, value, chance in sent:
         if chance == 0:
-            floor = max(floor, epoch)
+            committed = max(committed, epoch)
             sums.forget(epoch)
             continue
-        differs = epoch > floor and first.setdefault((epoch, edge), value) != value
+        differs = epoch > committed and first.setdefault((epoch, edge), value) != value
         try:
             sums.compare(edge, piece(numbers(value), epoch=epoch))
         except JobError:
             assert differs
         else:
             assert not differs
-        assert all(e > floor for e in sums.sums)
+        assert all(e > committed for e in sums.sums)
 
 
 def test_ranges_are_compared_with_themselves_alone() -> None:
@@ -186,20 +187,20 @@ def test_an_instance_compares_what_it_holds_and_what_it_has_applied() -> None:
     def sent(rows: Columns, epoch: int) -> Piece:
         return Piece(Header(epoch, KeyRange(0, 256), 0), rows, offsets)
 
-    instance = Instance(job, job.vertex("running"), KeyRange(0, 256))
+    instance = KeyedInstance(job, job.vertex("running"), KeyRange(0, 256))
     assert instance.receive(0, sent(words, 1)) and instance.receive(0, sent(words, 2))
     instance.step()
     for epoch in (1, 2):
         assert not instance.receive(0, sent(words, epoch))
         with pytest.raises(JobError, match=rf"rows \(or split.* Word for epoch {epoch} than"):
             instance.receive(0, sent(others, epoch))
-    instance.commit(1)
+    instance.trim(1)
     assert not instance.receive(0, sent(others, 1))
 
 
 def test_nothing_is_remembered_unless_asked_for() -> None:
     job = plan(check=False)
-    assert Instance(job, job.vertex("running"), KeyRange(0, 256)).checksums is None
+    assert KeyedInstance(job, job.vertex("running"), KeyRange(0, 256)).checksums is None
 
 
 # ---------------------------------------------------------------- names

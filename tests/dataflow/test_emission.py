@@ -12,8 +12,8 @@ import pytest
 import raystream as rs
 from raystream.dataflow import emission
 from raystream.dataflow.plan import Edge
-from raystream.schema.columns import from_records
 from raystream.schema.records import record_schema
+from raystream.schema.storing import from_records
 from raystream.schema.types import KeyRange
 from raystream.state.keys import key_group
 from raystream.testing import Collect, run_local
@@ -153,7 +153,7 @@ def test_rows_are_cut_by_the_key_group_of_their_consumer_and_keep_their_order_in
     ]
     offsets = np.array([0, 30, 90])  # of two key groups of the producer, from the second on
     given = emission.Emission(from_records(schema, records), offsets, None)
-    edge = Edge(0, 0, 0, 9, 0, schema, key, ranked)
+    edge = Edge(id=0, producer=0, port=0, consumer=9, type=0, schema=schema, key=key, ranked=ranked)
 
     rows, at = emission.cut_for(edge, given, KeyRange(1, 3), groups)
 

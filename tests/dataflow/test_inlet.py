@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from raystream.dataflow.inlet import Inlet, tile
 from raystream.dataflow.pieces import Header, Piece
 from raystream.errors import InternalError
-from raystream.schema.columns import from_records
 from raystream.schema.records import record_schema
+from raystream.schema.storing import from_records
 from raystream.schema.types import NEVER, KeyRange
 from tests.examples import examples
 
@@ -166,8 +166,10 @@ def test_a_range_that_ended_is_silent_and_complete() -> None:
     assert inlet.ready(2)
     silent, last = inlet.apply(2)
     assert (len(silent.rows), silent.header.watermark, silent.header.ended) == (0, NEVER, True)
+    assert silent.offsets.tolist() == [0, 0]  # as long as those of the pieces beside it
     assert len(last.rows) == 2
     assert inlet.finished and inlet.ready(3)
+    assert [len(p.rows) for p in inlet.apply(3)] == [0, 0] and inlet.rows == 0
 
 
 def test_an_end_does_not_count_for_epochs_before_it() -> None:

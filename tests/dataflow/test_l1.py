@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import raystream as rs
-from raystream.controller.planning import make_plan
-from raystream.controller.report import OperatorReport
+from raystream.controller.planning.plans import make_plan
+from raystream.controller.reporting.report import OperatorReport
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError
+from raystream.local.job import LocalJob, totals
 from raystream.testing import Collect
-from raystream.testing.local import LocalJob, totals
-from tests.dataflow.cuts import random_ranges
+from tests.dataflow.random_ranges import random_ranges
 from tests.dataflow.shapes import SHAPES, Shape
 from tests.examples import examples
 
@@ -58,7 +58,7 @@ def test_the_same_bits_however_it_is_cut_and_stepped(
     shape, rng = SHAPES[name], random.Random(seed)
     expected, reports = sequential(shape, seconds, data)
     sink = Collect()
-    plan = make_plan(shape.build(sink, seconds, data), cut_every=rng.choice([1, 3, 50]))
+    plan = make_plan(shape.build(sink, seconds, data), checkpoint_every=rng.choice([1, 3, 50]))
     for vertex in plan.ranges:
         plan.ranges[vertex] = random_ranges(rng, plan.groups)
     found = run(plan, rng)

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import raystream as rs
-from raystream.dataflow.logic import in_order
+from raystream.dataflow.logic.interpreted import in_order
 from raystream.dataflow.order import RANK_BITS, Feed, assemble
 from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Edge
 from raystream.schema.blocks import Input
-from raystream.schema.columns import from_records
 from raystream.schema.records import record_schema
+from raystream.schema.storing import from_records
 from raystream.schema.types import KeyRange
 from raystream.state.keys import key_group
 from raystream.testing.collect import Collect
@@ -61,7 +61,16 @@ def graph(rng: random.Random) -> list[Feed]:
         feeds.append(
             Feed(
                 tuple(
-                    Edge(edges + i, producer, i, 9, t, SCHEMAS[t], ("key",), n > 1)
+                    Edge(
+                        id=edges + i,
+                        producer=producer,
+                        port=i,
+                        consumer=9,
+                        type=t,
+                        schema=SCHEMAS[t],
+                        key=("key",),
+                        ranked=n > 1,
+                    )
                     for i, t in enumerate(kinds)
                 )
             )
@@ -150,7 +159,9 @@ def test_assemble_is_a_plain_sort(seed: int, ordered: bool, times: int) -> None:
 
 
 def test_times_far_apart_are_ordered_too() -> None:
-    edge = Edge(0, 0, 0, 9, 1, SCHEMAS[1], ("key",), False)
+    edge = Edge(
+        id=0, producer=0, port=0, consumer=9, type=1, schema=SCHEMAS[1], key=("key",), ranked=False
+    )
     times = [2**62, -(2**62), 5, -(2**63), 2**63 - 1, 5]
     rows = from_records(SCHEMAS[1], [B(t, 1, i) for i, t in enumerate(times)])
     group = key_group(1, GROUPS)
@@ -170,7 +181,9 @@ def test_pieces_of_ranges_that_follow_each_other_are_put_end_to_end(
 ) -> None:
     """An edge without a key keeps the key groups of its producers; no row is put anywhere else."""
     rng = random.Random(seed)
-    edge = Edge(0, 0, 0, 9, 0, SCHEMAS[0], None, False)
+    edge = Edge(
+        id=0, producer=0, port=0, consumer=9, type=0, schema=SCHEMAS[0], key=None, ranked=False
+    )
     pieces, records, counts = [], [], [0]
     for source in cut(GROUPS, rng):
         mine: list[A] = []

@@ -9,9 +9,9 @@ from raystream.dataflow.register import (
     Boundaries,
     Boundary,
     Claims,
-    Held,
+    HeldBoundary,
+    PlaceSet,
     Register,
-    View,
     claim,
     merged,
 )
@@ -28,10 +28,10 @@ def register(view: int = 1, content: Boundaries | None = None) -> Register:
 
 def test_the_first_writer_wins() -> None:
     place = register()
-    assert place.claim(1, "a", 1, X) == Held(X, 1)
-    assert place.claim(1, "a", 1, Y) == Held(X, 1)
-    assert place.claim(1, "b", 4, Y) == Held(Y, 4)
-    assert place.claim(1, "a", 2, Y) == Held(Y, 4)
+    assert place.claim(1, "a", 1, X) == HeldBoundary(X, 1)
+    assert place.claim(1, "a", 1, Y) == HeldBoundary(X, 1)
+    assert place.claim(1, "b", 4, Y) == HeldBoundary(Y, 4)
+    assert place.claim(1, "a", 2, Y) == HeldBoundary(Y, 4)
 
 
 def test_epochs_up_to_the_floor_are_forgotten_and_refused() -> None:
@@ -50,7 +50,7 @@ def test_older_views_are_refused_from_the_hand_over_on() -> None:
     place = register(2)
     assert place.claim(1, "a", 1, X) is None
     assert place.claim(3, "a", 1, X) is None
-    assert place.claim(2, "a", 1, X) == Held(X, 1)
+    assert place.claim(2, "a", 1, X) == HeldBoundary(X, 1)
     assert place.hand(4) == place.hand(4) == Boundaries(0, {("a", 1): X})
     assert place.claim(2, "a", 1, X) is None
     assert place.hand(3) is None
@@ -62,9 +62,9 @@ def test_filling_replaces_what_was_held_and_is_done_once() -> None:
     place = register()
     place.claim(1, "a", 1, X)
     assert place.fill(2, Boundaries(0, {("b", 7): Y}))
-    assert place.claim(2, "a", 1, Z) == Held(Z, 7)
+    assert place.claim(2, "a", 1, Z) == HeldBoundary(Z, 7)
     assert place.fill(2, Boundaries(0, {("b", 7): Y}))
-    assert place.claim(2, "a", 1, X) == Held(Z, 7)
+    assert place.claim(2, "a", 1, X) == HeldBoundary(Z, 7)
 
 
 def test_parts_are_merged_after_their_newest_floor() -> None:
@@ -76,16 +76,16 @@ def test_parts_are_merged_after_their_newest_floor() -> None:
 
 
 def test_a_round_takes_what_the_first_place_holds_to_the_others() -> None:
-    asking = claim(View(4, ("p", "q")), "a", 1, X)
+    asking = claim(PlaceSet(4, ("p", "q")), "a", 1, X)
     assert next(asking) == Ask("p", 4, X)
-    assert asking.send(Held(Y, 3)) == Ask("q", 4, Y)
+    assert asking.send(HeldBoundary(Y, 3)) == Ask("q", 4, Y)
     with pytest.raises(StopIteration) as end:
-        asking.send(Held(Y, 5))
-    assert end.value.value == Held(Y, 5)
+        asking.send(HeldBoundary(Y, 5))
+    assert end.value.value == HeldBoundary(Y, 5)
 
 
 def test_a_round_ends_where_it_is_refused() -> None:
-    asking = claim(View(4, ("p", "q")), "a", 1, X)
+    asking = claim(PlaceSet(4, ("p", "q")), "a", 1, X)
     next(asking)
     with pytest.raises(StopIteration) as end:
         asking.send(None)
@@ -93,24 +93,24 @@ def test_a_round_ends_where_it_is_refused() -> None:
 
 
 def test_places_that_differ_are_a_bug() -> None:
-    asking = claim(View(4, ("p", "q")), "a", 1, X)
+    asking = claim(PlaceSet(4, ("p", "q")), "a", 1, X)
     next(asking)
-    asking.send(Held(X, 1))
+    asking.send(HeldBoundary(X, 1))
     with pytest.raises(InternalError, match="ends both at"):
-        asking.send(Held(Y, 1))
+        asking.send(HeldBoundary(Y, 1))
 
 
 def test_what_a_source_knows_counts_for_its_successors() -> None:
     claims: Claims[str] = Claims()
     assert claims.view is None
     assert claims.boundaries(1) is None  # it does not know what came before it
-    claims.follow(View(2, ("p",)), Boundaries(3, {("a", 4): X}))
-    assert claims.view == View(2, ("p",))
-    assert claims.known("a", 4) == Held(X, 4)
+    claims.follow(PlaceSet(2, ("p",)), Boundaries(3, {("a", 4): X}))
+    assert claims.view == PlaceSet(2, ("p",))
+    assert claims.known("a", 4) == HeldBoundary(X, 4)
     assert claims.settle(2, "a", 5, Y)
     assert not claims.settle(1, "a", 6, Y)
-    claims.follow(View(1, ("q",)), Boundaries())
-    assert claims.told == View(2, ("p",))
+    claims.follow(PlaceSet(1, ("q",)), Boundaries())
+    assert claims.told == PlaceSet(2, ("p",))
     with pytest.raises(InternalError):
         claims.settle(2, "a", 5, X)
     claims.trim(4)
@@ -119,12 +119,12 @@ def test_what_a_source_knows_counts_for_its_successors() -> None:
 
 def test_who_was_asked_settles_nothing_under_older_views() -> None:
     claims: Claims[str] = Claims()
-    claims.follow(View(1, ("p",)), Boundaries())
+    claims.follow(PlaceSet(1, ("p",)), Boundaries())
     assert claims.boundaries(3) == Boundaries()
     assert claims.boundaries(2) is None
     assert claims.view is None
     assert not claims.settle(1, "a", 1, X)
-    claims.follow(View(2, ("q",)), Boundaries())
+    claims.follow(PlaceSet(2, ("q",)), Boundaries())
     assert claims.view is None
-    claims.follow(View(3, ("q",)), Boundaries())
+    claims.follow(PlaceSet(3, ("q",)), Boundaries())
     assert claims.settle(3, "a", 1, X)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from raystream.controller.planning import make_plan
+from raystream.controller.planning.plans import make_plan
+from raystream.dataflow.assignment import Assignment, Serving
 from raystream.dataflow.routing import Served, readers, reads
-from raystream.state.assignment import Assignment, Serving
 from raystream.testing import Collect
 from tests.flows import running, word_flow
 

@@ -5,46 +5,63 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from typer.testing import CliRunner
 
-from raystream.cli import app
+from benchmarks.chaos.soak_summary import read, summary, wrong
+from raystream.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN = {"README.md": "words", "docs/guide.md": "guide"}
+RUN = {
+    "README.md": "words",
+    "docs/guide.md": "guide",
+    "docs/connectors/sqlite.md": "sqlite_page",
+    "docs/connectors/duckdb.md": "duckdb_page",
+    "docs/connectors/own.md": "own_page",
+    "docs/connectors/push.md": "push_page",
+}
 """The documents whose blocks are run, and the module that their Python makes up."""
 MARK = "\0block\0"
 
 ELSEWHERE = {
+    'curl -H "Authorization: Bearer secret" --data-binary @': "tests/io/test_push.py, alike",
+    'curl -H "Authorization: Bearer secret" -H "Raystream-Sender': "tests/io/test_push.py, alike",
+    "     --data-binary '{": "the line above, gone on",
+    'curl -H "Authorization: Bearer secret" -X POST': "tests/io/test_push.py, alike",
+    "export RAYSTREAM_PUSH_TOKEN=": "tests/io/test_push.py",
     "pip install -e .": "tools/install.py, which `make` calls",
-    "make run": "tests/lrb/test_run_cli.py, the same steps",
+    "make run": "tests/lrb/test_cli.py, the same steps",
     "make test": "runs this",
-    "raystream run words:flow --instances count=2": "tests/actors/test_submit.py",
-    "raystream run words:slow": "tests/actors/test_submit.py, alike",
-    "raystream run words:flow --policy cpu": "tests/cli/test_cli.py, tests/actors/test_elastic.py",
+    "raystream run words:flow --instances count=2": "tests/actors/client/test_submit.py",
+    "raystream run words:slow": "tests/actors/client/test_submit.py, alike",
+    "raystream run words:flow --policy cpu":
+        "tests/cli/test_cli.py, tests/actors/jobs/test_elastic.py",
     "raystream run examples.word_count:flow --policy cpu": "the same",
     "raystream run examples.word_count:flow --address auto --instances CountWords=2":
-        "tests/actors/test_submit.py",
+        "tests/actors/client/test_submit.py",
     "ray job submit --working-dir . -- python -m raystream run examples.word_count:flow":
-        "tests/actors/test_submit.py",
-    "raystream run examples.word_count:flow --durable": "tests/actors/test_ray_durable.py",
+        "tests/actors/client/test_submit.py",
+    "raystream run examples.word_count:flow --durable": "tests/actors/jobs/test_ray_durable.py",
     "raystream status word-count": "tests/cli/test_status.py",
     "raystream top": "tests/cli/test_status.py",
     "raystream story": "tests/cli/test_status.py",
-    "raystream stop word-count --save": "tests/actors/test_ray_durable.py",
-    "raystream scale words": "tests/actors/test_ray_moves.py",
-    "raystream scale word-count": "tests/actors/test_ray_moves.py",
-    "raystream move word-count": "tests/actors/test_ray_moves.py",
-    "raystream drain word-count": "tests/actors/test_ray_moves.py",
+    "raystream stop word-count --save": "tests/actors/jobs/test_ray_durable.py",
+    "raystream scale words": "tests/actors/jobs/test_ray_moves.py",
+    "raystream scale word-count": "tests/actors/jobs/test_ray_moves.py",
+    "raystream move word-count": "tests/actors/jobs/test_ray_moves.py",
+    "raystream drain word-count": "tests/actors/jobs/test_ray_moves.py",
     "python -m spark_ingest generate": "tests/spark_ingest/test_cli.py",
-    "python -m lrb run": "tests/lrb/test_run_cli.py",
-    "python -m lrb validate": "tests/lrb/test_run_cli.py",
-    "python -m lrb rate": "tests/lrb/test_rate.py",
-    "ray job submit --working-dir . -- python -m lrb run": "tests/actors/test_submit.py, alike",
+    "python -m lrb run": "tests/lrb/test_cli.py",
+    "python -m lrb validate": "tests/lrb/test_cli.py",
+    "python -m lrb rate": "tests/lrb/rating/test_rate.py",
+    "ray job submit --working-dir . -- python -m lrb run":
+        "tests/actors/client/test_submit.py, alike",
 }  # fmt: skip
 """Commands of the documents that other tests run, by how they begin."""
 
@@ -129,7 +146,10 @@ def test_commands_run(
     monkeypatch.delitem(sys.modules, RUN[document], raising=False)
     assert result.exit_code == 0, result.output
     assert (
-        "flow" in result.output or "ended after" in result.output or "key groups" in result.output
+        "flow" in result.output
+        or "ok     source" in result.output
+        or "ended after" in result.output
+        or "key groups" in result.output
     )
 
 
@@ -143,6 +163,16 @@ DOCUMENTS = sorted(
 )
 
 
+@cache
+def file_names() -> set[str]:
+    """Names of all modules of the repository, without their folders."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split()  # nothing where there is no git: then all that is there counts
+    paths = [Path(p) for p in listed] or list(ROOT.glob("*/**/*.py"))
+    return {p.name for p in paths} | {"words.py"}  # what the README has one save
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_and_file_names_lead_somewhere(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
@@ -153,6 +183,9 @@ def test_links_and_file_names_lead_somewhere(document: str) -> None:
         r"`((?:raystream|tests|examples|lrb|spark_ingest|docs|tools|benchmarks)/[\w/.-]+)`", text
     )
     missing += [n for n in names if not (ROOT / n).exists()]
+    if "docs/lab" not in document:  # pages of their day
+        beside = re.findall(r"`(\w+\.py)`", text)
+        missing += [n for n in beside if n not in file_names()]
     assert not missing
 
 
@@ -174,9 +207,42 @@ def test_decisions_are_listed_by_their_numbers() -> None:
     )
 
 
+def anchors(path: Path) -> set[str]:
+    """What a link may name behind the `#`, as GitHub makes it from the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h).strip().lower().replace(" ", "-") for h in headings}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_headings_that_are_linked_exist(document: str) -> None:
-    text = (ROOT / document).read_text(encoding="utf-8")
-    headings = {re.sub(r"[^\w\- ]", "", h).strip().lower().replace(" ", "-")
-                for h in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}  # fmt: skip
-    assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= headings
+    path = ROOT / document
+    links = re.findall(r"\]\(([^)#\s:]*)#([\w-]+)\)", path.read_text(encoding="utf-8"))
+    missing = [
+        f"{page}#{heading}"
+        for page, heading in links
+        if heading not in anchors(path.parent / page if page else path)
+    ]
+    assert not missing
+
+
+def test_soak_runs_are_summed_up_as_the_command_prints_them() -> None:
+    printed = [*summary(read()), "", *wrong(read())]
+    page = (ROOT / "docs/reference/guarantees.md").read_text(encoding="utf-8")
+    assert "\n".join(printed) in page, "copy what `python -m benchmarks soak-summary` prints"
+
+
+def test_the_page_of_numbers_stays_short() -> None:
+    assert (ROOT / "docs/performance.md").read_text(encoding="utf-8").count("\n") <= 150
+    assert (ROOT / "README.md").read_text(encoding="utf-8").count("\n") < 250
+
+
+def test_answers_to_strangers_name_what_is_there() -> None:
+    text = (ROOT / "docs/lab/strangers.md").read_text(encoding="utf-8")
+    answers = re.findall(r"^\|.*\| `(raystream/[\w/.]+)` \| (?:`(\w+)`)? *\|$", text, re.MULTILINE)
+    assert len(answers) >= 10
+    missing = [
+        f"{file}: {name}"
+        for file, name in answers
+        if not re.search(rf"\b{name}\b", (ROOT / file).read_text(encoding="utf-8"))
+    ]
+    assert not missing

@@ -1,7 +1,8 @@
 """The commands of docs/ec2.md, as far as they can be tried without EC2.
 
 Each line is held against the program that it calls: the command exists, and takes these arguments.
-What it does is not tried here: tests/ec2 and tests/actors/test_submit.py do what can be done.
+What it does is not tried here: tests/ec2 and tests/actors/client/test_submit.py do what can be
+done.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pytest
 import yaml
 
 from tests.docs.test_docs import commands
+from tests.gates import LIMIT_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = "docs/ec2.md"
@@ -60,7 +62,7 @@ def python(arguments: list[str]) -> None:
         case "spark_ingest":
             from spark_ingest.cli import app
         case "raystream":
-            from raystream.cli import app
+            from raystream.cli.app import app
         case other:
             raise AssertionError(f"nobody tries python -m {other}")
     by_click(get_command(app), arguments[2:])
@@ -184,7 +186,7 @@ def test_the_image_is_written_where_it_belongs(tmp_path: Path) -> None:
     (line,) = (c for c in commands(PAGE) if c.startswith("sed"))
     for image in ("ami-0123456789abcdef0", "ami-0fedcba9876543210"):
         script = f"AMI={image}; {line}"
-        subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True, timeout=30)
+        subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True, timeout=LIMIT_SECONDS)
         written = yaml.safe_load((tmp_path / "cluster.yaml").read_text(encoding="utf-8"))
         kinds = written["available_node_types"].values()
         assert {k["node_config"]["ImageId"] for k in kinds} == {image}

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from raystream.actors.deploy import SPILL_BYTES, SPILLING
-from raystream.controller.pool import OPERATOR_NODE
+from raystream.actors.cluster.connecting import SPILL_BYTES, SPILLING
+from raystream.controller.elastic.pool import OPERATOR_NODE
 from tests.ec2.conftest import ROOT, cluster_yaml, head_options
+from tests.gates import LIMIT_SECONDS
 
 
 def valid(config: dict[str, Any]) -> dict[str, Any]:
@@ -96,10 +97,10 @@ def test_the_watcher_for_spot_notices_is_started_as_it_wants(prepared: dict[str,
     from typer import Typer
     from typer.main import get_command
 
-    from raystream.actors.spot import main
+    from raystream.actors.cluster.spot import main
 
     (line,) = [c for c in prepared["worker_start_ray_commands"] if "raystream" in c]
-    arguments = re.search(r"-m raystream\.actors\.spot (.*?)>>", line)
+    arguments = re.search(r"-m raystream\.actors\.cluster\.spot (.*?)>>", line)
     assert arguments is not None and line.endswith("&")
     app = Typer()
     app.command()(main)
@@ -119,7 +120,7 @@ def test_all_commands_are_ones_of_a_shell(prepared: dict[str, Any]) -> None:
     found = [command for name in names for command in prepared[name]]
     assert len(found) >= 10
     for command in found:
-        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=30)
+        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=LIMIT_SECONDS)
 
 
 def test_a_machine_that_updates_itself_is_waited_for(
@@ -136,7 +137,7 @@ def test_a_machine_that_updates_itself_is_waited_for(
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     for command in prepared["initialization_commands"]:
         shell = ["bash", "-c", command]
-        subprocess.run(shell, cwd=tmp_path, env=path, check=True, timeout=30)
+        subprocess.run(shell, cwd=tmp_path, env=path, check=True, timeout=LIMIT_SECONDS)
     *updates, install = (tmp_path / "said").read_text().splitlines()
     assert len(updates) == 3 and all("apt-get -q update" in u for u in updates)
     assert "install python3-venv" in install

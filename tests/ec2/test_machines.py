@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from raystream.controller.pool import OPERATOR_NODE
-from tests.actors.heads import heard, program, started_head, started_node
-
-MACHINE_SECONDS = 120.0
+from raystream.controller.elastic.pool import OPERATOR_NODE
+from tests.actors.helpers.heads import heard, program, started_head, started_node
+from tests.gates import LIMIT_SECONDS
 
 
 def provider_of(made: dict[str, Any]) -> Any:
@@ -81,7 +80,7 @@ def machines(client: Any, *states: str) -> dict[str, str]:
 
 def wait_for(look: Callable[[], set[str]], what: str) -> set[str]:
     """What is found, once anything is."""
-    deadline = time.monotonic() + MACHINE_SECONDS
+    deadline = time.monotonic() + LIMIT_SECONDS
     while not (found := look()):
         assert time.monotonic() < deadline, f"not in time: {what}"
         time.sleep(0.2)
@@ -104,7 +103,7 @@ def test_a_pool_brings_a_machine_and_lets_it_go(made: dict[str, Any], ec2: dict[
     on_head = {**ec2, "RAY_CLOUD_INSTANCE_ID": head_id, "RAY_NODE_TYPE_NAME": "head"}
     with (
         started_head(env=on_head, config=there) as head,
-        program("-m", "tests.actors.pool_story", "short", head.address) as story,
+        program("-m", "tests.actors.helpers.pool_story", "short", head.address) as story,
     ):
         (machine,) = wait_for(
             lambda: {*machines(client, "pending", "running")} - {head_id}, "another machine"

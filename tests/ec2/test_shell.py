@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.ec2.conftest import cluster_yaml
+from tests.gates import LIMIT_SECONDS, until
 
 SAY = """#!/bin/bash
 printf '%s\\n' "$(basename $0) $*|$RAY_AUTH_MODE|$RAY_enable_autoscaler_v2|$RAY_OVERRIDE_LABELS" \\
@@ -21,7 +21,6 @@ printf '%s\\n' "$(basename $0) $*|$RAY_AUTH_MODE|$RAY_enable_autoscaler_v2|$RAY_
 """
 BASHRC = "case $- in *i*) ;; *) return;; esac\n"
 """As on Ubuntu: whatever is behind it, only interactive shells read."""
-SAID_SECONDS = 10.0
 
 
 @pytest.fixture
@@ -47,19 +46,19 @@ def on_node(home: Path, commands: list[str], exports: dict[str, str], **variable
         shell = ["sh", "-c", line]
         subprocess.run(
             shell, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True,
-            timeout=30,
+            timeout=LIMIT_SECONDS,
         )  # fmt: skip
 
 
 def said(home: Path, lines: int) -> list[list[str]]:
     """How programs were called: the command, and what it was told."""
-    deadline = time.monotonic() + SAID_SECONDS
-    while True:
-        found = [line.split("|") for line in (home / "said").read_text().splitlines()]
-        if len(found) >= lines or time.monotonic() > deadline:
-            assert len(found) == lines, found
-            return found
-        time.sleep(0.05)
+
+    def found() -> list[list[str]]:
+        return [line.split("|") for line in (home / "said").read_text().splitlines()]
+
+    until(lambda: (home / "said").exists() and len(found()) >= lines)
+    assert len(found()) == lines, found()
+    return found()
 
 
 def test_a_head_is_installed_and_started(home: Path) -> None:
@@ -86,6 +85,6 @@ def test_an_operator_node_joins_and_watches(home: Path) -> None:
     assert said(home, 5)[2:] == [
         ["ray stop", *told],
         ["ray start --address=10.0.0.1:6379 --object-manager-port=8076", *told],
-        ["python -m raystream.actors.spot --address 10.0.0.1:6379", *told],
+        ["python -m raystream.actors.cluster.spot --address 10.0.0.1:6379", *told],
     ]
     assert (home / ".bashrc").read_text().count("venv/bin") == 1

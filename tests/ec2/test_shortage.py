@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from raystream.actors import pool
-from raystream.controller.pool import OPERATOR_NODE, Request
+from raystream.actors.control import node_pool as pool
+from raystream.controller.elastic.pool import OPERATOR_NODE, Request
 from tests.ec2.conftest import cluster_yaml
 
 ROUNDS = 20

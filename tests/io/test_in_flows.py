@@ -48,7 +48,7 @@ def test_files_to_files(kind: str, instances: int, tmp_path: Path) -> None:
         flow(rs.io.csv(tmp_path / "*.csv", Event), getattr(rs.io, kind)(out)),
         seed=7,
         instances={"events": instances, "count": instances, "out": instances},
-        cut_every=3,
+        checkpoint_every=3,
     )
     found = [r for b in rs.io.read_parts(out, Counted) for r in b.records()]
     assert sorted(found) == sorted((k, n) for k in range(5) for n in range(1, 21))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import raystream as rs
 from raystream.errors import ConfigError, InputError
-from raystream.io import lines
+from raystream.io.files import lines
 from tests.io.kinds import PLAIN, RICH, Counted, Plain, Point, Rich, batch, records
 
 
@@ -32,9 +32,9 @@ def ends(source: Any, position: int = 0) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("columnar", "delimited", "memory"):
+    for module in ("files.parquet", "files.csv", "memory"):
         monkeypatch.setattr(f"raystream.io.{module}.BATCH_ROWS", 7)
-    monkeypatch.setattr("raystream.io.lines.CHUNK_BYTES", 40)
+    monkeypatch.setattr("raystream.io.files.lines.CHUNK_BYTES", 40)
 
 
 def numbers(rows: int) -> Any:

@@ -18,7 +18,7 @@ Segment = tuple[int, int, int]  # xway, dir, seg
 
 
 def answers(rows: Iterable[Row], history: Iterable[Charge] = ()) -> dict[str, Counter[Answer]]:
-    """All answers by the name of their kind, in the columns of `lrb.answers`."""
+    """All answers by the name of their kind, in the columns of `lrb.oracle.answers`."""
     # Reports before questions within a second.
     ordered = sorted(rows, key=lambda row: (row[1], row[0]))
     reports = [row for row in ordered if row[0] == 0]

@@ -10,10 +10,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lrb import answers as answer_files
-from lrb.answers import KINDS
-from lrb.run import run
-from lrb.source import look_through
+from lrb.oracle import answers as answer_files
+from lrb.oracle.answers import KINDS
+from lrb.query.run import run
+from lrb.query.source import look_through
 from tests.lrb.micro import Outcome
 from tests.lrb.rows import Charge, Row, shifted, write_prepared
 
@@ -30,7 +30,7 @@ SLICES = {"t0-419": "official-t0-419.csv", "t5179-5299": "official-t5179-5299.cs
 
 
 class Ran(NamedTuple):
-    """What a run has answered, by kind in the columns of `lrb.answers`, and its record."""
+    """What a run has answered, by kind in the columns of `lrb.oracle.answers`, and its record."""
 
     answers: dict[str, Multiset]
     record: dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lrb.answers import LATENCY_SCHEMA
+from lrb.oracle.answers import LATENCY_SCHEMA
 
 OPERATORS = {
     # name: instances, records in and out for each tuple of input, cores in use per 10,000 tuples/s

@@ -1,6 +1,6 @@
 """Linear Road for the simulator: a little wild traffic, in epochs of 45 seconds.
 
-python -m raystream.testing.simulator --flow tests.lrb.simulated:linear_road
+python -m raystream.simulation --flow tests.lrb.simulated:linear_road
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 
 import raystream as rs
-from lrb.flow import build
-from lrb.operators import Row
-from lrb.source import Prepared, PreparedRows, look_through
+from lrb.query.flow import build
+from lrb.query.records import Row
+from lrb.query.source import Prepared, PreparedRows, look_through
 from raystream.testing import Collect
 from tests.lrb.random_traffic import random_traffic
 from tests.lrb.rows import write_prepared

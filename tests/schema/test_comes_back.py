@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple
 
@@ -50,7 +51,7 @@ def ran(op: Any) -> list[Any]:
     flow, sink = rs.Flow("found", key_groups=4), Collect()
     ticks = rs.io.iterable([Tick(t, 0) for t in range(6)], Tick)
     flow.source(ticks, epochs=rs.by_time(seconds=1)).through(op, name="op").to(sink)
-    run_local(flow, cut_every=1, check=True)
+    run_local(flow, checkpoint_every=1, check=True)
     return sink.records()
 
 
@@ -109,9 +110,9 @@ class Nested(NamedTuple):
     "hint",
     [
         list[Deposit | Withdrawal],
-        list[int | tuple[int, int]],
+        list[list[int] | tuple[int, int]],
         dict[str, int | Mood],
-        list[str | list[Mood]],
+        list[list[str] | list[Mood]],
         tuple[Deposit | Withdrawal | None, ...],
         list[Nested],
     ],
@@ -179,3 +180,37 @@ def test_a_list_that_holds_itself_is_no_state() -> None:
     value: list[Any] = []
     value.append(value)
     assert not check_of(list)([value])
+
+
+class Counted(rs.State):
+    some: dict[str, list[float]] = rs.field(factory=dict)
+    whole: list[Deposit] = rs.field(factory=list)
+
+
+@rs.operator(key="key")
+def with_numpy(tick: Tick, row: Counted) -> Iterator[Said]:
+    yield Said(f"{row.some!r} {row.whole!r}")
+    row.some["a"] = [np.float64(1.5)]
+    row.whole = [Deposit(np.int64(3))]  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_become_pythons_however_deep() -> None:
+    first, *rest = [s.text for s in ran(with_numpy)]
+    assert first == "{} []"
+    assert set(rest) == {"{'a': [1.5]} [Deposit(cents=3)]"}
+
+
+class Tally(rs.State):
+    of: dict[str, int] = rs.field(factory=dict)
+
+
+@rs.operator(key="key")
+def tally(tick: Tick, row: Tally) -> Iterator[Whole]:
+    yield Whole(1)
+    row.of = Counter(row.of)
+    row.of["a"] += 1
+
+
+def test_a_counter_in_the_place_of_a_dict_is_refused() -> None:
+    with pytest.raises(StateError, match=r"Tally\.of of key 0 holds Counter"):
+        ran(tally)

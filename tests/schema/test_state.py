@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -179,3 +179,11 @@ def test_a_shape_says_what_is_inside(hint: Any, shape: str) -> None:
     """A checkpoint is refused by another: the values of a tuple would else change their names."""
     assert str(field_of("Held", "of", hint, state=True)) == f"of: {shape}"
     assert str(field_of("Held", "of", hint | None, state=True)) == f"of: {shape} | None"
+
+
+def test_a_default_that_is_a_kind_of_dict_says_what_to_write() -> None:
+    class Seen(rs.State):
+        seen: dict[str, int] = rs.field(factory=lambda: defaultdict(int))
+
+    with pytest.raises(GraphError, match=r"defaultdict(.|\n)*factory=dict, and d\.get\(key, 0\)"):
+        state_schema(Seen)

@@ -11,10 +11,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from spark_ingest import java, layout
+from spark_ingest import layout
 from spark_ingest.cli import app
 from spark_ingest.screen import shown, summary_table
+from spark_ingest.spark import java
 from spark_ingest.summary import Summary
+from tests.gates import LIMIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 REPORT = "0,38,3,0,0,1,0,8,45545,-1,-1,-1,-1,-1,-1\n"
@@ -117,7 +119,7 @@ def test_the_closing_table_says_what_was_written() -> None:
 
 LIFE = """
 import os, psutil, sys, tempfile
-from spark_ingest.session import spark_session
+from spark_ingest.spark.session import spark_session
 before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYSPARK_PYTHON")}
 with spark_session("life", cores=1) as spark:
     assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
@@ -143,7 +145,7 @@ def test_spark_leaves_no_process_no_folder_and_no_noise(
 
 INTERRUPTED = """
 import os, psutil, signal, threading, time
-from spark_ingest.session import spark_session
+from spark_ingest.spark.session import spark_session
 me = psutil.Process()
 def starts():
     try:
@@ -176,6 +178,6 @@ def test_an_interrupt_while_spark_starts_leaves_no_process() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=LIMIT_SECONDS,
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "ended\n", "")

@@ -10,10 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from raystream.errors import ConfigError, JobError
-from spark_ingest import jobs, layout, store
+from spark_ingest import layout, store
 from spark_ingest.generate import generate
 from spark_ingest.layout import slot_sql, split_sql
 from spark_ingest.progress import silent
+from spark_ingest.spark import jobs
 from spark_ingest.summary import Summary
 from spark_ingest.traffic.plan import Plan
 from spark_ingest.traffic.rows import road_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lrb.source import look_through
+from lrb.query.source import look_through
 from raystream.errors import ConfigError, InputError
 from spark_ingest.late import cut_late
 from spark_ingest.layout import history_files, row_files

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raystream.errors import ConfigError
-from spark_ingest import layout, shuffle, store
-from spark_ingest.rules import repeated_rows
+from spark_ingest import layout, store
+from spark_ingest.published.rules import repeated_rows
+from spark_ingest.spark import shuffle
 from spark_ingest.tables import rows_table
 
 ROWS = st.lists(

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import raystream as rs
-from lrb.operators import Report, Vehicles
+from lrb.query.operators import Vehicles
+from lrb.query.records import Report
 from raystream.errors import OperatorError, StateError
 from raystream.testing import check_operator
 from tests.dataflow.shapes import chain, chain_seen, double, no_state, pass_on, tell, turn, watch

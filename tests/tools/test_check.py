@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.gates import LIMIT_SECONDS, until
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
@@ -90,11 +91,9 @@ def test_tests_end_what_they_started_when_it_is_ended(
     quiet = subprocess.DEVNULL
     command = [sys.executable, "-c", MAIN]
     with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=quiet, stderr=quiet) as process:
-        until = time.monotonic() + 30
-        while not (tmp_path / "pid").exists() and time.monotonic() < until:
-            time.sleep(0.05)
+        until((tmp_path / "pid").exists)
         process.send_signal(number)
-        assert process.wait(30) in {128 + number, -number}
+        assert process.wait(LIMIT_SECONDS) in {128 + number, -number}
     assert (tmp_path / "ended").exists()
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)

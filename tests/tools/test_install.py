@@ -65,7 +65,7 @@ def test_java_is_installed_where_it_is_missing(
     apt.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{java.parent}:/bin")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr("spark_ingest.java._USUAL_PLACES", ())
+    monkeypatch.setattr("spark_ingest.spark.java._USUAL_PLACES", ())
     monkeypatch.setattr(
         "shutil.which",
         lambda name: (
@@ -90,7 +90,7 @@ def test_without_a_way_to_install_it_says_what_to_do(
     install: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = importlib.import_module("system")
-    monkeypatch.setattr("spark_ingest.java._candidates", lambda: iter(()))
+    monkeypatch.setattr("spark_ingest.spark.java._candidates", lambda: iter(()))
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(system.ConfigError, match=r"Java 17 or newer(.|\n)*apt-get install"):
         system.need_java()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Self, assert_type
 
 import raystream as rs
-from tests.typing.forms import Account, Seen, Tally
+from tests.typing.operators import Account, Seen, Tally
 
 assert_type(Tally().n, int)
 assert_type(Tally(n=3).n, int)

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from raystream.api.flow import OperatorNode
+from raystream.api.nodes import OperatorNode
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-FILES = [HERE / "forms.py", HERE / "rows.py", HERE / "wrong.py"]
+FILES = [
+    HERE / f"{name}.py" for name in ("operators", "batches", "connectors", "forms", "rows", "wrong")
+]
 Place = tuple[str, int]
 
 _MARK = re.compile(r"#\s*no(?::\s*(?P<checker>\w+))?$")
@@ -88,11 +90,13 @@ def test_rows_can_be_made_as_declared(checker: str) -> None:
 
 
 def test_the_forms_run() -> None:
-    """They are not only well typed: every operator of the file is accepted in a flow."""
-    from tests.typing import forms
+    """They are not only well typed: every operator of the files is accepted in a flow."""
+    from tests.typing import batches, forms, operators
 
-    forms.batches()
-    wired = {n.spec.name for n in forms.build().nodes if isinstance(n, OperatorNode)}
-    declared = {name for name, thing in vars(forms).items() if hasattr(thing, "__raystream__")}
+    batches.batches()
+    nodes = [n for n in forms.build().nodes if isinstance(n, OperatorNode)]
+    wired = {n.spec.name for n in nodes if not n.spec.waits}
+    things = {**vars(operators), **vars(batches)}
+    declared = {name for name, thing in things.items() if hasattr(thing, "__raystream__")}
     assert wired == declared
-    assert len(declared) == 15
+    assert len(declared) == 18

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import raystream as rs
-from tests.typing.forms import (
+from tests.typing.batches import running_batch
+from tests.typing.connectors import Files, Folder
+from tests.typing.operators import (
     Account,
     Balance,
     Counted,
     CountWords,
-    Files,
-    Folder,
     Left,
     Line,
     Query,
@@ -28,7 +28,6 @@ from tests.typing.forms import (
     Word,
     accounts,
     running,
-    running_batch,
     split,
 )
 
@@ -154,6 +153,27 @@ class NoSink:
     def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Counted]) -> None: ...
 
 
+class WrongSource(rs.Source[Nothing]):
+    def splits(self) -> rs.Split:  # no
+        return rs.Split("all")
+
+    def read(self, split: str, position: int) -> Iterator[rs.Batch[Nothing]]:  # no
+        yield rs.Batch(Nothing, {"time": [position]})
+
+
+class WrongSink(rs.Sink[Nothing]):
+    def accept(self, record: type, other: type) -> None: ...  # no
+    def open(self) -> None: ...  # no
+    def write(self, epoch: int, batch: rs.Batch[Nothing]) -> None: ...  # no
+    def prepare(self, epoch: str) -> None: ...  # no
+    def commit(self) -> None: ...  # no
+    def close(self, epoch: int) -> None: ...  # no
+
+
+class NoWrite(rs.Sink[Nothing]):
+    def commit(self, epoch: int) -> None: ...
+
+
 def wire(
     flow: rs.Flow,
     lines: rs.Stream[Line],
@@ -180,6 +200,8 @@ def wire(
     (tolls | words).through(accounts)  # no
     words.to(Folder)  # no
     words.to(NoSink())  # no
+    words.to(WrongSink())  # no
+    print(NoWrite())  # no
     lines.to(CountWords())  # no
     flow.source(NoSource())  # no
     flow.source(Files)  # no

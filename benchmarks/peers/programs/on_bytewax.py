@@ -235,7 +235,7 @@ def main() -> None:
     flow = Dataflow(task.work)
     {"w1": w1, "w2": w2, "latency": latency}[task.work](flow, task)
     init_db_dir(Path(task.scratch), 1)
-    every = timedelta(seconds=task.cut_seconds)
+    every = timedelta(seconds=task.checkpoint_seconds)
     cli_main(flow, epoch_interval=every, recovery_config=RecoveryConfig(task.scratch))
     totals.tell()
 

@@ -119,7 +119,7 @@ def latency(task: Task) -> None:
 
 
 def run(task: Task) -> None:
-    every = round(task.cut_seconds * 1000)
+    every = round(task.checkpoint_seconds * 1000)
     backend = pw.persistence.Backend.filesystem(task.scratch)
     kept = pw.persistence.Config(backend, snapshot_interval_ms=every)
     pw.run(persistence_config=kept, monitoring_level=pw.MonitoringLevel.NONE)

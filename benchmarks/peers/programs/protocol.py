@@ -23,7 +23,7 @@ class Task(NamedTuple):
     path: str
     rows: int
     distinct: int
-    cut_seconds: float
+    checkpoint_seconds: float
     scratch: str
     rate: int
     warm: float

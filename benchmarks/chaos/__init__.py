@@ -1,0 +1,11 @@
+"""Faults and moves at random, with every answer checked.
+
+Against real jobs and against the simulator:
+
+    soak       `python -m benchmarks.chaos`: paced jobs on Ray, struck every few seconds
+    faults     what can be struck, who is chosen, and the signals
+    storm      moves at random while the job runs
+    schedules  `python -m benchmarks schedules`: simulated schedules on all processors
+    soak_summary
+               `python -m benchmarks soak-summary`: what all recorded runs came to
+"""

@@ -1,0 +1,365 @@
+"""python -m benchmarks.chaos: strike processes of running jobs, and check every answer.
+
+Paced jobs run on Ray, on raylets of this machine, while their processes are killed or made to
+sleep: instances, keepers, the controller, neighbours together, whole nodes. What a job answers must
+be what an undisturbed run in one process answers. --work says which job: `words`, a windowed word
+count; `arrival`, a source whose epochs are cut by the clock; --data, Linear Road. With --each jobs
+run one after the other until every kind of fault was made so often. With --moves ranges are split,
+merged and moved at random meanwhile (`benchmarks.chaos.storm`).
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+import tempfile
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.chaos import storm
+from benchmarks.chaos.faults import (
+    FAMILIES,
+    WARM_SECONDS,
+    Chains,
+    Monkey,
+    Nodes,
+    Strike,
+    kinds_of,
+    possible,
+)
+from benchmarks.shared import words
+from raystream.errors import JobError, RaystreamError
+
+SPEED = 10
+"""How much faster than its own time the word count runs."""
+WIDTH = 100
+NOT_STRUCK = "(not struck)"
+"""Who was replaced without a fault of its own."""
+LOST = ("the checkpoint of ", "the boundary register is lost", "the journal of the job is lost")
+"""How a job ends that has lost all copies of what it needs."""
+
+Verdict = Literal["right", "wrong", "stopped", "failed"]
+
+
+class Answers(NamedTuple):
+    """What a job that ended has said. found: how many answers; wrong: too many, too few or
+    different ones. recoveries: Unix time, seconds, who was replaced."""
+
+    found: int
+    wrong: int
+    recoveries: list[tuple[float, float, tuple[str, ...]]]
+    moved: list[storm.Done]
+
+
+Tell = Callable[[Any], None]
+"""Is told of a job's progress, sample by sample."""
+
+
+class Work(Protocol):
+    """A kind of job."""
+
+    @property
+    def chains(self) -> Chains: ...
+
+    def run(self, tell: Tell, seconds: int, **options: Any) -> Answers:
+        """Run it for so long, about, and check what it answers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Words:
+    """The word count: in windows, or numbered over a source that is cut by the clock."""
+
+    rate: int
+    arrival: bool
+    chains: Chains = (("lines", "count", "counts"),)
+
+    def run(self, tell: Tell, seconds: int, **options: Any) -> Answers:
+        rate = max(2, self.rate // SPEED)
+        lines = words.Lines(rate, seconds * SPEED)
+        with tempfile.TemporaryDirectory() as folder:
+            undisturbed, disturbed = Path(folder, "undisturbed"), Path(folder, "disturbed")
+            if self.arrival:
+                expected = words.numbered(lines)
+                flow = words.arriving(disturbed, lines, wait=1 / SPEED)
+            else:
+                spec = {"rate": rate, "seconds": seconds * SPEED}
+                words.flow(undisturbed, speed=None, **spec).run()
+                expected = words.answers(undisturbed)
+                flow = words.flow(disturbed, speed=SPEED, **spec)
+            report = flow.run(
+                checkpoint_seconds=1.0, instances={"count": 2}, on_progress=tell, **options
+            )
+            got = words.answers(disturbed)
+        recoveries = [(report.started + r.t, r.seconds, r.gone) for r in report.recoveries]
+        moved = [storm.Done(m.because, m.failed, m.ended - m.t) for m in report.moved]
+        return Answers(len(got), differences(expected, got), recoveries, moved)
+
+
+@dataclass
+class LinearRoad:
+    """Linear Road over a prepared folder, as fast as makes it last so long. epoch: real seconds of
+    an epoch, if not as long as usual."""
+
+    data: Path
+    epoch: float | None = None
+    chains: Chains = (
+        ("rows", "vehicles", "places", "segments", "accounts", "answers"),
+        ("rows", "vehicles", "segments", "answers"),
+        ("rows", "expenditure", "answers"),
+    )
+    _expected: str = ""
+
+    def run(self, tell: Tell, seconds: int, **options: Any) -> Answers:
+        from lrb.query.run import run
+        from lrb.query.source import look_through
+        from lrb.reporting.elastic import epoch_of
+
+        prepared = look_through(self.data.resolve())
+        speed = prepared.meta.seconds / seconds
+        with tempfile.TemporaryDirectory() as folder:
+            self._expected = self._expected or run(prepared, Path(folder, "right"))["checksum"]
+            got = run(
+                prepared,
+                Path(folder, "disturbed"),
+                speed=speed,
+                epoch=self.epoch and epoch_of(self.epoch, speed),
+                instances={"vehicles": 2, "segments": 2},
+                on_progress=lambda sample, _: tell(sample),
+                **options,
+            )
+        recoveries = [
+            (got["started"] + r["t"], r["seconds"], tuple(r["gone"])) for r in got["recoveries"]
+        ]
+        moved = [
+            storm.Done(m["because"], m["failed"], m["place"] + m["restore"] + m["replay"])
+            for m in got["moved"]
+        ]
+        wrong = int(got["checksum"] != self._expected)
+        return Answers(sum(got["rows_out"].values()), wrong, recoveries, moved)
+
+
+def differences(expected: Iterable[Any], got: Iterable[Any]) -> int:
+    """How many answers are missing, too many or different."""
+    right, said = Counter(expected), Counter(got)
+    return (right - said).total() + (said - right).total()
+
+
+# ---------------------------------------------------------------- jobs
+
+
+@dataclass
+class Job:
+    """What became of a job."""
+
+    strikes: list[Strike]
+    verdict: Verdict
+    answers: int = 0
+    detail: str = ""
+    recoveries: list[tuple[float, float, tuple[str, ...]]] = field(default_factory=list)
+    asked: list[tuple[storm.Ask, storm.Taken]] = field(default_factory=list)
+    moved: list[storm.Done] = field(default_factory=list)
+
+
+def run_job(
+    work: Work, monkey: Monkey, moving: storm.Storm | None, seconds: int, copies: int
+) -> Job:
+    """One disturbed job, and whether it was right."""
+
+    def tell(sample: Any) -> None:
+        monkey(sample)
+        if moving is not None:
+            moving(sample)
+
+    job = Job(monkey.strikes, "right", asked=[] if moving is None else moving.asked)
+    try:
+        said = work.run(tell, seconds, cluster=monkey.nodes.address, copies=copies)
+    except RaystreamError as error:
+        lost = copies == 1 and isinstance(error, JobError) and error.message.startswith(LOST)
+        job.verdict, job.detail = "stopped" if lost else "failed", str(error)
+        return job
+    finally:
+        monkey.close()
+        if moving is not None:
+            moving.close()
+    job.answers, job.recoveries, job.moved = said.found, said.recoveries, said.moved
+    if said.wrong:
+        job.verdict, job.detail = "wrong", f"{said.wrong:,} of {said.found:,} answers are wrong"
+    return job
+
+
+class Row(NamedTuple):
+    """What came of one kind of fault. jobs: in how many jobs it was made; by verdict."""
+
+    kind: str
+    strikes: int
+    replaced: int
+    ms: list[float]
+    jobs: Counter[str]
+
+
+def tally(kinds: Sequence[str], jobs: Iterable[Job]) -> list[Row]:
+    """A row for each kind, and one for those who were replaced without having been struck."""
+    rows = {kind: Row(kind, 0, 0, [], Counter()) for kind in (*kinds, NOT_STRUCK)}
+    for job in jobs:
+        struck = {victim: s.kind for s in job.strikes for victim in s.victims}
+        for kind, n in Counter(s.kind for s in job.strikes).items():
+            rows[kind] = rows[kind]._replace(strikes=rows[kind].strikes + n)
+            rows[kind].jobs[job.verdict] += 1
+        for _, seconds, gone in job.recoveries:
+            by_kind = Counter(struck.get(name, NOT_STRUCK) for name in gone)
+            for kind, n in by_kind.items():
+                rows[kind] = rows[kind]._replace(replaced=rows[kind].replaced + n)
+                rows[kind].ms.append(seconds * 1e3)
+    return [r for r in rows.values() if r.kind != NOT_STRUCK or r.replaced]
+
+
+def _table(rows: Iterable[Row]) -> Table:
+    table = Table(title="Faults, and who was replaced")
+    columns = ("strikes", "replaced", "median ms", "most ms", "jobs", "wrong", "failed", "stopped")
+    table.add_column("kind")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for r in rows:
+        times = (f"{statistics.median(r.ms):.0f}", f"{max(r.ms):.0f}") if r.ms else ("", "")
+        verdicts = (str(r.jobs[v]) for v in ("wrong", "failed", "stopped"))
+        table.add_row(
+            r.kind, str(r.strikes), str(r.replaced), *times, str(r.jobs.total()), *verdicts
+        )
+    return table
+
+
+# ---------------------------------------------------------------- the command
+
+
+def main(
+    seconds: Annotated[int, typer.Option(min=10, help="How long a job runs, about.")] = 60,
+    rate: Annotated[int, typer.Option(min=20, help="Lines a second.")] = 1000,
+    work: Annotated[str, typer.Option(help="words or arrival.")] = "words",
+    data: Annotated[
+        Path | None, typer.Option(help="Linear Road over this prepared folder, instead of words.")
+    ] = None,
+    kinds: Annotated[
+        str, typer.Option(help=f"Of {', '.join(FAMILIES)}; all that the nodes allow unless given.")
+    ] = "",
+    each: Annotated[
+        int | None, typer.Option(min=1, help="So many faults of each kind, in several jobs.")
+    ] = None,
+    every: Annotated[float, typer.Option(help="Seconds between faults, on average.")] = 3.0,
+    moves: Annotated[
+        float, typer.Option(min=0, help="Ranges split, merged and moved, a minute on average.")
+    ] = 0.0,
+    epoch: Annotated[
+        float | None, typer.Option(help="Seconds of an epoch of Linear Road; 0.05 unless given.")
+    ] = None,
+    most: Annotated[
+        int, typer.Option(min=2, help="Instances that moves give anything at most.")
+    ] = storm.MOST,
+    nodes: Annotated[int, typer.Option(min=1, help="Raylets; all but the first may die.")] = 1,
+    copies: Annotated[int, typer.Option(min=1, help="Keepers that hold a checkpoint.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of the choice of faults and victims.")] = 1,
+) -> None:
+    """Strike processes of running jobs, and check every answer."""
+    if work not in ("words", "arrival"):
+        raise typer.BadParameter(f"--work {work}: words or arrival")
+    families = _families(kinds, possible(copies, nodes))
+    chosen: Work = Words(rate, work == "arrival") if data is None else LinearRoad(data, epoch)
+    made = kinds_of(families, chosen.chains)
+    rng = random.Random(seed)
+    raylets = Nodes(nodes)
+    try:
+        jobs = _run_all(chosen, raylets, made, rng, seconds, each, every, (moves, most), copies)
+        logs = raylets.logs
+    finally:
+        raylets.close()
+    rows = tally(made, jobs)
+    Console(width=WIDTH).print(_table(rows))
+    if moves:
+        Console(width=WIDTH).print(storm.table(storm.tally(
+            (a for j in jobs for a in j.asked), (m for j in jobs for m in j.moved)
+        )))  # fmt: skip
+    bad = [j for j in jobs if j.verdict in ("wrong", "failed")]
+    counts = Counter(j.verdict for j in jobs)
+    Console().print(
+        f"{sum(r.strikes for r in rows)} faults"
+        f"{f' and {sum(len(j.moved) for j in jobs)} moves' if moves else ''} in {len(jobs)} jobs:"
+        f" {', '.join(f'{n} {verdict}' for verdict, n in counts.items())};"
+        f" {sum(j.answers for j in jobs):,} answers checked; seed {seed}"
+    )
+    if bad:
+        Console().print(f"logs: {logs}", soft_wrap=True)
+    missed = [r.kind for r in rows if r.kind != NOT_STRUCK and r.strikes < (each or 0)]
+    if missed:
+        Console().print(f"struck less often than asked for: {', '.join(missed)}")
+    sys.exit(1 if bad or missed else 0)
+
+
+def _families(kinds: str, allowed: Sequence[str]) -> list[str]:
+    """The kinds of faults that are asked for; all that the nodes allow if none are named.
+
+    Raises:
+        BadParameter: one is unknown, or the nodes do not allow it.
+    """
+    families = [k.strip() for k in kinds.split(",")] if kinds else list(allowed)
+    if unknown := [f for f in families if f not in FAMILIES]:
+        raise typer.BadParameter(f"--kinds {unknown[0]}: of {', '.join(FAMILIES)}")
+    if impossible := [f for f in families if f not in allowed]:
+        raise typer.BadParameter(f"--kinds {impossible[0]} needs more --nodes or --copies")
+    return families
+
+
+def _run_all(
+    work: Work,
+    nodes: Nodes,
+    kinds: Sequence[str],
+    rng: random.Random,
+    seconds: int,
+    each: int | None,
+    every: float,
+    moves: tuple[float, int],
+    copies: int,
+) -> list[Job]:
+    """One job with faults at random; or with `each`, jobs until all faults were made, as long as
+    any of them can be.
+
+    Args:
+        moves: a minute, and how many instances they give anything at most.
+    """
+    console = Console(stderr=True)
+    sinks = sorted({chain[-1] for chain in work.chains})
+
+    def say(text: str) -> None:
+        console.print(f"[dim]  {text}[/dim]", highlight=False)
+
+    asked = list(kinds) * (each or 0)
+    due = deque(rng.sample(asked, len(asked)))
+    jobs: list[Job] = []
+    while True:
+        took = seconds if each is None else min(seconds, length(len(due), every))
+        limit = 3.0 * took + 120
+        refill = kinds if each is None else ()
+        monkey = Monkey(rng, nodes, work.chains, every, copies, due, refill, limit, say=say)
+        moving = None
+        if moves[0]:
+            again = random.Random(rng.random())
+            moving = storm.Storm(again, sinks, 60 / moves[0], say, moves[1])
+        todo = "faults at random" if each is None else f"{len(due)} faults to make"
+        console.print(f"[dim]job {len(jobs) + 1}: {took} s, {todo}[/dim]")
+        jobs.append(run_job(work, monkey, moving, took, copies))
+        job = jobs[-1]
+        console.print(f"{job.verdict}: {job.answers:,} answers {job.detail}", markup=False)
+        if each is None or not due or not job.strikes:
+            return jobs
+
+
+def length(faults: int, every: float) -> int:
+    """Seconds of a job that has room for so many faults."""
+    return round(WARM_SECONDS + 10 + 1.5 * every * faults)

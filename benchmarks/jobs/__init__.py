@@ -1,0 +1,15 @@
+"""Whole jobs, on Ray unless told otherwise.
+
+Each module is a command, or what one command runs:
+
+    epoch      the fixed cost of an epoch without records
+    epochs     many epochs of one record, and records that are far apart, in one process
+    linear_road
+               Linear Road at full speed
+    compare    W1, W2 and latency, here and in other systems
+    checkpoints, checkpoint_latency
+               what checkpoints cost in a job
+    elastic    moves at steady load: how long answers stay away
+    start, start_flow
+               from `raystream run` to the first record at the sink
+"""

@@ -1,0 +1,74 @@
+"""Many small epochs, and records that are far apart, in one process.
+
+A record a second with `rs.by_time()` is an epoch for each record: what an epoch costs besides its
+records. Daily records are a day of empty epochs for each record, which are one step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import raystream as rs
+from raystream.testing import Collect
+
+DAY = 86_400
+YEAR = 252
+"""Trading days."""
+
+
+class Bar(NamedTuple):
+    time: int
+    symbol: str
+    close: float
+
+
+class Tally(rs.State):
+    n: int = 0
+
+
+@rs.operator()
+def same(bar: Bar) -> Iterator[Bar]:
+    yield bar
+
+
+@rs.operator(key="symbol")
+def counted(bar: Bar, tally: Tally) -> Iterator[Bar]:
+    tally.n += 1
+    yield bar
+
+
+def run(bars: list[Bar], *, keyed: bool) -> tuple[float, float]:
+    """Seconds on the clock and of CPU until all records are at the sink."""
+    sink, flow = Collect(), rs.Flow("epochs")
+    stream = flow.source(rs.io.iterable(bars, Bar), epochs=rs.by_time())
+    stream.through(counted if keyed else same).to(sink)
+    began, cpu = time.perf_counter(), time.process_time()
+    flow.run()
+    took = time.perf_counter() - began, time.process_time() - cpu
+    if len(sink.by_epoch()) != len(bars):
+        raise AssertionError(f"{len(sink.by_epoch())} records came of {len(bars)}")
+    return took
+
+
+def main(
+    records: Annotated[int, typer.Option(min=1, help="Records a second apart.")] = 60_000,
+    years: Annotated[int, typer.Option(min=1, help="Years of daily records.")] = 10,
+) -> None:
+    """Many epochs of one record, and ten years of daily records, in one process."""
+    seconds = [Bar(at, "X", 1.0) for at in range(records)]
+    days = [Bar(day * DAY * 365 // YEAR, "X", 1.0) for day in range(years * YEAR)]
+    run(seconds[:100], keyed=True)  # imports and first uses
+    table = Table("records", "operator", "epochs", "s", "s of CPU", "us of CPU a record")
+    for name, bars in ((f"{records}, a second apart", seconds), (f"{years} years of days", days)):
+        for keyed in (False, True):
+            took, cpu = run(bars, keyed=keyed)
+            epochs = f"{bars[-1].time + 1:,}"
+            cells = f"{took:.2f}", f"{cpu:.2f}", f"{cpu / len(bars) * 1e6:.0f}"
+            table.add_row(name, "keyed" if keyed else "stateless", epochs, *cells)
+    Console().print(table)

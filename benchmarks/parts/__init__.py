@@ -1,0 +1,11 @@
+"""One part of the engine by itself, in one process and without a job.
+
+Each module is a command, but for `sizes`, which `benchmarks checkpoints` uses:
+
+    compiled   the inner loop of compiled operators
+    kernels    the loops over rows and records
+    tables     a large table while it grows, and while it is copied
+    restore    from encoded images to a table
+    sizes      rows, bytes and milliseconds of checkpoints, by the size of the state
+    touch      memory that is touched for the first time
+"""

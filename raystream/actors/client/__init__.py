@@ -1,0 +1,11 @@
+"""What a process outside a job does with it: submit, watch, rescale, stop.
+
+They speak with the controller of the job, an actor that has a name.
+
+    submitting     starts the controller of a plan on a cluster, follows the job, ends it
+    head_watch     notices that the cluster's head is gone while a job is followed
+    jobs           which jobs run in a cluster; questions to their controllers
+    watching       the status of a job, again and again, for `status`, `top` and `story`
+    rescaling      `scale`, `move` and `drain`: asks the controller, and waits for the moves
+    stopping       `stop`: asks the controller, and waits for the end
+"""

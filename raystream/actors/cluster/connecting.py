@@ -1,0 +1,228 @@
+"""Finding, starting and joining a Ray cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ray
+from ray.exceptions import AuthenticationError
+
+from raystream.actors.cluster import auth, environment, private_ray
+from raystream.actors.cluster import ray_internals as internals
+from raystream.actors.cluster.sigterm import sigterm_leaves
+from raystream.errors import ConfigError
+
+SPILL_BYTES = 128 << 20
+SPILLING = ("min_spilling_size", "max_spilling_file_size_bytes")
+CONNECT_SECONDS = 5.0
+STARTS = 2
+"""How often it is tried to start a Ray."""
+
+
+@contextlib.contextmanager
+def cluster(
+    address: str, *, start: bool = True, on_note: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Be connected to a cluster; leave it afterwards, and end it if it was started here.
+
+    Args:
+        start: whether to start one where `"auto"` finds none.
+        on_note: called with the address of the one that was started.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    common: dict[str, Any] = {
+        "log_to_driver": False,
+        "configure_logging": True,
+        "logging_level": "ERROR",
+    }
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS") or "auto"
+    sigterm = signal.getsignal(signal.SIGTERM)
+    with auth.as_before():
+        _connect(address, common, start=start, on_note=on_note)
+        with sigterm_leaves(sigterm):
+            try:
+                yield
+            finally:
+                ray.shutdown()
+
+
+def _connect(
+    address: str, common: dict[str, Any], *, start: bool, on_note: Callable[[str], None] | None
+) -> None:
+    """Connect this process to a Ray cluster, with the token that the cluster asks for.
+
+    Args:
+        common: options of `ray.init`. start, on_note: see `cluster`.
+
+    Raises:
+        ConfigError: there is none at the address, or it does not accept this process's token.
+    """
+    try:
+        if address == "auto":
+            _start(common, start=start, on_note=on_note)
+        else:
+            _answers(address)
+            if (token := private_ray.noted().get(address)) is not None:
+                if token:
+                    auth.show(token)
+                else:
+                    auth.show_token_of_user()
+            ray.init(address=address, job_config=environment.job_config(), **common)
+    except AuthenticationError as error:
+        raise ConfigError(
+            f"the Ray cluster at {address!r} is not open to this process: {error.message}",
+            hint="Set RAY_AUTH_MODE=token, and the cluster's token in RAY_AUTH_TOKEN or"
+            " ~/.ray/auth_token.",
+        ) from None
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"no Ray cluster at {address!r}: {str(error).partition(chr(10))[0]}",
+            hint="Start one with `ray start --head`, or leave the address away.",
+        ) from None
+
+
+@contextlib.contextmanager
+def visited(address: str) -> Iterator[None]:
+    """Be connected to a cluster where a job may run, to look at the job or to ask it for something.
+
+    Unlike for a run, `"auto"` also finds the Ray that a run on this machine has started for itself.
+    """
+    if address == "auto" and not ray.is_initialized() and "RAY_ADDRESS" not in os.environ:
+        address = _joinable() or _of_a_run() or address
+    with cluster(address, start=False):
+        yield
+
+
+@contextlib.contextmanager
+def joined(address: str) -> Iterator[bool]:
+    """Be connected to the cluster at an address, if there is one. Yields whether there is."""
+    with contextlib.ExitStack() as stack:
+        there = True
+        try:
+            stack.enter_context(cluster(address, start=False))
+        except ConfigError:
+            there = False
+        yield there
+
+
+def listens(address: str) -> bool:
+    """Whether a process listens at host:port."""
+    try:
+        _answers(address)
+    except ConnectionError:
+        return False
+    return True
+
+
+def _answers(address: str) -> None:
+    """Check that a process listens at host:port: Ray itself would try for minutes.
+
+    Raises:
+        ConnectionError: none does.
+    """
+    host, _, port = address.rpartition(":")
+    if "://" in address or not port.isdecimal():
+        return  # another form of address, which Ray judges
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConnectionError(f"nobody answers there ({error})") from None
+
+
+def _start(common: dict[str, Any], *, start: bool, on_note: Callable[[str], None] | None) -> None:
+    """Join the cluster that `ray start` made on this machine. Otherwise start one for this run.
+
+    A cluster that another program keeps for itself is left alone.
+
+    Raises:
+        ConfigError: there is none, and none is to be started; or it does not start.
+    """
+    if (address := _joinable()) is not None:
+        auth.show_token_of_user()
+        ray.init(address=address, job_config=environment.job_config(), **common)
+        return
+    if not start:
+        raise ConfigError(
+            "no Ray is there: neither `ray start` nor a run has started one on this machine",
+            hint="A job that ran on a Ray of its own has ended with it. For a job elsewhere, say"
+            " where: --address.",
+        )
+    _set_defaults()
+    token = auth.show_own()
+    start_ray(**common)
+    started = private_ray.note(token)
+    if on_note is not None:
+        on_note(f"started a Ray for this run, at {started}")
+
+
+def _joinable() -> str | None:
+    """The address of the cluster that `ray start` made on this machine, if it is still there."""
+    address = internals.noted_address()
+    return address if address in _running() else None
+
+
+def _of_a_run() -> str | None:
+    """The address of the Ray that a run on this machine has started for itself, if there is one."""
+    address = private_ray.found(_running())
+    if address is not None:
+        _set_defaults()
+    return address
+
+
+def _running() -> set[str]:
+    """The addresses of the Rays of this machine."""
+    return internals.head_addresses()
+
+
+def _set_defaults() -> None:
+    """The settings of a Ray that a run starts for itself, unless the user has others."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # An agent of Ray measures all its processes every 5 s, which takes 50 ms of a processor, for a
+    # dashboard that is not there.
+    os.environ.setdefault("REPORTER_UPDATE_INTERVAL_MS", "60000")
+    # When its store is full, Ray writes up to 2,000 objects to one file, gigabytes of checkpoints,
+    # and gets their memory back only when all of the file is written. It begins to write less than
+    # the minimum size only while it writes nothing else; with both sizes alike, that is one file at
+    # a time.
+    spilling = {f"RAY_{name}": f"{SPILL_BYTES}" for name in SPILLING}
+    if not spilling.keys() & os.environ.keys():
+        os.environ.update(spilling)
+
+
+def start_ray(**options: Any) -> None:
+    """Start a Ray of this process's own, which ends with the process.
+
+    Ray gives its processes half a minute to load. That is not enough on a machine that is busy, or
+    that reads its packages for the first time. At the second attempt they are in memory.
+
+    Raises:
+        ConfigError: it did not start at the second attempt either.
+    """
+    for attempt in range(1, STARTS + 1):
+        try:
+            with environment.given(fixed := environment.fixed()), private_ray.apart():
+                ray.init(
+                    "local",
+                    include_dashboard=False,
+                    _node_ip_address="127.0.0.1",
+                    job_config=environment.job_config(),
+                    **options,
+                )
+        except Exception as error:  # Ray raises just that
+            if attempt == STARTS:
+                raise ConfigError(
+                    f"Ray did not start on this machine: {str(error).partition(chr(10))[0]}",
+                    hint=f"It was tried {STARTS} times. Is the machine very busy, or its memory or"
+                    " disk full? Ray says more in /tmp/ray/session_latest/logs/raylet.err.",
+                ) from None
+        else:
+            environment.have(ray.get_runtime_context().gcs_address, fixed)
+            return

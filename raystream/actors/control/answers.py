@@ -1,0 +1,43 @@
+"""What a controller is made with, and what it answers to clients."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from raystream.actors.cluster.environment import Environment
+from raystream.controller.options import Options
+from raystream.controller.protocol.history import MoveRecord
+from raystream.controller.protocol.move_requests import Move
+
+
+class Charter(NamedTuple):
+    """What a controller is made with. Ray keeps it, and makes the controller with it again."""
+
+    run: str
+    """A name that no other run of any job has."""
+    token: str
+    """What the instances of the job show each other."""
+    env: Environment
+    """The variables of the job's processes."""
+    options: Options
+    """What the submitter has chosen."""
+
+
+class JobOutcome(NamedTuple):
+    """How a job has ended, if it has."""
+
+    ended: str
+    """How it has ended, in words; empty while it runs."""
+    unsaved: str
+    """Why the newest checkpoint that should be in the durable tier is not; empty if it is."""
+
+
+class Moves(NamedTuple):
+    """The moves of a job."""
+
+    under_way: tuple[Move, ...]
+    """Those that have not ended."""
+    ended: tuple[MoveRecord, ...]
+    """Those that have."""
+    over: bool = False
+    """Whether the job has ended."""

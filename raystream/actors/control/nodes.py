@@ -1,0 +1,86 @@
+"""The nodes of the cluster as a controller sees them, and which of them its job has to leave."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from raystream.actors.control.node_pool import NodePool, ending
+from raystream.controller.elastic.pool import OPERATOR_NODE, PoolOptions, told
+from raystream.controller.protocol.machine import Machine
+from raystream.errors import ConfigError
+
+NODES_SECONDS = 1.0
+"""How often Ray is asked which nodes are alive."""
+UNREACHABLE = (RayError, OSError, RuntimeError)
+"""What Ray raises while its cluster does not answer."""
+
+
+class Nodes:
+    """The nodes that are alive, and the job's pool of them.
+
+    Args:
+        note: called with notes for the story of the job.
+    """
+
+    def __init__(self, run: str, note: Callable[[str], None]) -> None:
+        self.alive: tuple[str, ...] = ()
+        self.for_operators: frozenset[str] = frozenset()
+        """Those that the cluster's configuration reserves for operators."""
+        self._run = run
+        self._note = note
+        self._pool: NodePool | None = None
+        self._looked = 0.0
+
+    def take_pool(self, options: PoolOptions, *, again: bool) -> None:
+        """Take the pool of the cluster.
+
+        Args:
+            again: the job goes on after its controller was restarted. If another job has the pool
+                by now, it goes on without.
+
+        Raises:
+            ConfigError: another job has it.
+        """
+        try:
+            self._pool = NodePool(self._run, options)
+        except ConfigError as error:
+            if not again:
+                raise
+            self._note(str(error))
+
+    def look(self) -> None:
+        """See which nodes are alive. While Ray cannot say, they stay as they were."""
+        self._looked = time.monotonic()
+        listed: Any = ray.nodes
+        with suppress(*UNREACHABLE):
+            alive = {n["NodeID"]: n["Resources"] for n in listed() if n["Alive"]}
+            self.alive = tuple(sorted(alive))
+            self.for_operators = frozenset(n for n, has in alive.items() if has.get(OPERATOR_NODE))
+
+    def due(self) -> bool:
+        """Whether it is time to look again."""
+        return time.monotonic() - self._looked > NODES_SECONDS
+
+    def doubt(self) -> None:
+        """Look again soon: a process has died, and its node may be gone, too."""
+        self._looked = 0.0
+
+    def to_leave(self, machine: Machine) -> dict[str, str]:
+        """The nodes that the job has to leave now, and why; has the pool filled up."""
+        left = machine.journal.drained
+        leave = dict.fromkeys(ending(), "it is about to be taken away") if self.alive[1:] else {}
+        if self._pool is not None:
+            before = self._pool.pool
+            pool = self._pool.look(machine.hiring.used, left, machine.hiring.wanted)
+            if note := told(before, pool, self._pool.options):
+                self._note(note)
+            leave |= dict.fromkeys(pool.returned, "it was one too many")
+        if not machine.members:
+            return {}  # no instance is there yet that could leave
+        return {node: leave[node] for node in sorted(leave.keys() & set(self.alive) - left)}

@@ -1,0 +1,10 @@
+"""How pieces get from one instance's process to another's: one socket per edge and pair.
+
+frames        length-prefixed frames on a socket; large bodies are received in place
+wire          what is in them: tickets, headers, and columns as the blocks they lie in
+server        the producing side: cursors over the epoch logs, which replay and then follow
+subscription  the consuming side: asks for a log from an epoch on, and asks again when a
+              connection breaks
+inbox         where pieces come together for the thread that computes, which reads small ones
+              itself
+"""

@@ -1,0 +1,238 @@
+"""Frames on a socket: a kind, a head of a few bytes, and a body that the reader gets as one block.
+
+Between instances a frame is a message of pieces, or what there is to say of the subscription.
+`docs/decisions/0023-pieces-cross-plain-sockets.md` says why they do not go by Arrow Flight.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+
+PIECES, ACCEPTED, LATER, REFUSED, TICKET = range(5)
+"""Kinds. `LATER`: not now, ask again; `REFUSED`: never; the head of both says why."""
+
+SMALL = 64 << 10
+"""Up to this many bytes of a body, a frame is put together before it is sent; also the size of the
+reader's buffer."""
+CONNECT_SECONDS = 10.0
+"""How long the other side may take until there is a connection."""
+
+_BEGINNING = struct.Struct("<BIQ")
+_BUFFERS = 512
+"""How many buffers the system takes in one call, at least."""
+_KEPT_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
+"""When the system asks whether the other machine lives, in seconds and tries: a machine that
+vanished never ends a connection."""
+
+
+class Refused(Exception):
+    """A subscription will never be served. The message says why."""
+
+
+class Frame(NamedTuple):
+    """A frame that was received."""
+
+    kind: int
+    """What kind of frame it is, for example `PIECES`."""
+    head: bytes
+    """Its head, which the receiver decodes."""
+    body: np.ndarray
+    """Its body: uint8, read-only, and shared with nothing else."""
+
+
+def send(
+    connection: socket.socket, kind: int, head: bytes, body: Sequence[memoryview] = ()
+) -> None:
+    """Send a frame; waits while the other side takes nothing.
+
+    Args:
+        body: bytes, in blocks that follow each other.
+
+    Raises:
+        OSError: the connection is broken.
+    """
+    begun, size = _begun(kind, head, body)
+    if size <= SMALL:
+        connection.sendall(b"".join([begun, *body]))
+    else:
+        _send_all(connection, [memoryview(begun), *body])
+
+
+def packed(kind: int, head: bytes, body: Sequence[memoryview] = ()) -> bytes:
+    """A frame as it is sent, in one piece."""
+    return b"".join([_begun(kind, head, body)[0], *body])
+
+
+def _begun(kind: int, head: bytes, body: Sequence[memoryview]) -> tuple[bytes, int]:
+    """The bytes that come before a body, and the size of the body."""
+    size = sum([len(block) for block in body])
+    return _BEGINNING.pack(kind, len(head), size) + head, size
+
+
+def send_now(connection: socket.socket, frame: bytes) -> bytes:
+    """Send as much of a packed frame as the system takes at once. Returns what is left of it.
+
+    Raises:
+        OSError: the connection is broken.
+    """
+    try:
+        return frame[connection.send(frame, socket.MSG_DONTWAIT) :]
+    except BlockingIOError:
+        return frame
+
+
+def _send_all(connection: socket.socket, parts: list[memoryview]) -> None:
+    """Send all of these blocks, without a copy of them."""
+    while parts:
+        sent = connection.sendmsg(parts[:_BUFFERS])
+        whole = 0
+        while whole < len(parts) and sent >= len(parts[whole]):
+            sent -= len(parts[whole])
+            whole += 1
+        del parts[:whole]
+        if sent:
+            parts[0] = parts[0][sent:]
+
+
+class Large(Exception):
+    """The next frame is large: the compute thread does not wait for it."""
+
+
+class Reader:
+    """Reads frames from a connection, which is open until both are closed."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._buffer = memoryview(bytearray(SMALL))
+        self._first = self._end = 0
+        """The part of the buffer that was received and not read."""
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._buffer.release()
+
+    def read(self, most: int | None = None) -> Frame | None:
+        """The next frame; None when the connection ends.
+
+        Args:
+            most: bytes that it may have.
+
+        Raises:
+            OSError: the connection is broken. ValueError: it is larger.
+        """
+        while self._end - self._first < _BEGINNING.size:
+            if not self._receive():
+                return None
+        kind, head_size, body_size = _BEGINNING.unpack_from(self._buffer, self._first)
+        if most is not None and head_size + body_size > most:
+            raise ValueError(f"a frame of {head_size + body_size} bytes")
+        self._first += _BEGINNING.size
+        head, body = bytearray(head_size), np.empty(body_size, np.uint8)
+        if not (self._fill(memoryview(head)) and self._fill(body.data)):
+            return None
+        body.flags.writeable = False
+        return Frame(kind, bytes(head), body)
+
+    def read_now(self) -> Frame | None:
+        """The next frame; None if it is not there yet, or not all of it.
+
+        Raises:
+            OSError: the connection is broken. EOFError: it has ended. Large: it is to be `read`.
+        """
+        frame = self._buffered()
+        if frame is None:
+            with suppress(BlockingIOError):
+                if not self._receive(socket.MSG_DONTWAIT):
+                    raise EOFError
+                frame = self._buffered()
+        return frame
+
+    def _buffered(self) -> Frame | None:
+        """The next frame, if all of it is in the buffer."""
+        received = self._end - self._first
+        if received < _BEGINNING.size:
+            return None
+        kind, head_size, body_size = _BEGINNING.unpack_from(self._buffer, self._first)
+        if _BEGINNING.size + head_size + body_size > SMALL:
+            raise Large
+        begin = self._first + _BEGINNING.size
+        end = begin + head_size + body_size
+        if end > self._end:
+            return None
+        self._first = end
+        head = bytes(self._buffer[begin : begin + head_size])
+        # Not from where it lies: nobody says that this is where numbers may begin.
+        body = np.array(self._buffer[begin + head_size : end], np.uint8)
+        body.flags.writeable = False
+        return Frame(kind, head, body)
+
+    def _receive(self, flags: int = 0) -> int:
+        """Receive more into the buffer, which is not full. Returns how many bytes came."""
+        if self._first:
+            left = self._end - self._first
+            self._buffer[:left] = self._buffer[self._first : self._end]
+            self._first, self._end = 0, left
+        came = self._connection.recv_into(self._buffer[self._end :], 0, flags)
+        self._end += came
+        return came
+
+    def _fill(self, block: memoryview) -> bool:
+        """Fill a block. False: the connection ended before."""
+        filled = min(len(block), self._end - self._first)
+        block[:filled] = self._buffer[self._first : self._first + filled]
+        self._first += filled
+        while filled < len(block):
+            # All of it at once: for each part the interpreter's lock would have to be had again.
+            came = self._connection.recv_into(block[filled:], 0, socket.MSG_WAITALL)
+            if not came:
+                return False
+            filled += came
+        return True
+
+
+def listen(host: str) -> tuple[socket.socket, str]:
+    """A socket that takes connections, and its address.
+
+    Raises:
+        OSError: there can be none on this host.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, 0), family=family, backlog=128)
+    return listening, f"{host}:{listening.getsockname()[1]}"
+
+
+def connect(address: str) -> socket.socket:
+    """A connection to an address that `listen` gave.
+
+    Raises:
+        OSError: nobody answers there.
+    """
+    host, _, port = address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), CONNECT_SECONDS)
+    connection.settimeout(None)
+    tune(connection)
+    return connection
+
+
+def tune(connection: socket.socket) -> None:
+    """Let the system send frames at once, and notice the death of the other machine."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEPT_ALIVE.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def end(connection: socket.socket) -> None:
+    """End a connection, or stop accepting connections. The thread that waits for it sees that and
+    closes it."""
+    with suppress(OSError):  # it has ended
+        connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,296 @@
+"""Serving epoch logs: a subscription is a cursor that replays, then follows."""
+
+from __future__ import annotations
+
+import hmac
+import socket
+import threading
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from raystream.actors.network.frames import (
+    ACCEPTED,
+    LATER,
+    PIECES,
+    REFUSED,
+    SMALL,
+    Reader,
+    Refused,
+    end,
+    listen,
+    packed,
+    send,
+    send_now,
+    tune,
+)
+from raystream.actors.network.wire import Ticket, messages
+from raystream.dataflow.instances.outlets import Outlets
+from raystream.dataflow.plan import Edge
+from raystream.dataflow.routing import Served
+from raystream.state.log.epoch_log import LogEntry
+
+WAIT_SECONDS = 0.5
+"""How long a cursor sleeps at most before it looks whether it should stop."""
+BURST = 16
+"""Epochs that a cursor takes from a log under the lock at once."""
+TICKET_SECONDS = 10.0
+TICKET_BYTES = 64 << 10
+"""Within this time, and in this many bytes, the other side must send its ticket."""
+ACCEPT_AGAIN_SECONDS = 0.1
+
+
+class Later(Exception):
+    """A subscription cannot be served yet: the subscriber is to ask again."""
+
+
+class Cursors(Served):
+    """How far each subscriber was served, and the lock under which logs change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed = threading.Condition()
+        self.stopped = False
+
+    def expect(
+        self,
+        subscribers: Mapping[tuple[int, str], int],
+        candidates: Collection[tuple[int, str]] = (),
+    ) -> None:
+        """As `Served.expect`. The streams of other subscribers end."""
+        with self.changed:
+            super().expect(subscribers, candidates)
+            self.changed.notify_all()
+
+    def notify(self) -> None:
+        """Let waiting threads look again: something was logged or served."""
+        with self.changed:
+            self.changed.notify_all()
+
+    def stop(self) -> None:
+        """End all subscriptions."""
+        with self.changed:
+            self.stopped = True
+            self.changed.notify_all()
+
+
+class ServedStream:
+    """A subscription that is served."""
+
+    def __init__(self, connection: socket.socket, asked: Ticket) -> None:
+        self.connection = connection
+        self.subscriber = (asked.edge, asked.instance)
+        self.keys = asked.keys
+        self.next = asked.first
+        """The epoch that is sent next."""
+        self.sending = threading.Lock()
+        """Held by the thread that sends."""
+        self.rest = b""
+        """What is left of a frame that was sent in part; it is sent first."""
+
+
+class LogServer:
+    """Serves the logs of one instance: one thread for each subscription. The compute thread itself
+    sends small pieces, because handing them to another thread costs more than the work."""
+
+    def __init__(self, host: str, token: str, outlets: Outlets, cursors: Cursors) -> None:
+        self._token = token
+        self._outlets = outlets
+        self._cursors = cursors
+        self._edges: dict[int, Edge] = {e.id: e for e in outlets.vertex.outputs}
+        self._open: set[socket.socket] = set()
+        self._streams: tuple[ServedStream, ...] = ()
+        self._ended = False
+        self._listening, self.address = listen(host)
+        threading.Thread(target=self._accept, name="accept", daemon=True).start()
+
+    def shutdown(self) -> None:
+        """End all connections, and accept no more."""
+        self._ended = True
+        for connection in [self._listening, *self._open]:
+            end(connection)
+
+    def end_others(self) -> None:
+        """End the streams of subscribers that are not expected any more, even if such a subscriber
+        receives nothing at the moment."""
+        for stream in self._streams:
+            if not self._goes_on(stream):
+                end(stream.connection)
+
+    def push(self, at_leisure: bool) -> bool:
+        """Send what is new to every subscriber to which that is possible without a wait. Returns
+        whether all subscribers have everything.
+
+        Args:
+            at_leisure: the caller has no other work to do at once. Otherwise epochs without rows
+                are left to the threads, which send them as one message with what follows.
+        """
+        left = [stream for stream in self._streams if not self._push(stream, at_leisure)]
+        return not left
+
+    def _push(self, stream: ServedStream, at_leisure: bool) -> bool:
+        """Send one subscriber what is new. Returns whether nothing is left to send."""
+        if not stream.sending.acquire(blocking=False):
+            return False
+        try:
+            log = self._outlets.logs[stream.subscriber[0]]
+            first, end = stream.next, log.next
+            if stream.rest or first >= end:  # a new instance makes again what others have
+                return not stream.rest
+            if first < log.first or not self._goes_on(stream):
+                return False
+            entries = log.since(first, BURST + 1)
+            if len(entries) > BURST:
+                return False
+            size = sum([entry.rows.nbytes() for entry in entries])
+            if size > SMALL or entries[-1].header.ended or not (size or at_leisure):
+                return False
+            frame = b"".join([packed(PIECES, *m) for m in messages(entries, stream.keys)])
+            rest = send_now(stream.connection, frame)
+            if len(rest) == len(frame):
+                return False
+            stream.rest = rest
+            self._sent(stream, end - 1)
+            return not rest
+        except OSError:  # its thread will find that, too
+            return False
+        finally:
+            stream.sending.release()
+
+    def _accept(self) -> None:
+        with self._listening:
+            while not self._ended:
+                try:
+                    connection, _ = self._listening.accept()
+                except OSError:  # the other side has gone, or there are too many files
+                    time.sleep(0 if self._ended else ACCEPT_AGAIN_SECONDS)
+                    continue
+                threading.Thread(
+                    target=self._answer, args=(connection,), name="serve", daemon=True
+                ).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        """Serve a connection until the other side has everything, or goes."""
+        self._open.add(connection)
+        try:
+            with connection:
+                self._serve(connection)
+        except OSError:  # the subscriber has gone; it connects again if it wants more
+            pass
+        finally:
+            self._open.discard(connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            tune(connection)
+            connection.settimeout(TICKET_SECONDS)
+            with Reader(connection) as reader:
+                stream = ServedStream(connection, self._admit(reader))
+            connection.settimeout(None)
+            send(connection, ACCEPTED, b"")
+            self._follow(stream)
+        except OSError:
+            raise
+        except Later as error:
+            send(connection, LATER, str(error).encode())
+        except Refused as error:
+            send(connection, REFUSED, str(error).encode())
+        except Exception as error:
+            send(connection, REFUSED, f"{type(error).__name__}: {error}".encode())
+
+    def _admit(self, reader: Reader) -> Ticket:
+        """What is asked for: key groups [lo, hi) of an edge from an epoch on.
+
+        In checking mode a consumer asks for what it has applied as well, and is given what of that
+        is not trimmed.
+
+        Raises:
+            Refused: the token is of another job or run, the edge or range is unknown, or the epoch
+            was trimmed. Later: the subscriber is not assigned.
+        """
+        try:
+            frame = reader.read(TICKET_BYTES)
+            asked = Ticket.unpack(b"" if frame is None else frame.head)
+        except ValueError:
+            raise Refused("not a raystream subscription") from None
+        if not hmac.compare_digest(asked.token.encode(), self._token.encode()):
+            raise Refused("this token is not of this run of the job")
+        edge = self._edges.get(asked.edge)
+        if edge is None:
+            raise Refused(f"edge {asked.edge} does not start here")
+        if not 0 <= asked.keys.lo < asked.keys.hi <= self._outlets.plan.groups:
+            raise Refused(f"there are no key groups {asked.keys}")
+        with self._cursors.changed:
+            if self._cursors.stopped:
+                raise Later("this instance serves nobody any more")
+            if (edge.id, asked.instance) not in self._cursors.next:
+                raise Later(f"{asked.instance} is not assigned (yet)")
+            first = self._outlets.logs[edge.id].first
+            if asked.first < first and not self._outlets.plan.check:
+                raise Refused(
+                    f"epoch {asked.first} of edge {edge.id} was trimmed: the log begins at {first}"
+                )
+            asked = asked._replace(first=max(asked.first, first))
+            self._cursors.next[edge.id, asked.instance] = asked.first
+            self._cursors.changed.notify_all()
+        return asked
+
+    def _follow(self, stream: ServedStream) -> None:
+        """Send what there is and what comes, until the range or the serving ends."""
+        with self._cursors.changed:
+            self._streams += (stream,)
+        try:
+            while self._await(stream):
+                with stream.sending:
+                    if stream.rest:
+                        stream.connection.sendall(stream.rest)
+                        stream.rest = b""
+                    entries = self._entries(stream)
+                    for message in messages(entries, stream.keys):
+                        send(stream.connection, PIECES, *message)
+                    if entries:
+                        self._sent(stream, entries[-1].epoch)
+                        self._cursors.notify()
+                if entries and entries[-1].header.ended:
+                    return
+        finally:
+            with self._cursors.changed:
+                self._streams = tuple(s for s in self._streams if s is not stream)
+
+    def _sent(self, stream: ServedStream, epoch: int) -> None:
+        """Note that a subscriber was served up to an epoch."""
+        stream.next = epoch + 1
+        with self._cursors.changed:
+            if stream.subscriber in self._cursors.next:
+                self._cursors.next[stream.subscriber] = epoch + 1
+
+    def _goes_on(self, stream: ServedStream) -> bool:
+        return stream.subscriber in self._cursors.next and not self._cursors.stopped
+
+    def _await(self, stream: ServedStream) -> bool:
+        """Wait until there is something to send; False when serving ends."""
+        edge = stream.subscriber[0]
+        log, cursors = self._outlets.logs[edge], self._cursors
+        with cursors.changed:
+            while self._goes_on(stream):
+                if stream.rest or log.next > max(stream.next, log.first):
+                    return True
+                if self._outlets.silent(edge, stream.next) is not None:
+                    return True
+                cursors.changed.wait(WAIT_SECONDS)
+        return False
+
+    def _entries(self, stream: ServedStream) -> list[LogEntry[Any]]:
+        """The next entries of a log; after the last one, that the range has ended.
+
+        What was trimmed meanwhile is left out: it is committed, so the subscriber has applied it.
+        After a recovery it may have had it from the instance that was here before.
+        """
+        edge = stream.subscriber[0]
+        log = self._outlets.logs[edge]
+        with self._cursors.changed:
+            first = max(stream.next, log.first)
+            if log.next > first:
+                return log.since(first, BURST)
+            silent = self._outlets.silent(edge, stream.next)
+            return [] if silent is None else [silent]

@@ -1,0 +1,175 @@
+"""What travels between instances: tickets, and pieces as blocks of columns with a msgpack head.
+
+A message holds the headers of consecutive epochs, of which only the last may have rows: runs of
+empty epochs travel as one message, and where the producer took a run in one step, as one header. A
+piece larger than a message travels in numbered chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgpack
+import numpy as np
+
+from raystream.dataflow.pieces import Header, Piece
+from raystream.errors import JobError
+from raystream.schema.buffers import blocks_of, columns_in, padded
+from raystream.schema.columns import Columns, concat, empty
+from raystream.schema.records import RecordSchema
+from raystream.schema.types import KeyRange
+from raystream.state.log.epoch_log import LogEntry
+
+MESSAGE_BYTES = 8 << 20
+"""A piece is cut into chunks of about this size."""
+MESSAGE_EPOCHS = 64
+"""At most this many empty epochs travel as one message."""
+
+_CHECKPOINT, _ENDED, _IDLE = 1, 2, 4
+
+
+class Ticket(NamedTuple):
+    """What a consumer asks for when it subscribes."""
+
+    token: str
+    """Proves that the consumer belongs to the job."""
+    instance: str
+    """The name of the consumer."""
+    edge: int
+    """The edge that it reads."""
+    keys: KeyRange
+    """Its range of key groups."""
+    first: int
+    """The first epoch that it wants."""
+
+    def pack(self) -> bytes:
+        return msgpack.packb([self.token, self.instance, self.edge, *self.keys, self.first])
+
+    @staticmethod
+    def unpack(data: bytes) -> Ticket:
+        """The ticket that `pack` made.
+
+        Raises:
+            ValueError: the data is no ticket.
+        """
+        try:
+            token, instance, *numbers = msgpack.unpackb(data)
+            edge, lo, hi, first = numbers
+        except (ValueError, TypeError):
+            raise ValueError("not a ticket") from None
+        names = type(token) is str and type(instance) is str
+        if not names or any(type(n) is not int for n in numbers):
+            raise ValueError("not a ticket")
+        return Ticket(token, instance, edge, KeyRange(lo, hi), first)
+
+
+class Message(NamedTuple):
+    """A frame that is to be sent."""
+
+    head: bytes
+    """Its head."""
+    body: list[memoryview]
+    """The parts of its body, which are sent one after the other."""
+
+
+def messages(entries: Iterable[LogEntry[Header]], keys: KeyRange) -> Iterator[Message]:
+    """The messages that carry these entries' parts for a consumer range."""
+    headers: list[Header] = []
+    for entry in entries:
+        headers.append(entry.header)
+        rows, offsets = entry.part(keys)
+        if not len(rows):
+            if len(headers) == MESSAGE_EPOCHS:
+                yield _message(headers)
+                headers = []
+            continue
+        yield from _chunks(headers, rows, offsets)
+        headers = []
+    if headers:
+        yield _message(headers)
+
+
+def _chunks(headers: list[Header], rows: Columns, offsets: np.ndarray) -> Iterator[Message]:
+    chunks = max(1, -(-rows.nbytes() // MESSAGE_BYTES))
+    size = -(-len(rows) // chunks)
+    chunks = -(-len(rows) // size)
+    for i in range(chunks):
+        part = rows.slice(i * size, min((i + 1) * size, len(rows)))
+        last = i == chunks - 1
+        yield _message(headers if last else [], offsets.tobytes() if last else b"", i, chunks, part)
+
+
+def _packed(h: Header) -> list[int | None]:
+    """A header as it travels; of a run also how many epochs it speaks for, and its lag."""
+    flags = _CHECKPOINT * h.checkpoint | _ENDED * h.ended | _IDLE * h.idle
+    run = [] if h.epochs == 1 else [h.epochs, h.lag]
+    return [h.epoch, h.watermark, flags, *run]
+
+
+def _message(
+    headers: list[Header],
+    offsets: bytes = b"",
+    chunk: int = 0,
+    chunks: int = 1,
+    part: Columns | None = None,
+) -> Message:
+    keys = headers[0].keys if headers else KeyRange(0, 0)
+    packed = [_packed(h) for h in headers]
+    rows, blocks = (0, []) if part is None else (len(part), blocks_of(part))
+    sizes = [len(block) for block in blocks]
+    head = [keys.lo, keys.hi, packed, offsets, chunk, chunks, rows, sizes]
+    return Message(msgpack.packb(head), padded(blocks))
+
+
+class Decoder:
+    """Puts the messages of one subscription together again."""
+
+    def __init__(self, schema: RecordSchema, keys: KeyRange) -> None:
+        self.schema = schema
+        self.keys = keys
+        self._nothing = empty(schema)
+        self._no_offsets = np.zeros(len(keys) + 1, np.int64)
+        self._parts: list[Columns] = []
+
+    def pieces(self, head: bytes, body: np.ndarray) -> Iterator[Piece]:
+        """The pieces that a message completes.
+
+        Args:
+            body: uint8, read-only; the pieces lie in it.
+
+        Raises:
+            JobError: the chunks of a piece do not follow each other, or are not of this schema.
+        """
+        lo, hi, headers, offsets, chunk, chunks, length, sizes = msgpack.unpackb(head)
+        if chunk != len(self._parts):
+            raise JobError(f"chunk {chunk} of a piece came after {len(self._parts)}")
+        if length:
+            try:
+                self._parts.append(columns_in(self.schema, length, sizes, body))
+            except ValueError as error:
+                raise JobError(f"a piece of {self.schema.name} came damaged: {error}") from None
+        if chunk < chunks - 1:
+            return
+        rows = concat(self._parts) if self._parts else self._nothing
+        self._parts = []
+        for i, (epoch, watermark, flags, *run) in enumerate(headers):
+            header = Header(
+                epoch,
+                KeyRange(lo, hi),
+                watermark,
+                bool(flags & _CHECKPOINT),
+                bool(flags & _ENDED),
+                bool(flags & _IDLE),
+                *run,
+            )
+            if i == len(headers) - 1 and len(rows):
+                yield Piece(header, rows, self._offsets(offsets, len(rows)))
+            else:
+                yield Piece(header, self._nothing, self._no_offsets)
+
+    def _offsets(self, data: bytes, rows: int) -> np.ndarray:
+        offsets = np.frombuffer(data, np.int64)
+        if len(offsets) != len(self._no_offsets) or offsets[0] or offsets[-1] != rows:
+            raise JobError(f"a piece of {self.schema.name} came damaged: its key groups differ")
+        return offsets

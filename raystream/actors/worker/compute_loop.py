@@ -1,0 +1,247 @@
+"""The thread of an instance that computes: the only one that touches the machine while it works."""
+
+from __future__ import annotations
+
+import gc
+import queue
+import threading
+import time
+from concurrent.futures import Future
+from typing import Any
+
+from raystream.actors.network.inbox import Inbox
+from raystream.actors.network.server import Cursors, LogServer
+from raystream.actors.worker.busy_meter import Meter
+from raystream.actors.worker.fair_lock import Turns
+from raystream.actors.worker.fate import Fate
+from raystream.actors.worker.reading import CommitTeller, SourceReader
+from raystream.actors.worker.shipping import Shipper
+from raystream.actors.worker.subscriptions import AHEAD, Subscriptions
+from raystream.actors.worker.tidy import Tidy
+from raystream.controller.protocol.shortage import holder_of, is_shortage, shortage
+from raystream.dataflow.instances.base import Instance
+from raystream.dataflow.pieces import Header
+from raystream.dataflow.snapshot import Captured
+from raystream.dataflow.sources.epochs import Positions
+from raystream.dataflow.tenure import Tenure
+from raystream.local.asking import Asker
+from raystream.native.memory import memory_use
+from raystream.schema.types import SinkContext
+
+WAIT_SECONDS = 0.5
+"""How long the thread waits at most before it looks whether the shell stops."""
+TRIM_EPOCHS = 32
+"""Up to this many epochs of each log are dropped between two others: thousands at once take
+milliseconds."""
+
+
+class ComputeLoop:
+    """Applies epochs as they become ready, takes checkpoints, and acts on commits in between.
+
+    Args:
+        turns: the lock that this thread shares with the one that copies checkpoints.
+        shipper: ships checkpoints; None: none are taken.
+        held_bytes: what the logs of a source may hold in all, or one checkpoint if that is more,
+            before it stops reading.
+    """
+
+    def __init__(
+        self,
+        tenure: Tenure[Any],
+        *,
+        fate: Fate,
+        meter: Meter,
+        turns: Turns,
+        inbox: Inbox,
+        subscriptions: Subscriptions,
+        server: LogServer,
+        cursors: Cursors,
+        held_bytes: int,
+    ) -> None:
+        self.source: SourceReader | None = None
+        """Reads, for a source."""
+        self.asker: Asker | None = None
+        """Asks, for an operator that asks the world; set when the work begins."""
+        self.shipper: Shipper | None = None
+        self.teller: CommitTeller | None = None
+        """Tells a source of commits, if it wants to know."""
+        self.context: SinkContext | None = None
+        """What the sink is told before its first write; set when the work begins."""
+        self.ended_at: float | None = None
+        """The Unix time at which the last epoch was applied."""
+        self.again = False
+        """Set when the last checkpoint is to be stored again."""
+        self._tenure, self._machine = tenure, tenure.machine
+        self._fate, self._meter, self._turns = fate, meter, turns
+        self._inbox, self._subscriptions = inbox, subscriptions
+        self._server, self._cursors = server, cursors
+        self._held_bytes = held_bytes
+        self._asked: queue.SimpleQueue[tuple[int, Future[Captured | None]]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._guarded, name="compute", daemon=True)
+
+    # ------------------------------------------------------------ called by other threads
+
+    def start(self, context: SinkContext) -> None:
+        """Start the thread."""
+        self.context = context
+        self._thread.start()
+
+    def changes_since(self, checkpoint: int) -> Future[Captured | None]:
+        """The changes from a checkpoint to the end of the current epoch; None if there are none."""
+        asked = Future[Captured | None]()
+        self._asked.put((checkpoint, asked))
+        self._inbox.put(None)
+        return asked
+
+    def capture(self) -> Captured:
+        """The last checkpoint, in full, of an instance that has ended."""
+        return self._tenure.capture(splits=self._splits())
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the end of the thread. Returns whether it has ended, or was never started."""
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    # ------------------------------------------------------------ the thread
+
+    def _guarded(self) -> None:
+        gc.disable()
+        self._meter.turn("busy")
+        try:
+            if self.source is not None:
+                self._run_source(self.source)
+            else:
+                self._run_operator()
+        except BaseException as error:
+            short = is_shortage(error)
+            holder = holder_of(self._machine, self._tenure.name)
+            self._fate.fail(shortage(holder, memory_use()) if short else error)
+        finally:
+            self._meter.turn("idle")
+            self._fate.done.set()
+
+    def _run_source(self, source: SourceReader) -> None:
+        machine, fate = self._machine, self._fate
+        tidy = Tidy()
+        while not fate.stopping and not machine.ended:
+            if not machine.ready():
+                self._stand_still()
+                continue
+            stop = machine.checkpoints.stop
+            taken = source.take(machine.position + 1, lambda: fate.stopping, stop)
+            if taken is None or not self._has_room() or not self._may_publish():
+                break
+            self._published(machine.step(taken), at_leisure=source.waited)
+            tidy()
+        self.ended_at = time.time()
+        self._linger()
+
+    def _stand_still(self) -> None:
+        """Act on commits, at the checkpoint with which the job is stopped."""
+        with self._meter.meanwhile("idle"):
+            time.sleep(WAIT_SECONDS)
+        self._act()
+
+    def _run_operator(self) -> None:
+        machine, fate = self._machine, self._fate
+        assert self.context is not None
+        machine.begin(self.context)
+        tidy = Tidy()
+        while not fate.stopping and not machine.ended:
+            self._receive(machine)
+            self._ask()
+            while machine.ready() and self._may_publish():
+                with self._turns:
+                    header = machine.step()
+                idle = self._inbox.empty and not machine.ready()
+                self._published(header, at_leisure=idle)
+                tidy()
+                self._receive(machine, 0.0)
+                self._ask()
+        self.ended_at = time.time()
+        self._linger()
+
+    def _ask(self) -> None:
+        """Ask what can be asked by now, and take what was answered."""
+        if self.asker is not None:
+            self.asker.turn()
+
+    def _published(self, header: Header, at_leisure: bool) -> None:
+        """Have an epoch sent that was applied and logged, and take a checkpoint if one is due.
+
+        Args:
+            at_leisure: the instance has no other work to do at once.
+        """
+        if not self._server.push(at_leisure):
+            self._cursors.notify()
+        self._subscriptions.advanced()
+        if self.shipper is not None and self._tenure.takes_checkpoint(header):
+            with self._meter.meanwhile("blocked"):
+                self.shipper.await_room()
+            wanted = self._tenure.next_checkpoint()
+            self.shipper.put(self._tenure.capture(wanted, self._splits()), wanted)
+        self._act(TRIM_EPOCHS)
+
+    def _splits(self) -> Positions | None:
+        return None if self.source is None else self.source.positions()
+
+    def _receive(self, machine: Instance, seconds: float = WAIT_SECONDS) -> None:
+        """Take the pieces that have come. Waits up to `seconds` for one; if it waits, there is time
+        to trim more."""
+        if seconds:
+            with self._meter.meanwhile("idle"):
+                items = self._inbox.take(seconds)
+        elif (items := self._inbox.take(seconds)) is None:
+            return
+        for item in items or ():
+            machine.receive(*item)
+        self._act(None if items is None else TRIM_EPOCHS)
+
+    def _may_publish(self) -> bool:
+        """Wait until the slowest subscriber is near enough to publish; False when stopping."""
+        cursors, outlets, fate = self._cursors, self._machine.outlets, self._fate
+        if outlets.unserved(cursors.slowest(), AHEAD + 1) <= AHEAD:
+            return not fate.stopping
+        with self._meter.meanwhile("blocked"), cursors.changed:
+            while outlets.unserved(cursors.slowest(), AHEAD + 1) > AHEAD and not fate.stopping:
+                cursors.changed.wait(WAIT_SECONDS)
+        return not fate.stopping
+
+    def _has_room(self) -> bool:
+        """Wait, as a source, while its logs hold too much; False when stopping. Before it waits it
+        has sent the epoch of a checkpoint, up to which the logs can be trimmed, so that no instance
+        waits for it."""
+        tenure, checkpoints = self._tenure, self._machine.checkpoints
+        while checkpoints.newest > tenure.committed and self._crowded():
+            if self._fate.stopping:
+                return False
+            with self._meter.meanwhile("blocked"):
+                self._inbox.take(WAIT_SECONDS)
+            self._act()
+        return not self._fate.stopping
+
+    def _crowded(self) -> bool:
+        logs = self._machine.outlets.logs.values()
+        return self.shipper is not None and sum(log.held for log in logs) > self._held_bytes
+
+    def _act(self, most: int | None = None) -> None:
+        """Act on requests and commits that came in. most: see `Outlets.trim`."""
+        while not self._asked.empty():
+            since, asked = self._asked.get()
+            asked.set_result(self._tenure.changes_since(since, self._splits()))
+        self._tenure.act(most)
+
+    def _linger(self) -> None:
+        """Work on after the last epoch until that is committed: until then consumers ask for the
+        logs, and a sink is open. After that the last checkpoint may have to be stored again."""
+        while not self._fate.stopping:
+            self._act()
+            if self._tenure.over:
+                if self.teller is not None and not self._fate.done.is_set():
+                    self.teller.drain()
+                self._fate.done.set()
+            if self.again and self.shipper is not None:
+                self.again = False
+                self.shipper.put(self.capture())
+            self._receive(self._machine)  # nothing new, but checking mode compares it

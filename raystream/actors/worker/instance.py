@@ -1,0 +1,348 @@
+"""The Ray actor of one instance: a shell in a process of its own.
+
+A synchronous actor; `work` and control have concurrency groups of their own, so that a parked call
+shows the death of the process at once and control is answered while data flows. An actor is made
+without a role: a spare one waits, with the job's code loaded, until it is told what to be.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import ray
+from ray.exceptions import RayError
+
+from raystream.actors.cluster.directory import SharedDirectory
+from raystream.actors.worker.fate import ours
+from raystream.actors.worker.fetching import NOTHING_HELD, RESTORE_SECONDS, Fetched, fetch
+from raystream.actors.worker.register_client import Claimer
+from raystream.actors.worker.shell import Role, Shell
+from raystream.actors.worker.uploads import Uploads
+from raystream.actors.worker.warmup import Loading
+from raystream.controller.protocol.messages.calls import Brought, Hello, Refusal, ServesAt
+from raystream.controller.protocol.recovery import Place
+from raystream.dataflow.assignment import Assignment
+from raystream.dataflow.plan import Plan
+from raystream.dataflow.progress import Progress
+from raystream.dataflow.register import Ask, Boundaries, Boundary, HeldBoundary, PlaceSet
+from raystream.durable.saves import Saves
+from raystream.durable.store import open_store
+from raystream.errors import RaystreamError
+from raystream.native.lazy_pandas import put_off_pandas
+from raystream.schema.types import KeyRange
+from raystream.state.images.image import decode
+from raystream.state.images.partition import partition
+
+ASK_SECONDS = 1.0
+"""How long a source waits for a place of the boundary register before it asks again."""
+LOOK_SECONDS = 0.5
+SWITCH_SECONDS = 0.0005
+"""The interpreter's switch interval. With Python's own 5 ms the compute thread loses three epochs
+whenever another thread ships a checkpoint or answers the controller."""
+SPILL_PREFIX = "raystream-spill-"
+
+
+def versions() -> dict[str, str]:
+    """Versions that must be equal on all nodes, so that a replay gives the same bits."""
+    packages = {name: metadata.version(name) for name in ("numpy", "numba", "pyarrow")}
+    return {"python": platform.python_version(), **packages}
+
+
+def node_address() -> str:
+    """The address by which other nodes reach this one."""
+    find: Any = ray.util.get_node_ip_address
+    return str(find())
+
+
+def spill_folder() -> Path:
+    """Create a folder for the logs of this process, and remove those of dead processes."""
+    where = Path(tempfile.gettempdir())
+    for left in where.glob(f"{SPILL_PREFIX}*-*"):
+        pid = left.name.removeprefix(SPILL_PREFIX).partition("-")[0]
+        if pid.isdecimal() and not _alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{SPILL_PREFIX}{os.getpid()}-"))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # of another user, so it is there
+    return True
+
+
+class InstanceActor:
+    """One running copy of an operator. Methods are called by the controller only."""
+
+    def __init__(self, token: str) -> None:
+        pa.set_cpu_count(1)
+        put_off_pandas()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        self._plan: Plan
+        self._token = token
+        self._folder: Path | None = None
+        self._uploads: Uploads | None = None
+        self._claimer = Claimer(_ask, _look, _ask_all, _look_all)
+        self._shell: Shell | None = None
+        self._has_role = threading.Event()
+        self._watchers = 0
+        self._loading = Loading()
+
+    def hello(self, plan: Plan) -> Hello:
+        """Take the plan, and report what process this is. It is not done by the constructor,
+        because Ray hides what a constructor raises."""
+        self._plan = plan
+        node = ray.get_runtime_context().get_node_id()
+        return Hello(versions(), node, os.getpid(), self._shell is not None)
+
+    def warm(self) -> None:
+        """Begin to load what any instance may need, while no other process needs the processor."""
+        self._loading.begin(self._warm())
+
+    def _warm(self) -> Iterator[None]:
+        """Load compiled functions and kernels."""
+        from raystream.dataflow.warming import warm
+
+        yield
+        yield from warm(self._plan)
+
+    def become(
+        self, place: Place, committed: int, holders: list[Any], ships: bool, held: bool
+    ) -> ServesAt | Refusal:
+        """Take a place.
+
+        Args:
+            holders: the keepers that may have the images of the range at `committed`.
+            ships: whether it is to store checkpoints.
+            held: whether an owner will send it more (`accept`) before it can begin.
+
+        Raises:
+            RayError: an image cannot be had: its keeper died. Another may have it.
+        """
+        self._loading.hurry()
+        with _told():
+            if self._shell is not None:
+                return Refusal.PLACED
+            found = self._images(holders, place, committed) if committed else NOTHING_HELD
+            if found is None:
+                return Refusal.MISSING
+            nbytes = sum(i.nbytes for chain in found.chains for i in chain)
+            role = Role(
+                vertex=place.vertex,
+                keys=place.keys,
+                name=place.name,
+                index=place.index,
+                committed=committed,
+                images=found.chains,
+                holders=found.whole,
+            )
+            self._folder = spill_folder()
+            self._uploads = Uploads(place.name, place.vertex)
+            self._shell = Shell(
+                self._plan,
+                role,
+                token=self._token,
+                host=node_address(),
+                claim=self._claimer,
+                directory=SharedDirectory(),
+                ship=self._uploads.store if ships else None,
+                folder=self._folder,
+            )
+            if not held:
+                self._shell.open()
+            self._has_role.set()
+        return ServesAt(self._shell.address, nbytes)
+
+    def deliver(self, committed: int, to: list[tuple[KeyRange, Any]]) -> Brought | str:
+        """Send this instance's changes since the checkpoint `committed`, up to the last epoch
+        applied, to processes that have parts of its range as of that checkpoint. Returns why, if
+        that cannot be done."""
+        try:
+            delta = self._mine().delivery(committed)
+            calls, nbytes = [], 0
+            for keys, taker in to:
+                part = None if delta is None else partition(delta, [keys])[0]
+                array = None if part is None else np.frombuffer(part.encode(), np.uint8)
+                nbytes += 0 if part is None else part.nbytes
+                calls.append(taker.accept.remote(array))
+            ray.get(calls, timeout=RESTORE_SECONDS)
+        except (RayError, RaystreamError) as error:
+            return str(error).partition("\n")[0]
+        return Brought(committed if delta is None else delta.header.checkpoint, nbytes)
+
+    def accept(self, data: Any) -> None:
+        """Take from an owner its changes since the committed checkpoint (an encoded image, None if
+        there are none), and prepare to begin."""
+        with _told():
+            if data is not None:
+                self._mine().advance(decode(data))
+            self._mine().open()
+
+    def _images(self, holders: list[Any], place: Place, committed: int) -> Fetched | None:
+        """The images of a range: from keepers, or from the durable tier if the run resumes."""
+        fetched = fetch(holders, place, committed)
+        if fetched is not None:
+            return fetched
+        durable = self._plan.durable
+        if durable is None or committed != self._plan.begins:
+            return None
+        assert durable.resumed is not None
+        saves = Saves(open_store(durable.url), self._plan.job)
+        name = self._plan.vertices[place.vertex].name
+        chains = saves.images(durable.resumed, name, place.keys)
+        return Fetched(tuple(map(tuple, chains)), frozenset())
+
+    def _mine(self) -> Shell:
+        assert self._shell is not None, "this actor has no role yet"
+        return self._shell
+
+    # ------------------------------------------------------------ groups of their own
+
+    @ray.method(concurrency_group="park")
+    def watch(self) -> RaystreamError | None:
+        """Returns when the work is done, with the error if it failed, or when there is a newer
+        call. If the call itself fails, this process is dead."""
+        self._watchers += 1
+        mine = self._watchers
+        while mine == self._watchers:
+            if self._shell is None:
+                self._has_role.wait(LOOK_SECONDS)
+            elif self._shell.done.wait(LOOK_SECONDS):
+                return self._shell.error
+        return None
+
+    @ray.method(concurrency_group="control")
+    def begin(
+        self,
+        assignment: Assignment,
+        keepers: tuple[Any, ...],
+        kept: int,
+        run: str,
+        paced_from: float | None,
+    ) -> None:
+        """Begin to work, if it has not begun yet."""
+        self._mine().kept_by(keepers, kept)
+        self._mine().assign(assignment)
+        self._mine().start(run, paced_from)
+
+    @ray.method(concurrency_group="control")
+    def begun(self) -> bool:
+        """Whether it has begun to work in some place."""
+        return self._shell is not None and self._shell.begun
+
+    @ray.method(concurrency_group="control")
+    def assign(self, assignment: Assignment) -> None:
+        """Follow a newer assignment."""
+        self._mine().assign(assignment)
+
+    @ray.method(concurrency_group="control")
+    def kept_by(self, keepers: tuple[Any, ...], kept: int) -> None:
+        """Store checkpoints with these keepers from now on. kept: the number of the choice."""
+        self._mine().kept_by(keepers, kept)
+
+    @ray.method(concurrency_group="control")
+    def forget(self, epoch: int) -> None:
+        """Drop the logs up to an epoch, which all consumers have received."""
+        self._mine().tenure.forget(epoch)
+
+    @ray.method(concurrency_group="control")
+    def follow(self, view: PlaceSet[Any], content: Boundaries) -> None:
+        """Claim under a new view of the boundary register, whose places hold `content`."""
+        self._claimer.follow(view, content)
+
+    @ray.method(concurrency_group="control")
+    def boundaries(self, view: int, least: int) -> Boundaries | None:
+        """All boundaries that this source knows. It claims nothing under views before this one from
+        now on. None: it was not told the view `least`."""
+        return self._claimer.boundaries(view, least)
+
+    @ray.method(concurrency_group="control")
+    def progress(self) -> Progress:
+        """What the instance has done so far."""
+        unstored = "" if self._uploads is None else self._uploads.unstored
+        return self._mine().progress(view=self._claimer.view, unstored=unstored)
+
+    @ray.method(concurrency_group="control")
+    def commit(self, epoch: int, published_upto: int) -> None:
+        """Take a commit: the checkpoint at `epoch`. A sink may publish up to `published_upto`."""
+        self._mine().commit(epoch, published_upto)
+        self._claimer.trim(epoch)
+
+    @ray.method(concurrency_group="control")
+    def stop(self) -> None:
+        """End all threads and remove what was spilled."""
+        self._claimer.stop()
+        if self._shell is not None:
+            self._shell.stop()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _ask(ask: Ask[Any], split: str, epoch: int) -> HeldBoundary | None:
+    """Ask a keeper; None when it refuses, is gone, or does not answer in time."""
+    call = ask.place.claim.remote(ask.view, split, epoch, ask.wanted)
+    try:
+        held: HeldBoundary | None = ray.get(call, timeout=ASK_SECONDS)
+    except RayError:
+        return None
+    return held
+
+
+def _ask_all(
+    place: Any, view: int, epoch: int, wanted: Mapping[str, Boundary]
+) -> Mapping[str, HeldBoundary] | None:
+    """As `_ask`, for several entries of an epoch in one call."""
+    try:
+        held: Mapping[str, HeldBoundary] | None = ray.get(
+            place.claim_all.remote(view, epoch, wanted), timeout=ASK_SECONDS
+        )
+    except RayError:
+        return None
+    return held
+
+
+def _look_all(place: Any, view: int, epoch: int, names: Sequence[str]) -> Mapping[str, Boundary]:
+    """As `_look`, for several names; nothing where it does not answer in time."""
+    try:
+        held: Mapping[str, Boundary] = ray.get(
+            place.look_all.remote(view, epoch, list(names)), timeout=ASK_SECONDS
+        )
+    except RayError:
+        return {}
+    return held
+
+
+def _look(place: Any, view: int, split: str, epoch: int) -> Boundary | None:
+    """Look what a keeper holds; None when it holds nothing, is gone, or does not answer in time."""
+    try:
+        held: Boundary | None = ray.get(place.look.remote(view, split, epoch), timeout=ASK_SECONDS)
+    except RayError:
+        return None
+    return held
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Errors leave with what a traceback would tell: it does not cross to another process. Ray's
+    own leave as they are: a keeper that died is no fault of this process, and another may serve."""
+    try:
+        yield
+    except RayError:
+        raise
+    except Exception as error:
+        raise ours(error) from None

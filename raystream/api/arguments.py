@@ -1,0 +1,67 @@
+"""Arguments of public calls, of the right types: what is wrong is refused with the user's line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from raystream.errors import ConfigError, GraphError
+from raystream.schema.records import caller
+
+
+def check_name(call: str, value: Any) -> None:
+    """Refuse the name of a node that is no text, or empty."""
+    if value is not None and not (isinstance(value, str) and value):
+        raise GraphError(f"{call}(name={value!r:.80}): a name is text", where=caller()[0])
+
+
+def check_text(call: str, name: str, value: Any) -> None:
+    """Refuse what is no text."""
+    if not isinstance(value, str):
+        raise GraphError(
+            f"{call}({name}={value!r:.80}): it is the name of a field", where=caller()[0]
+        )
+
+
+def check_flag(call: str, name: str, value: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise GraphError(f"{call}({name}={value!r:.80}): it is True or False", where=caller()[0])
+
+
+def check_record(call: str, value: Any) -> None:
+    """Refuse a record type that is no class."""
+    if not isinstance(value, type):
+        raise GraphError(
+            f"{call} was given {value!r:.80} for a record type",
+            where=caller()[0],
+            hint="A record type is a class: typing.NamedTuple, or a frozen dataclass.",
+        )
+
+
+def whole(
+    call: str,
+    name: str,
+    value: Any,
+    least: int,
+    most: int,
+    error: type[GraphError | ConfigError] = GraphError,
+) -> int:
+    """A whole number within bounds.
+
+    Raises:
+        GraphError, ConfigError: it is none.
+    """
+    if (
+        isinstance(value, int | np.integer)
+        and not isinstance(value, bool)
+        and least <= value <= most
+    ):
+        return int(value)
+    raise error(
+        f"{call}({name}={value!r:.80}): a whole number, from {least} to {most}"
+        if call
+        else f"{name}={value!r:.80}: from {least} to {most}",
+        where=caller()[0],
+    )

@@ -1,0 +1,341 @@
+"""The command `raystream`: plan, check, run, jobs, status, top, story, scale, move, drain, stop,
+version.
+
+Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from raystream.cli import jobs
+from raystream.cli.errors import FAILED, errors_reported
+from raystream.errors import ConfigError
+
+if TYPE_CHECKING:
+    from raystream.api.flow import Flow
+
+RUN, WATCH, CHANGE = "Run a flow", "Look at jobs of a cluster", "Change a running job"
+"""Groups of commands."""
+ON_CLUSTER, CHECKPOINTS = "On a cluster", "Checkpoints"
+"""Groups of options."""
+
+
+app = typer.Typer(
+    name="raystream",
+    help="Runs dataflows of stateful operators, in this process or on a Ray cluster.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+FlowTarget = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:FLOW",
+        help="An rs.Flow, or a function without arguments that returns one. The module is looked"
+        " for in the current folder first.",
+        show_default=False,
+    ),
+]
+
+
+def _unless_given(panel: str, metavar: str, said: str, least: int | None = None) -> Any:
+    """An option whose default is not shown."""
+    return typer.Option(
+        metavar=metavar, help=said, min=least, show_default=False, rich_help_panel=panel
+    )
+
+
+Instances = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=N,...", help="Instances of operators, 1 unless given.", show_default=False
+    ),
+]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check", help="Checking mode: find operators that are not deterministic. Slower."
+    ),
+]
+ExpectedRows = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=N,...",
+        help="Rows that compiled and batch operators are expected to keep: room for them is"
+        " made before the first record.",
+        show_default=False,
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    _unless_given(
+        ON_CLUSTER,
+        "ADDRESS",
+        "Of a Ray cluster. Unless given (or `auto`), that of the submitted job or of this"
+        " machine; where there is none, one is started for this run.",
+    ),
+]
+PolicyName = Annotated[
+    str | None,
+    _unless_given(
+        ON_CLUSTER,
+        "cpu|rate|none",
+        "What scales operators by itself: their CPU above 70 %, or rates; or nothing. With --pool"
+        " it is cpu unless given.",
+    ),
+]
+BoundsOption = Annotated[
+    str,
+    _unless_given(
+        ON_CLUSTER,
+        "NAME=LEAST-MOST,...",
+        "How few and how many instances the policy may give.",
+    ),
+]
+PoolOption = Annotated[
+    int | None,
+    _unless_given(
+        ON_CLUSTER, "N", "With Ray's autoscaler: spare nodes beside those in use.", least=0
+    ),
+]
+NodesMax = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="With --pool: nodes at most, not more than the cluster may have.",
+        rich_help_panel=ON_CLUSTER,
+    ),
+]
+Copies = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, help="Nodes that hold a checkpoint.", rich_help_panel=ON_CLUSTER
+    ),
+]
+Spares = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Warm processes that stand by for those that die.",
+        rich_help_panel=ON_CLUSTER,
+    ),
+]
+CheckpointSeconds = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0.001,
+        help="From one checkpoint to the next, about.",
+        rich_help_panel=CHECKPOINTS,
+    ),
+]
+DurableOption = Annotated[
+    str | None,
+    _unless_given(
+        CHECKPOINTS,
+        "URL",
+        "A folder or s3://bucket/prefix to which committed checkpoints are copied.",
+    ),
+]
+Resume = Annotated[
+    bool | None,
+    typer.Option(
+        "--resume/--fresh",
+        help="With --durable: go on from the newest whole checkpoint there (none: from the"
+        " beginning), or begin again. Where there are checkpoints, say which.",
+        show_default=False,
+        rich_help_panel=CHECKPOINTS,
+    ),
+]
+Renames = Annotated[
+    str,
+    _unless_given(
+        CHECKPOINTS,
+        "OLD=NEW,...",
+        "With --resume: what operators, sources and sinks of the checkpoint are called now.",
+    ),
+]
+Drops = Annotated[
+    str,
+    _unless_given(
+        CHECKPOINTS,
+        "NAME,...",
+        "With --resume: what was saved of these may go. Those that are still in the flow begin"
+        " empty.",
+    ),
+]
+
+
+@app.command(rich_help_panel=RUN)
+def plan(
+    flow: FlowTarget,
+    json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    resume: Annotated[
+        str | None,
+        _unless_given(
+            CHECKPOINTS,
+            "URL",
+            "Say what the flow would make of its newest checkpoint in this folder or bucket.",
+        ),
+    ] = None,
+    rename: Renames = "",
+    drop: Drops = "",
+) -> None:
+    """Show the graph of a flow; starts and reads nothing.
+
+    Operators, which of them are fused, keys, states and record types. With --resume, what of a
+    flow that has changed begins empty, goes or moves.
+
+    Example: raystream plan examples.word_count:flow
+    """
+    with errors_reported():
+        from raystream.cli.load import load_flow, parse_drops, parse_renames
+        from raystream.cli.plan import describe, show
+
+        made = load_flow(flow)
+        described = describe(made)
+        if resume is None:
+            if rename or drop:
+                raise ConfigError("--rename and --drop need --resume URL")
+            show(described, as_json=json)
+            return
+        from raystream.cli import resumed
+        from raystream.controller.planning.changes import ResumeWishes
+
+        wishes = ResumeWishes(parse_renames(rename), parse_drops(drop))
+        found = resumed.resumed(made, resume, wishes)
+        show({**described, "resume": found}, as_json=json)
+        if not json:
+            resumed.show(found)
+
+
+@app.command(rich_help_panel=RUN)
+def check(
+    flow: FlowTarget,
+    json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    wait: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", min=0.1, help="How long sources and sinks may take to answer."
+        ),
+    ] = 30.0,
+) -> None:
+    """Try all that a flow reads and writes; starts no job and changes nothing.
+
+    Connects to each source and reads a record, and sees whether each sink can be written. Ends with
+    exit code 1 if one of them fails.
+
+    Example: raystream check examples.word_count:flow
+    """
+    with errors_reported():
+        from raystream.cli.check import check as ask
+        from raystream.cli.check import show
+        from raystream.cli.load import load_flow
+
+        made = load_flow(flow)
+        answers = ask(made, wait)
+        show(made.name, answers, as_json=json)
+        if not all(answer.ok for answer in answers):
+            raise SystemExit(FAILED)
+
+
+@app.command(rich_help_panel=RUN)
+def run(
+    flow: FlowTarget,
+    local: Annotated[
+        bool, typer.Option("--local", help="Run in this process, without Ray.")
+    ] = False,
+    instances: Instances = "",
+    check: Check = False,
+    rows: ExpectedRows = "",
+    address: Cluster = None,
+    policy: PolicyName = None,
+    bounds: BoundsOption = "",
+    pool: PoolOption = None,
+    nodes_max: NodesMax = 100,
+    copies: Copies = 1,
+    spares: Spares = 2,
+    checkpoint_seconds: CheckpointSeconds = 5.0,
+    durable: DurableOption = None,
+    resume: Resume = None,
+    rename: Renames = "",
+    drop: Drops = "",
+) -> None:
+    """Run a flow to the end of its input, and show how it goes.
+
+    Example: raystream run examples.word_count:flow --instances CountWords=2
+    """
+    with errors_reported("interrupted: the job was ended"):
+        if local and address is not None:
+            raise ConfigError("--local and --address exclude each other")
+        from raystream.cli.load import (
+            load_flow,
+            parse_bounds,
+            parse_drops,
+            parse_numbers,
+            parse_renames,
+            policy_of,
+        )
+        from raystream.controller.elastic.pool import PoolOptions
+        from raystream.native.lazy_pandas import put_off_pandas
+
+        put_off_pandas()
+        counts, limits = parse_numbers(instances), parse_bounds(bounds)
+        scaling = policy_of(policy)
+        _run_on_screen(
+            load_flow(flow),
+            cluster=None if local else address or "auto",
+            instances=counts,
+            rows=parse_numbers(rows),
+            checkpoint_seconds=checkpoint_seconds,
+            copies=copies,
+            spares=spares,
+            policy=scaling,
+            bounds=limits,
+            pool=None if pool is None else PoolOptions(pool, nodes_max=nodes_max),
+            check=check,
+            durable=durable,
+            resume=resume,
+            rename=parse_renames(rename),
+            drop=parse_drops(drop),
+        )
+
+
+def _run_on_screen(flow: Flow, **options: Any) -> None:
+    """Run a flow, and draw how it goes."""
+    from raystream.cli.live import Screen
+    from raystream.run import run as run_flow
+
+    with Screen(flow.name) as screen:
+        report = run_flow(flow, on_progress=screen.update, on_note=screen.note, **options)
+    screen.totals(report)
+
+
+_OF_JOBS: dict[str, list[Callable[..., None]]] = {
+    WATCH: [jobs.jobs, jobs.status, jobs.top, jobs.story],
+    CHANGE: [jobs.stop, jobs.scale, jobs.move, jobs.drain],
+}
+for _panel, _commands in _OF_JOBS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
+
+
+@app.command(rich_help_panel=RUN)
+def version() -> None:
+    """Print the versions of raystream, Python, and what they stand on."""
+    import platform
+    from importlib import metadata
+
+    from raystream import __version__
+
+    lines = [("raystream", __version__), ("python", platform.python_version())]
+    lines += [(p, metadata.version(p)) for p in ("ray", "pyarrow", "numpy", "numba")]
+    for name, found in lines:
+        typer.echo(f"{name} {found}")

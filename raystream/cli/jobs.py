@@ -1,0 +1,222 @@
+"""The commands that look at jobs of a cluster, or change them: jobs, status, top, story; stop,
+scale, move, drain. `app.py` puts them into the command `raystream`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raystream.cli.errors import FAILED, errors_reported, print_json
+from raystream.errors import ConfigError
+
+if TYPE_CHECKING:
+    from raystream.controller.protocol.history import MoveRecord
+    from raystream.controller.protocol.move_requests import MoveMode
+
+LOOK_SECONDS = 1.0
+"""How long `status` watches a job: rates are of this time."""
+JobOption = Annotated[
+    str, typer.Argument(metavar="JOB", help="The name of a job, or of one of its runs.")
+]
+JobSeen = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="The name of a job, or of one of its runs; unless given, the only job that runs.",
+    ),
+]
+Address = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Of a Ray cluster; `auto`: that of the submitted job, of this machine, or the one"
+        " that a run here has started for itself.",
+    ),
+]
+
+
+def jobs(address: Address = "auto") -> None:
+    """List the runs of jobs in a Ray cluster."""
+    with errors_reported():
+        from raystream.actors.client.jobs import jobs as find
+
+        found = find(address)
+        for run in found:
+            typer.echo(run)
+        if not found:
+            typer.echo("no job is running", err=True)
+
+
+Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+
+
+def status(job: JobSeen = "", json: Json = False, address: Address = "auto") -> None:
+    """Show what of a job runs where, how fast, and what was decided last.
+
+    Rates and shares are of one second. Of an operator the highest share of its instances is shown.
+    """
+    with errors_reported():
+        from itertools import islice
+
+        from raystream.actors.client.watching import looks
+        from raystream.cli.status import as_data, console_for, status_view
+
+        seen = list(islice(looks(job, address, LOOK_SECONDS), 2))
+        if not seen:
+            raise ConfigError(f"{job or 'the job'} has just ended, or has not begun yet")
+        (before, _), (now, nodes) = seen[0], seen[-1]
+        if json:
+            print_json(as_data(now, before, nodes))
+        else:
+            console_for().print(status_view(now, before, nodes))
+
+
+def top(
+    job: JobSeen = "",
+    seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.2, help="From one look to the next.")
+    ] = 2.0,
+    address: Address = "auto",
+) -> None:
+    """Watch a job: `status` again and again.
+
+    Until the job ends, or you leave with Ctrl-C. Where there is little room, it shows the
+    instances that use most of their CPU; where there is no terminal, one look below the other.
+    """
+    with errors_reported():
+        from contextlib import nullcontext
+
+        from rich.live import Live
+
+        from raystream.actors.client.watching import looks
+        from raystream.cli.status import console_for, status_view, top_view
+
+        console = console_for()
+        before = None
+        shown = Live(console=console, screen=True, auto_refresh=False)
+        with shown if console.is_interactive else nullcontext() as live:
+            for now, nodes in looks(job, address, seconds):
+                if live is None:
+                    console.print(status_view(now, before, nodes))
+                else:
+                    live.update(top_view(now, before, nodes, console.height), refresh=True)
+                before = now
+        typer.echo(f"{job or 'the job'} has ended")
+
+
+def story(job: JobSeen = "", json: Json = False, address: Address = "auto") -> None:
+    """Tell what was decided for a job, why, and how long it took."""
+    with errors_reported():
+        from raystream.actors.client.watching import looks
+        from raystream.cli.status import as_data, console_for, headline, story_view
+
+        for now, nodes in looks(job, address, 0.0):
+            if json:
+                print_json(as_data(now, None, nodes)["story"])
+            else:
+                console_for().print(headline(now), story_view(now.story), sep="\n\n")
+            return
+        raise ConfigError(f"{job or 'the job'} has just ended, or has not begun yet")
+
+
+def stop(
+    job: JobOption,
+    save: Annotated[
+        bool,
+        typer.Option(
+            "--save",
+            help="Take a checkpoint now, and end the job once it is saved in the durable tier.",
+        ),
+    ] = False,
+    address: Address = "auto",
+) -> None:
+    """End a job; with --save so that `run --resume` can go on from there.
+
+    Whatever submitted it ends with exit code 3.
+
+    Example: raystream stop counts --save
+    """
+    with errors_reported():
+        from raystream.actors.client.stopping import stop as end
+
+        typer.echo(end(job, address, save=save, tell=partial(typer.echo, err=True)))
+
+
+NodeOption = Annotated[
+    str, typer.Argument(metavar="NODE", help="The beginning of a node's id, or its address.")
+]
+Handover = Annotated[
+    bool,
+    typer.Option(
+        "--handover",
+        help="Take from the old instances what has changed since the committed checkpoint, instead"
+        " of computing it again.",
+    ),
+]
+
+
+def scale(
+    job: JobOption,
+    instances: Annotated[
+        str, typer.Argument(metavar="NAME=N,...", help="Instances of operators or sources.")
+    ],
+    handover: Handover = False,
+    address: Address = "auto",
+) -> None:
+    """Give operators more or fewer instances, while the job goes on.
+
+    Example: raystream scale counts CountWords=4
+    """
+    with errors_reported():
+        from raystream.actors.client.rescaling import scale as ask
+        from raystream.cli.load import parse_numbers
+
+        mode: MoveMode = "handover" if handover else "replay"
+        _tell_moves(ask(job, address, parse_numbers(instances), mode))
+
+
+def move(
+    job: JobOption,
+    instance: Annotated[str, typer.Argument(metavar="NAME/I", help="An instance.")],
+    to: Annotated[
+        str, typer.Option(metavar="NODE", help="The beginning of a node's id, or its address.")
+    ] = "",
+    handover: Handover = False,
+    address: Address = "auto",
+) -> None:
+    """Let another process, or another node, do the work of an instance.
+
+    Example: raystream move counts CountWords/0 --to 10.0.0.7
+    """
+    with errors_reported():
+        from raystream.actors.client.rescaling import move as ask
+
+        mode: MoveMode = "handover" if handover else "replay"
+        _tell_moves(ask(job, address, instance, to, mode))
+
+
+def drain(job: JobOption, node: NodeOption, address: Address = "auto") -> None:
+    """Have a job leave a node, and not use it again.
+
+    Example: raystream drain counts 10.0.0.7
+    """
+    with errors_reported():
+        from raystream.actors.client.rescaling import drain as ask
+
+        _tell_moves(ask(job, address, node))
+
+
+def _tell_moves(moves: Sequence[MoveRecord]) -> None:
+    """Say what was done; the exit code is that of a failure if something was not."""
+    from raystream.cli.live import moved_line
+
+    for moved in moves:
+        typer.echo(moved_line(moved).strip())
+    if not moves:
+        typer.echo("nothing had to be moved")
+    if any(m.failed for m in moves):
+        raise SystemExit(FAILED)

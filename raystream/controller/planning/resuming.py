@@ -1,0 +1,208 @@
+"""Where a run with a durable tier begins: at the newest saved checkpoint, or at the beginning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from itertools import takewhile
+from typing import NamedTuple
+
+from raystream.controller.protocol.saving import saved_checkpoint
+from raystream.dataflow.plan import Durable, Plan
+from raystream.durable.manifest import Saved, manifest_name
+from raystream.durable.saves import EncodedImage, Found, Saves
+from raystream.errors import ConfigError, JobError, LostError, StateError
+from raystream.schema.types import KeyRange
+from raystream.state.images.image import Image
+
+RESUMES_MAX = 3
+"""How many times a run that lost all copies of something begins again at the same saved
+checkpoint."""
+
+log = logging.getLogger("raystream.saves")
+
+
+class StartPoint(NamedTuple):
+    """Where a run begins."""
+
+    saved: Saved | None
+    """The checkpoint to go on from; None to begin at the beginning."""
+    notes: tuple[str, ...]
+    """What the user should be told about it."""
+
+
+def beginning(saves: Saves, resume: bool | None) -> StartPoint:
+    """Where a run begins.
+
+    Args:
+        resume: True goes on from the newest checkpoint that is whole, and begins at the beginning
+            if nothing was saved. False always begins at the beginning: the new checkpoints
+            supersede those that are there. None begins at the beginning, but only if nothing was
+            saved.
+
+    Raises:
+        ConfigError: `resume` is None, and there are saved checkpoints.
+        StateError: `resume` is True, and none of the saved checkpoints is whole.
+    """
+    if resume is False:
+        return StartPoint(None, ())
+    if resume is None:
+        found = saves.newest(checksums=False)
+        if found.saved or found.refused:
+            raise ConfigError(
+                f"{saves} holds checkpoints of an earlier run: {found.saved or found.refused[0]}",
+                hint="Go on from there with --resume (resume=True), or begin again from the"
+                " start with --fresh (resume=False): the new checkpoints then take their place.",
+            )
+        return StartPoint(None, ())
+    found = saves.newest()
+    refused = _refused(found)
+    if found.saved is not None:
+        return StartPoint(found.saved, (*refused, f"goes on from {found.saved} in {saves}"))
+    if refused:
+        raise StateError(f"no checkpoint in {saves} is whole", hint="\n  ".join(refused))
+    return StartPoint(None, (f"nothing was saved in {saves}: begins at the beginning",))
+
+
+def _refused(found: Found) -> tuple[str, ...]:
+    return tuple(f"a newer checkpoint was refused: {why}" for why in found.refused)
+
+
+class Resumes:
+    """Decides whether a run that lost state begins again at a saved checkpoint."""
+
+    def __init__(self, saves: Saves) -> None:
+        self._saves = saves
+        self._times = 0
+
+    def after(self, error: LostError, plan: Plan) -> StartPoint:
+        """Where to begin again.
+
+        Raises:
+            LostError: no checkpoint of this run, or of the one that it goes on from, is whole; or
+                the run has begun again too often without saving another one.
+        """
+        found = self._saves.newest()
+        if found.saved is None:
+            why = "\n  ".join(
+                ("no whole checkpoint is saved yet: begin again from the start", *found.refused)
+            )
+            raise LostError(f"{error.message}; in {self._saves} {why}", hint=error.hint)
+        if _foreign(found.saved, plan):
+            raise LostError(
+                f"{error.message}; the newest in {self._saves} is {found.saved}, which is no"
+                " checkpoint of this run",
+                hint="Begin again from the start with --fresh, or go on from that checkpoint with"
+                " --resume.",
+            )
+        new = plan.resumed is None or _order(found.saved) > _order(plan.resumed)
+        self._times = 1 if new else self._times + 1
+        if self._times > RESUMES_MAX:
+            raise LostError(
+                f"{error.message}; it went on from {found.saved} {RESUMES_MAX} times and saved no"
+                " other checkpoint since",
+                hint="`raystream run --resume` tries it again; with copies=2 it may lose less.",
+            )
+        again = f"{error.message}; goes on from {found.saved} in {self._saves}"
+        return StartPoint(found.saved, (*_refused(found), again))
+
+
+def _foreign(saved: Saved, plan: Plan) -> bool:
+    """Whether a checkpoint is not a part of what a run has done: the run began at the beginning
+    although the checkpoint was there, or another run has begun since."""
+    if plan.durable is None or saved.number == plan.durable.number:
+        return False
+    return plan.resumed is None or saved.number > plan.durable.number
+
+
+def _order(saved: Saved) -> tuple[int, int]:
+    return saved.number, saved.checkpoint
+
+
+def durably(
+    plan: Plan,
+    saves: Saves,
+    run: str,
+    saved: Saved | None,
+    known: Collection[str] | None = None,
+    changed: Saved | None = None,
+) -> Plan:
+    """The plan of a new run that saves its checkpoints.
+
+    This claims the next run number: from then on earlier runs can save nothing. The checkpoint with
+    which the run begins is saved again under the new number, so that anything that is still on its
+    way to the store from an earlier run is older.
+
+    Args:
+        saved: the checkpoint with which the run begins; None if it begins at the beginning.
+        known: the manifests that were there before `saved` was chosen; None if it does not matter
+            what earlier runs have saved.
+        changed: `saved` as a checkpoint of this plan, where the flow has changed since.
+
+    Raises:
+        ConfigError: an earlier run has saved a newer checkpoint since.
+    """
+    number = saves.claim(run)
+    if known is not None:
+        _refuse_overtaken(saves, saved, known)
+    if saved is not None:
+        saved = replace(saved, number=number)
+        saves.commit(saved)
+        saved = replace(changed or saved, number=number)
+    return replace(plan, durable=Durable(saves.store.url, number, run, saved))
+
+
+def _refuse_overtaken(saves: Saves, saved: Saved | None, known: Collection[str]) -> None:
+    """Refuse to go on from a checkpoint if a run that is still at work has saved a newer one since
+    the choice: what it saved it has also published, and going on from the older one would discard
+    that. After the claim the earlier run saves nothing, so all of it is visible now."""
+    chosen = saved and manifest_name(saved.job, saved.number, saved.checkpoint)
+    newer = takewhile(lambda name: name != chosen, saves.manifests())
+    if late := [name for name in newer if name not in known]:
+        raise ConfigError(
+            f"an earlier run has saved {late[0]} in {saves.store.url} while this one began",
+            hint="From now on it can save nothing. End it, if it is still running, and go on from"
+            " there with --resume (resume=True).",
+        )
+
+
+def save(plan: Plan, saves: Saves, checkpoint: int, images: Mapping[int, Iterable[Image]]) -> None:
+    """Save a checkpoint of a run in this process, then delete older ones.
+
+    What cannot be deleted now is deleted after a later checkpoint.
+
+    Args:
+        images: by vertex, a full image of every range.
+
+    Raises:
+        JobError: the checkpoint cannot be saved.
+    """
+    durable = plan.durable
+    assert durable is not None
+    chains = {
+        v: [
+            saves.put_chain(
+                durable.number,
+                plan.vertices[v].name,
+                image.header.keys,
+                [EncodedImage(0, image.header.checkpoint, image.encode())],
+            )
+            for image in found
+        ]
+        for v, found in images.items()
+    }
+    saves.commit(saved_checkpoint(plan, durable, checkpoint, chains))
+    try:
+        saves.drop(durable.number)
+    except JobError as error:
+        log.warning("what checkpoint %d does not need could not be deleted: %s", checkpoint, error)
+
+
+def images_of(plan: Plan, saves: Saves) -> dict[str, list[list[Image]]]:
+    """By the names of vertices, the images of the checkpoint with which a run begins."""
+    saved = plan.resumed
+    if saved is None:
+        return {}
+    whole = KeyRange(0, plan.groups)
+    return {v.name: saves.images(saved, v.name, whole) for v in plan.vertices}

@@ -1,0 +1,81 @@
+"""Checks the types of the options of `run`: a wrong one is refused with the user's line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from typing import Any, get_args
+
+import numpy as np
+
+from raystream.controller.protocol.strategies import RecoveryMode
+from raystream.errors import ConfigError
+from raystream.schema.lengths import seconds_of
+from raystream.schema.records import caller
+
+RECOVERIES = get_args(RecoveryMode)
+_COUNTS = ("checkpoint_every", "copies", "spares", "restore_into")
+"""Options that are whole numbers; those with the default None may be None."""
+
+
+def check_run_options(given: Mapping[str, Any]) -> float:
+    """Check the types of the options of `run`, by name. Returns the seconds between checkpoints.
+
+    Raises:
+        ConfigError: an option is of a wrong type.
+    """
+    for name in _COUNTS:
+        value = given[name]
+        if not whole_number(value) and not (value is None and name == "checkpoint_every"):
+            raise _wrong(name, value, "a whole number")
+    for name in ("instances", "rows"):
+        check_by_operator(name, given[name], whole_number, "a whole number for each operator")
+    check_by_operator("bounds", given["bounds"], _pair, "(least, most) for each operator")
+    if not isinstance(given["cluster"], str | None):
+        raise _wrong("cluster", given["cluster"], "text")
+    if not isinstance(given["durable"], str | os.PathLike | None):
+        raise _wrong("durable", given["durable"], "a path or URL")
+    if not isinstance(given["recovery"], str) or given["recovery"] not in RECOVERIES:
+        raise _wrong("recovery", given["recovery"], f"one of {', '.join(RECOVERIES)}")
+    for name in ("on_progress", "on_note"):
+        if given[name] is not None and not callable(given[name]):
+            raise _wrong(name, given[name], "a function")
+    check_by_operator("rename", given["rename"], _text, "its name now for each old name")
+    drop = given["drop"]
+    if isinstance(drop, str) or not isinstance(drop, Collection) or not all(map(_text, drop)):
+        raise _wrong("drop", drop, "a list of names of operators")
+    if not isinstance(given["check"], bool):
+        raise _wrong("check", given["check"], "True or False")
+    if not isinstance(given["resume"], bool | None):
+        raise _wrong("resume", given["resume"], "True, False or None")
+    return seconds_of(
+        "", "checkpoint_seconds", given["checkpoint_seconds"], zero=True, error=ConfigError
+    )
+
+
+def check_by_operator(name: str, value: Any, fits: Any, wanted: str) -> None:
+    """Refuse an option that is no value for each of some operators."""
+    if value is None:
+        return
+    if not isinstance(value, Mapping) or not all(isinstance(k, str) for k in value):
+        raise _wrong(name, value, f"a dict by names of operators, {wanted}")
+    for operator, one in value.items():
+        if not fits(one):
+            raise _wrong(f"{name}[{operator!r}]", one, wanted)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def whole_number(value: Any) -> bool:
+    """Whether a value is an integer."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _pair(value: Any) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2 and all(map(whole_number, value))
+
+
+def _wrong(name: str, value: Any, wanted: str) -> ConfigError:
+    return ConfigError(f"run({name}={value!r:.80}): it is {wanted}", where=caller()[0])

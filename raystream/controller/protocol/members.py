@@ -1,0 +1,123 @@
+"""The members of a job, as its controller knows them, and the processes without a place."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from raystream.controller.protocol.journal import InstanceRecord
+from raystream.controller.protocol.strategies import RecoveryMode
+from raystream.dataflow.plan import Plan
+from raystream.dataflow.progress import Progress
+
+STALL_SECONDS = 300.0
+"""How long an instance that has all its input may stay at an epoch before it counts as dead."""
+STALL_LOOKS = 10
+"""How many times it must be seen there, too, because the clock may be set forward."""
+STAND_BY_SECONDS = 30.0
+"""The first spare processes are started this long after the job began, and not before its first
+commit. A job that ends soon does without them, and their start would take half a processor when
+there is most to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolOptions:
+    """How a job is run, as far as the machine has to know. See `raystream.controller.options`."""
+
+    copies: int = 1
+    """How many keepers hold a checkpoint, and the journal."""
+    spares: int = 2
+    """How many processes stand by."""
+    recovery: RecoveryMode = "state"
+    """What a recovery starts from."""
+    restore_into: int = 1
+    """How many instances share the range of an operator's instance that died."""
+    stand_by: float = STAND_BY_SECONDS
+    """How many seconds after the job began spare processes are started."""
+
+
+@dataclass(eq=False)
+class Member:
+    """An instance that has a place."""
+
+    record: InstanceRecord
+    """What the journal has of it, or will have with the next entry that is written."""
+    progress: Progress | None = None
+    """What it said last."""
+    dead: str = ""
+    """Why its process is gone; empty if it lives."""
+    stays: tuple[float, int] | None = None
+    """Since when, and how many times, it was seen at one epoch with all that it needs to go on."""
+
+    @property
+    def name(self) -> str:
+        """Its identity."""
+        return self.record.place.name
+
+    def note_held(self, committed: int) -> None:
+        """Note whether its keepers hold its range at the committed checkpoint: they do if it stored
+        that after it had heard of them. An instance that has ended keeps its final state: every
+        later checkpoint reuses it."""
+        p = self.progress
+        if p is not None and p.kept >= self.record.kept:
+            checkpoint = min(committed, p.position) if p.ended else committed
+            keepers = frozenset(self.record.keepers)
+            if p.kept_at < checkpoint and self.record.held != keepers:
+                self.record = replace(self.record, held=keepers)
+
+
+class SpareProcess(NamedTuple):
+    """A process without a place."""
+
+    process: str
+    """Its name."""
+    node: str
+    """Its node."""
+    pid: int
+    """Its process id on that node."""
+
+
+def whose_turn(
+    members: Iterable[Member], moving: Collection[str], nth: int, turns: int
+) -> list[str]:
+    """The processes that are asked for their progress in one of several turns that follow each
+    other.
+
+    Instances of an operator that is being moved are asked in the same turn, because they are
+    compared, and between two turns there may be several epochs.
+
+    Args:
+        moving: the operators that are being moved.
+        nth: the number of the turn.
+        turns: how many there are."""
+    alive = enumerate(m.record for m in members if not m.dead)
+    return [s.process for i, s in alive if nth == (0 if s.place.operator in moving else i % turns)]
+
+
+def positions(members: Iterable[Member]) -> dict[int, int]:
+    """By vertex the least position of its members; 0 for one that has not said anything yet."""
+    at: dict[int, int] = {}
+    for m in members:
+        position, vertex = m.progress.position if m.progress else 0, m.record.place.vertex
+        at[vertex] = min(position, at.get(vertex, position))
+    return at
+
+
+def stalled(members: list[Member], plan: Plan, now: float) -> list[Member]:
+    """Members that have all they need and do not go on: they hold the next commit back."""
+    at = positions(members)
+    found = []
+    for m in members:
+        if m.dead or m.progress is None or m.progress.ended:
+            continue
+        vertex, position = plan.vertices[m.record.place.vertex], m.progress.position
+        fed = vertex.inputs and all(at[e.producer] > position for e in vertex.inputs)
+        if not fed or any(at[e.consumer] < position for e in vertex.outputs):
+            m.stays = None
+            continue
+        since, looks = m.stays or (now, 0)
+        m.stays = since, looks + 1
+        if looks >= STALL_LOOKS and now - since > STALL_SECONDS:
+            found.append(m)
+    return found

@@ -1,0 +1,250 @@
+"""What the controller's side calls of instances and keepers, as typed protocols.
+
+    InstanceCalls      an instance that has a place; the process on a cluster and the simulated one
+    ProcessCalls       these, and what a process on a cluster is asked before and after them
+    KeeperCalls        a keeper; the process on a cluster and the simulated one
+    KeeperActorCalls   these, and what only a keeper on a cluster is asked
+
+A caller names a method as `InstanceCalls.commit`, so that a type checker sees its arguments, and
+sends the call its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from raystream.controller.protocol.journal import JournalEntry
+from raystream.controller.protocol.recovery import Place
+from raystream.dataflow.assignment import Assignment
+from raystream.dataflow.plan import Plan
+from raystream.dataflow.progress import Progress
+from raystream.dataflow.register import Boundaries, Boundary, HeldBoundary, PlaceSet
+from raystream.durable.manifest import Saved, SavedChain
+from raystream.errors import OvertakenError, RaystreamError
+from raystream.schema.types import KeyRange
+
+
+class Hello(NamedTuple):
+    """What a process says of itself."""
+
+    versions: dict[str, str]
+    """The versions of what must be equal on all nodes: otherwise replay would not give the same
+    bits."""
+    node: str
+    """The id of its node."""
+    pid: int
+    """Its process id."""
+    placed: bool
+    """Whether it has a place."""
+
+
+class ServesAt(NamedTuple):
+    """A process has taken a place."""
+
+    address: str
+    """Where the logs of the instance are served."""
+    nbytes: int
+    """How many bytes its state took when it came."""
+
+
+class Brought(NamedTuple):
+    """An owner has sent its changes to others."""
+
+    epoch: int
+    """The epoch up to which they have its state now."""
+    nbytes: int
+    """How many bytes it sent."""
+
+
+class Refusal(Enum):
+    """Why a process does not take a place."""
+
+    MISSING = "missing"
+    """No keeper has the state."""
+    PLACED = "placed"
+    """Another controller gave it a place already."""
+
+
+class InstanceCalls(Protocol):
+    """An instance that has a place."""
+
+    def begin(
+        self,
+        assignment: Assignment,
+        keepers: tuple[Any, ...],
+        kept: int,
+        run: str,
+        paced_from: float | None,
+    ) -> None:
+        """Begin to work, if it does not yet.
+
+        Args:
+            keepers: they hold its checkpoints, the choice number `kept`.
+            run: the name of the run. paced_from: the Unix time at which a paced source releases its
+                origin.
+        """
+
+    def assign(self, assignment: Assignment) -> None:
+        """Follow a newer assignment."""
+
+    def kept_by(self, keepers: tuple[Any, ...], kept: int) -> None:
+        """These keepers hold its checkpoints from now on, the choice number `kept`."""
+
+    def commit(self, epoch: int, published_upto: int) -> None:
+        """The checkpoint at `epoch` is committed; a sink may publish what it wrote up to
+        `published_upto`."""
+
+    def forget(self, epoch: int) -> None:
+        """All that read from it have what it sent up to an epoch."""
+
+    def follow(self, view: PlaceSet[Any], content: Boundaries) -> None:
+        """These keepers are the places of the boundary register, and hold `content`."""
+
+    def boundaries(self, view: int, least: int) -> Boundaries | None:
+        """All that a source knows of the boundary register; it claims nothing under views before
+        this one from now on. None: it was not told the view `least`."""
+
+    def progress(self) -> Progress:
+        """What it has done so far."""
+        ...
+
+
+class ProcessCalls(InstanceCalls, Protocol):
+    """A process on a cluster that may have, or get, a place."""
+
+    def hello(self, plan: Plan) -> Hello:
+        """Take the plan, and say what this process is."""
+        ...
+
+    def warm(self) -> None:
+        """Begin to load what any instance may need, while no other process needs the processor."""
+
+    def become(
+        self, place: Place, committed: int, holders: list[Any], ships: bool, held: bool
+    ) -> ServesAt | Refusal:
+        """Take a place.
+
+        Args:
+            holders: the keepers that may have the images of the range at `committed`.
+            ships: whether it is to store checkpoints.
+            held: whether an owner will send it more (`accept`) before it can begin.
+        """
+        ...
+
+    def deliver(self, committed: int, to: list[tuple[KeyRange, Any]]) -> Brought | str:
+        """Send processes that have parts of this one's range, as of the checkpoint `committed`,
+        what has changed since then; or say why that cannot be."""
+        ...
+
+    def accept(self, data: Any) -> None:
+        """Take from an owner what has changed since the committed checkpoint (an encoded image,
+        None if nothing has), and make ready to begin."""
+
+    def watch(self) -> RaystreamError | None:
+        """Returns when the work is done, with what went wrong, if anything did."""
+
+    def begun(self) -> bool:
+        """Whether it was let begin in some place."""
+        ...
+
+    def stop(self) -> None:
+        """End all threads and remove what was spilled."""
+
+
+class KeeperCalls(Protocol):
+    """A keeper: holds images and the journal, and may be a place of the boundary register."""
+
+    def trim(self, committed: int, assigned: list[tuple[int, KeyRange]]) -> int:
+        """Drop what no restore of these ranges from `committed` on needs; the bytes that are
+        left."""
+        ...
+
+    def claim(self, view: int, split: str, epoch: int, wanted: Boundary) -> HeldBoundary | None:
+        """See `Register.claim`."""
+
+    def look(self, view: int, split: str, epoch: int) -> Boundary | None:
+        """See `Register.look`."""
+
+    def hand(self, view: int) -> Boundaries | None:
+        """See `Register.hand`."""
+
+    def fill(self, view: int, content: Boundaries) -> bool:
+        """See `Register.fill`."""
+        ...
+
+    def write(self, entry: JournalEntry) -> bool:
+        """Keep an entry of the journal; False when its writer is not the controller any more."""
+        ...
+
+    def leave_journal(self, order: tuple[int, int]) -> bool:
+        """Others keep the journal; see `Shelf.leave`."""
+        ...
+
+    def claim_journal(self, incarnation: int) -> tuple[bool, tuple[int, int], JournalEntry | None]:
+        """A controller begins; see `Shelf.claim`."""
+        ...
+
+
+class KeeperActorCalls(KeeperCalls, Protocol):
+    """A keeper on a cluster. An image comes to it in parts, and leaves it as references."""
+
+    def claim_all(
+        self, view: int, epoch: int, wanted: Mapping[str, Boundary]
+    ) -> dict[str, HeldBoundary] | None:
+        """See `Register.claim_all`."""
+
+    def look_all(self, view: int, epoch: int, names: list[str]) -> dict[str, Boundary]:
+        """See `Register.look_all`."""
+        ...
+
+    def store(
+        self,
+        sender: str,
+        vertex: int,
+        keys: KeyRange,
+        base: int,
+        checkpoint: int,
+        oldest: int,
+        ended: bool,
+        part: KeyRange,
+        data: Any,
+    ) -> bool:
+        """Keep a part of an image; with the last one, whether all of it is held."""
+        ...
+
+    def images(
+        self, vertex: int, checkpoint: int, wanted: KeyRange
+    ) -> list[tuple[KeyRange, list[tuple[Any, ...]]]]:
+        """By range that has something of the wanted one, the references of the parts of its
+        images."""
+        ...
+
+    def part(
+        self, vertex: int, checkpoint: int, held: KeyRange, part: KeyRange
+    ) -> list[tuple[Any, ...]]:
+        """The same for a part of a range that is held: references of new images."""
+        ...
+
+    def put_chains(
+        self, checkpoint: int, places: list[tuple[int, KeyRange]]
+    ) -> list[tuple[int, SavedChain]] | str:
+        """Store the images of these ranges in the durable tier; or why that cannot be."""
+        ...
+
+    def save_checkpoint(self, saved: Saved) -> str | OvertakenError:
+        """Write the manifest of a checkpoint all of whose images are stored. Why that cannot be, or
+        "" when it is done."""
+        ...
+
+    def plan(self) -> Plan:
+        """The plan of the job."""
+        ...
+
+    def pid(self) -> int:
+        """The process id."""
+        ...
+
+    def watch(self) -> None:
+        """Returns when another caller watches. It fails when this process dies."""

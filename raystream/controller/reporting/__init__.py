@@ -1,0 +1,7 @@
+"""What a job did, and how it stands.
+
+report  totals per operator, samples, the report of a finished job
+late    what is said of records that were late
+status  a job at one moment
+story   what happened to a job, in order, as words
+"""

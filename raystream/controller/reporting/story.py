@@ -1,0 +1,107 @@
+"""The story of a job: what was decided, why, and how long it took, in order and in words."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from raystream.controller.protocol.history import MoveRecord, Recovery
+
+NOTES_MAX = 100
+"""How many notes are kept of a job: the newest."""
+AGAIN_SECONDS = 60.0
+"""A note that was not repeated for this long is shown again when it comes back."""
+
+
+class Notes:
+    """What a story has besides recoveries and moves.
+
+    A note that is repeated over and over is shown once, and again only after `AGAIN_SECONDS`
+    without it.
+    """
+
+    def __init__(self) -> None:
+        self._told: deque[tuple[float, str]] = deque(maxlen=NOTES_MAX)
+        self._last: dict[str, float] = {}  # when each text was noted last, in that order
+
+    @property
+    def said(self) -> tuple[tuple[float, str], ...]:
+        """The notes: seconds since the start, and the text."""
+        return tuple(self._told)
+
+    def say(self, text: str, t: float) -> None:
+        """Note a text, t seconds after the start."""
+        before = self._last.pop(text, None)
+        if before is None or t - before > AGAIN_SECONDS:
+            self._told.append((t, text))
+        self._last[text] = t
+        while len(self._last) > NOTES_MAX:
+            del self._last[next(iter(self._last))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One thing that happened to a job."""
+
+    t: float
+    """Seconds since the job's start."""
+    kind: str
+    """One of "recovery", "scale out", "scale in", "move" and "note"."""
+    what: str
+    """What happened, in words."""
+    because: str = ""
+    """Why."""
+    phases: tuple[tuple[str, float], ...] = ()
+    """The names and seconds of its phases, in order."""
+    failed: bool = False
+    """Whether it was given up."""
+    nbytes: int = 0
+    """Bytes of state that moved."""
+
+
+def story(
+    recoveries: Iterable[Recovery] = (),
+    moved: Iterable[MoveRecord] = (),
+    notes: Iterable[tuple[float, str]] = (),
+) -> tuple[Told, ...]:
+    """All that happened, in order.
+
+    Args:
+        notes: seconds since the start, and the text.
+    """
+    told = [*map(_recovery, recoveries), *map(_move, moved)]
+    told += [Told(t=t, kind="note", what=text) for t, text in notes]
+    return tuple(sorted(told, key=lambda x: x.t))
+
+
+def _recovery(r: Recovery) -> Told:
+    what = f"{_names(r.gone)} replaced by {_names(r.new)}, which went on from epoch {r.committed:,}"
+    return Told(
+        t=r.t, kind="recovery", what=what, because=r.because, phases=(("restore", r.seconds),)
+    )
+
+
+def _move(m: MoveRecord) -> Told:
+    before, after = len(m.gone), len(m.new)
+    kind = "scale out" if after > before else "scale in" if after < before else "move"
+    if m.failed:
+        return Told(
+            t=m.t,
+            kind="move",
+            what=f"{m.operator} stays as it is: {m.failed}",
+            because=m.because,
+            failed=True,
+        )
+    if after == len(m.ranges):
+        into = ", ".join(f"{n} {k}" for n, k in zip(m.new, sorted(m.ranges), strict=True))
+    else:  # other ranges of the operator stayed with their owners
+        into = f"{_names(m.new)} of {' '.join(map(str, m.ranges))}"
+    what = f"{_names(m.gone)} became {into}, from epoch {m.committed:,} ({m.mode})"
+    what += f", at the {m.tries}. attempt" if m.tries > 1 else ""
+    phases = (("place", m.place), ("restore", m.restore), ("replay", m.replay))
+    return Told(t=m.t, kind=kind, what=what, because=m.because, phases=phases, nbytes=m.nbytes)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,69 @@
+"""An instance of an operator: its logic takes the records of an epoch in canonical order."""
+
+from __future__ import annotations
+
+from raystream.dataflow.emission import emissions, late_emission, nothing, two_phases
+from raystream.dataflow.instances.inputs import ReceivingInstance
+from raystream.dataflow.logic.select import logic_of
+from raystream.dataflow.order import assemble
+from raystream.dataflow.pieces import Header, Piece
+from raystream.dataflow.plan import Plan, Vertex
+from raystream.errors import InternalError
+from raystream.schema.types import KeyRange
+from raystream.state.counts import CUT_OFF, IN, LATE
+from raystream.state.tables.backend import Table
+
+
+class KeyedInstance(ReceivingInstance):
+    """Applies an operator, and closes its windows and rings its timers up to the watermark."""
+
+    def __init__(self, plan: Plan, vertex: Vertex, keys: KeyRange) -> None:
+        super().__init__(plan, vertex, keys)
+        if vertex.spec is None:
+            raise InternalError(f"{vertex.name} is no operator")
+        self.spec = vertex.spec
+        self.logic = logic_of(vertex.spec, plan)
+        self._nothing = [nothing(schema, len(keys)) for schema in vertex.spec.outputs]
+
+    @property
+    def table(self) -> Table | None:
+        """The rows of state; None if the operator keeps none."""
+        return self.logic.table
+
+    def open(self) -> None:
+        """Prepare for the first epoch: load references and set the alarms of restored rows. At the
+        beginning of a job, make room for the rows that are expected."""
+        self.logic.open(self.keys)
+        rows = 0 if self.position else self.plan.rows.get(self.vertex.id, 0)
+        if rows and self.table is not None:
+            self.table.make_room(rows * len(self.keys) // self.plan.groups, self.keys)
+        super().open()
+
+    def _next_due(self) -> int:
+        """The least time at which a window closes or a timer rings."""
+        return self.logic.next_due()
+
+    def _releases(self, watermark: int) -> bool:
+        """Whether records leave that wait, in an epoch that may have none of its own."""
+        return self.spec.waits and self.logic.next_due() <= watermark
+
+    def _apply(self, pieces: dict[int, list[Piece]], header: Header, before: int) -> None:
+        spec, logic = self.spec, self.logic
+        given = assemble(self.feeds, pieces, spec.inputs, self.keys, spec.sorted_by)
+        head, late = [*self._nothing], None
+        if len(given) or self._releases(header.watermark):
+            output = logic.process(given, header.epoch, before, header.watermark)
+            head, late = emissions(output), output.late
+            self.counts.add(IN, given.offsets)
+        fired = logic.fire(self.keys, header.epoch, header.watermark, last=header.ended)
+        if fired is not None:
+            head = two_phases(head, emissions(fired))
+            if fired.cut_off is not None:
+                self.counts.add(CUT_OFF, fired.cut_off.offsets)
+                self.cut_off_keys = fired.cut_off.keys
+        if spec.counts_late:
+            too_late = [late_emission(late, given, t, s) for t, s in enumerate(spec.inputs)]
+            for e in too_late if late is not None else ():
+                self.counts.add(LATE, e.offsets)
+            head += too_late
+        self.outlets.emit(head, header, self.counts)

@@ -1,0 +1,134 @@
+"""The sending half of an instance: fused operators, and an epoch log for each edge."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from raystream.dataflow.emission import (
+    Emission,
+    cut_for,
+    fuse_input,
+    inherit,
+    nothing,
+)
+from raystream.dataflow.logic.select import logic_of
+from raystream.dataflow.pieces import Header, Piece
+from raystream.dataflow.plan import Plan, Vertex
+from raystream.dataflow.sources.event_times import EventTimes
+from raystream.schema.columns import Columns
+from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
+from raystream.state.counts import OUT, Counts, at_port
+from raystream.state.log.epoch_log import EpochLog, LogEntry
+
+
+def port_names(vertex: Vertex) -> list[str]:
+    """What is counted for itself: of a sink each type of record that it is given, of all others
+    what goes out at each port."""
+    if vertex.kind == "sink":
+        return [f"{vertex.name}.{schema.name}" for schema in vertex.schemas]
+    aside = ".ahead" if vertex.kind == "source" else ".late"
+    return [f"{p.node}.{p.schema.name}" + (aside if p.late else "") for p in vertex.ports]
+
+
+class Outlets:
+    """The sending half of an instance: fused operators, and one epoch log per edge."""
+
+    def __init__(self, plan: Plan, vertex: Vertex, keys: KeyRange) -> None:
+        self.plan = plan
+        self.vertex = vertex
+        self.keys = keys
+        self.fused = [(f, logic_of(f.spec, plan)) for f in vertex.fused]
+        self.logs: dict[int, EpochLog[Header]] = {e.id: EpochLog() for e in vertex.outputs}
+        """The epochs of each edge that are kept."""
+        self.times = EventTimes(plan, vertex, keys)
+        self.counted = [(name, at_port(name)) for name in port_names(vertex)]
+        """What goes out, or comes to a sink (`port_names`), and the name it is counted under."""
+        self._nothing: list[tuple[int, Columns, np.ndarray]] = []
+        self.last = NEVER
+        """The epoch after which the range has ended; NEVER while that is not known."""
+        self.guard: AbstractContextManager[Any] = nullcontext()
+        """Held while the logs change. A process that serves them from other threads sets its
+        lock."""
+
+    def open(self) -> None:
+        """Load references."""
+        for _, logic in self.fused:
+            logic.open(self.keys)
+
+    def emit(self, head: list[Emission], header: Header, counts: Counts) -> None:
+        """Run the fused operators on what the head emitted and log one entry per edge."""
+        if any(e.rows.length for e in head):
+            ports = self._through(head, header.epoch)
+            self.times.note(ports)
+            pieces = self._cut(ports)
+            for (_, name), e in zip(self.counted, ports, strict=True):
+                counts.add(name, e.offsets)
+            for edge in self.vertex.outputs:
+                counts.add(OUT, ports[edge.port].offsets)
+        else:
+            pieces = self._silence()
+        with self.guard:
+            for at, rows, offsets in pieces:
+                told = self.times.header(at, header)
+                self.logs[at].append(LogEntry(header.epoch, told, rows, offsets, header.epochs))
+            if header.ended:
+                self.last = header.epoch
+
+    def _cut(self, ports: list[Emission]) -> list[tuple[int, Columns, np.ndarray]]:
+        """Per edge its rows and their offsets."""
+        return [
+            (e.id, *cut_for(e, ports[e.port], self.keys, self.plan.groups))
+            for e in self.vertex.outputs
+        ]
+
+    def _silence(self) -> list[tuple[int, Columns, np.ndarray]]:
+        """The same of an epoch without rows: fused operators make none of nothing."""
+        if not self._nothing:
+            self._nothing = self._cut(
+                [nothing(p.schema, len(self.keys)) for p in self.vertex.ports]
+            )
+        return self._nothing
+
+    def _through(self, head: list[Emission], epoch: int) -> list[Emission]:
+        ports = list(head)
+        for fused, logic in self.fused:
+            given, sources = fuse_input(
+                [[ports[i] for i in at] for at in fused.inputs], fused.spec.inputs
+            )
+            ports = inherit(ports, logic.process(given, epoch, BEFORE_ALL), sources[0])
+        return ports
+
+    def piece(self, edge: int, epoch: int, keys: KeyRange) -> Piece:
+        """What a consumer range gets for an epoch, or for the run of epochs that it is in."""
+        entry = self.logs[edge].entry(epoch)
+        rows, offsets = entry.part(keys)
+        return Piece(entry.header, rows, offsets)
+
+    def silent(self, edge: int, epoch: int) -> LogEntry[Header] | None:
+        """What an ended range has for an epoch after its last: nothing, and that it has ended. None
+        for all other epochs.
+
+        A consumer asks for it that has the earlier epochs from instances of other ranges, one of
+        which ended later: it did not hear of this end.
+        """
+        if epoch <= self.last:
+            return None
+        rows, offsets = next((rows, at) for e, rows, at in self._silence() if e == edge)
+        return LogEntry(epoch, Header(epoch, self.keys, NEVER, False, True), rows, offsets)
+
+    def unserved(self, epoch: int, most: int) -> int:
+        """How many epochs from one on its logs hold, counted up to `most`. A run of empty epochs
+        counts as one."""
+        return max((log.after(epoch, most) for log in self.logs.values()), default=0)
+
+    def trim(self, committed: int, most: int | None = None) -> bool:
+        """Drop what is not newer than the committed checkpoint, but up to `most` epochs of each
+        edge; whether all of it is gone."""
+        if not self.logs:
+            return True
+        with self.guard:
+            left = [not log.trim(committed, most) for log in self.logs.values()]
+        return not any(left)

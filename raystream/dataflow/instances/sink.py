@@ -1,0 +1,131 @@
+"""An instance of a sink: it hands the user's sink what came in, and tells it what is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from raystream.api.connectors import Sink
+from raystream.dataflow.instances.inputs import ReceivingInstance
+from raystream.dataflow.order import assemble
+from raystream.dataflow.pieces import Header, Piece
+from raystream.dataflow.plan import Plan, Vertex
+from raystream.errors import JobError, RaystreamError, user_frame, what_was_raised
+from raystream.schema.columns import Columns
+from raystream.schema.types import KeyRange, SinkContext
+from raystream.state.counts import IN
+
+
+class SinkInstance(ReceivingInstance):
+    """Writes epochs to a sink of the user's.
+
+    Args:
+        sink: that of this instance alone; without one, that of the vertex.
+    """
+
+    def __init__(self, plan: Plan, vertex: Vertex, keys: KeyRange, sink: Any = None) -> None:
+        super().__init__(plan, vertex, keys)
+        self.sink: Sink[Any] = vertex.sink if sink is None else sink
+        self.written: tuple[tuple[KeyRange, int], ...] = ()
+        """What a predecessor has written: ranges of key groups, each with its last epoch."""
+        self._written_upto = 0
+        self._told_of_ends = type(self.sink).end_epoch is not Sink.end_epoch
+
+    def begin(self, context: SinkContext) -> None:
+        """Open the user's sink, before its first write."""
+        self._call("open", lambda: self.sink.open(context))
+        self._call("open", lambda: self._skip(self.sink.already_there()))
+
+    def _skip(self, written: Sequence[tuple[KeyRange, int]]) -> None:
+        """Write nothing again that is there."""
+        self.written = tuple(sorted((KeyRange(*keys), epoch) for keys, epoch in written))
+        self._written_upto = max((epoch for _, epoch in self.written), default=0)
+
+    def goes_on_from(self, checkpoint: int) -> int:
+        """The epoch that the sink goes on from: the checkpoint, or its last one if it ended before
+        and was told of nothing since."""
+        return min(checkpoint, self.position) if self.ended else checkpoint
+
+    def _apply(self, pieces: dict[int, list[Piece]], header: Header, before: int) -> None:
+        self._write(pieces, header.epoch)
+        if self._told_of_ends:
+            more = not header.ended and self._at_hand(header.epoch + 1)
+            self._call("end an epoch", lambda: self.sink.end_epoch(header.epoch, more=more))
+        if header.checkpoint or header.ended:
+            self._call("prepare", lambda: self.sink.prepare(header.epoch))
+
+    def _write(self, pieces: dict[int, list[Piece]], epoch: int) -> None:
+        """Hand over one batch per record type."""
+        from raystream.api.batch import Batch
+
+        if not any(piece.rows.length for ps in pieces.values() for piece in ps):
+            return
+        for t, (_, name) in enumerate(self.outlets.counted):
+            mine = {e.id: pieces[e.id] if e.type == t else [] for e in self.vertex.inputs}
+            given = assemble(self.feeds, mine, self.vertex.schemas, self.keys, None)
+            rows = given.columns[t]
+            if not len(rows):
+                continue
+            rows = rows if given.where is None else rows.take(given.where)
+            self.counts.add(IN, given.offsets)
+            self.counts.add(name, given.offsets)
+            for keys, some in self._unwritten(epoch, rows, given.offsets):
+                self._call(
+                    "write",
+                    lambda keys=keys, some=some: self.sink.write(
+                        epoch, keys, Batch._of(some.ranked(None))
+                    ),
+                )
+
+    def _unwritten(
+        self, epoch: int, rows: Columns, offsets: np.ndarray
+    ) -> Iterator[tuple[KeyRange, Columns]]:
+        """The rows of an epoch that no predecessor has written, by range."""
+        if epoch > self._written_upto:
+            yield self.keys, rows
+            return
+        lo = self.keys.lo
+        for keys in _without(self.keys, [k for k, upto in self.written if epoch <= upto]):
+            some = rows.slice(int(offsets[keys.lo - lo]), int(offsets[keys.hi - lo]))
+            if len(some):
+                yield keys, some
+
+    def _at_hand(self, epoch: int) -> bool:
+        """Whether all pieces of an epoch are there."""
+        return all(inlet.ready(epoch) for inlet in self.inlets.values())
+
+    def publish(self, epoch: int) -> None:
+        """Let the sink commit what it wrote up to `epoch`: nothing of that will come again."""
+        self._call("commit", lambda: self.sink.commit(epoch))
+
+    def finished(self, committed: int, published: int) -> bool:
+        """Whether the output of its last epoch is published: then the work of a sink is done."""
+        return self.ended and published >= self.position
+
+    def close(self) -> None:
+        """Close the user's sink, after its last commit."""
+        self._call("close", self.sink.close)
+
+    def _call(self, doing: str, call: Any) -> None:
+        try:
+            call()
+        except RaystreamError:
+            raise
+        except Exception as error:
+            raise JobError(
+                f"sink {self.vertex.name} could not {doing}: {what_was_raised(error)}",
+                where=user_frame(error) or self.vertex.where,
+            ) from error
+
+
+def _without(keys: KeyRange, others: Iterable[KeyRange]) -> Iterator[KeyRange]:
+    """What is left of a range without others, which ascend and do not overlap each other."""
+    at = keys.lo
+    for other in others:
+        if at < other.lo:
+            yield KeyRange(at, min(other.lo, keys.hi))
+        at = max(at, other.hi)
+    if at < keys.hi:
+        yield KeyRange(at, keys.hi)

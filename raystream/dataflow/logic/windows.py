@@ -1,0 +1,268 @@
+"""Interpreted windows: tumbling and sliding ones, and what they have in common with sessions.
+
+Sizes are integers of the flow's time unit. A window closes when the watermark reaches its end; a
+record is late when all its windows have closed by the end of the epoch before its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from raystream.api.operators import OperatorSpec
+from raystream.api.row_shapes import kept_shape
+from raystream.dataflow.logic.alarms import Dues
+from raystream.dataflow.logic.base import Logic
+from raystream.dataflow.logic.interpreted import (
+    Collector,
+    in_order,
+    key_getter,
+    keys_in_order,
+    reached,
+    tidy_rows,
+    values_in_order,
+)
+from raystream.errors import OperatorError, operator_error
+from raystream.schema.blocks import Input, Output
+from raystream.schema.state import FORGOTTEN, State
+from raystream.schema.types import BEFORE_ALL, FAR, NEVER, KeyRange, Window
+from raystream.state.keys import key_group
+from raystream.state.tables.object_table import ObjectTable
+
+
+class WindowLogic(Logic):
+    """The base of all window logics: a heap of ends for each key group, and how windows close."""
+
+    def __init__(self, spec: OperatorSpec, groups: int) -> None:
+        assert spec.state is not None and spec.close is not None
+        self.spec = spec
+        self.groups = groups
+        self.table: ObjectTable = ObjectTable(kept_shape(spec), groups)
+        self.keys_of = [key_getter(spec, s) for s in spec.inputs]
+        self.dues = Dues(self.spec, self._due)
+        self.next = NEVER  # nothing is due before
+        self.watermark = BEFORE_ALL
+        """The watermark at the end of the epoch before."""
+        self.upto = BEFORE_ALL
+        """The watermark at the end of this epoch."""
+        self._held: list[Any] = []  # keys of the rows of this epoch, where these are tidied
+        self._holds = spec.state.tidy is not None
+
+    def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
+        self.watermark, self.upto = watermark, upto
+        collector = Collector(self.spec, epoch)
+        records = in_order(given)
+        keys = keys_in_order(self.keys_of, given, records)
+        times = self._times(given, epoch).tolist()
+        bounds = given.offsets.tolist()
+        late: list[int] = []
+        for g in range(len(bounds) - 1):
+            for at in range(bounds[g], bounds[g + 1]):
+                key = keys[at]
+                try:
+                    if not self._take(collector, given.lo + g, key, times[at], records[at]):
+                        late.append(at)
+                except Exception as error:
+                    raise operator_error(
+                        self.spec, error, epoch=epoch, key=key, doing=f"record {at}"
+                    ) from error
+            collector.close_group()
+        self._tidy()
+        return collector.output(late=late)
+
+    def _tidy(self) -> None:
+        if self._held:
+            tidy_rows(self.table, self.spec, self._held)
+            self._held = []
+
+    def _times(self, given: Input, epoch: int) -> np.ndarray:
+        """The time of each record in canonical order, int64.
+
+        Raises:
+            OperatorError: a time is so far off that the end of its window does not fit 64 bits.
+        """
+        times = values_in_order(given, self.spec.time)
+        if len(times) and (times.min() < -FAR or times.max() > FAR):
+            record = int(((times < -FAR) | (times > FAR)).argmax())
+            raise OperatorError(
+                f"{self.spec.name}: the time of a record is too far off for a window"
+                f" (at epoch {epoch}, record {record})",
+                where=self.spec.where,
+            )
+        return times
+
+    def _take(self, collector: Collector, group: int, key: Any, time: int, record: Any) -> bool:
+        """Take a record.
+
+        Returns:
+            False: it is late.
+        """
+        raise NotImplementedError
+
+    def _call(self, collector: Collector, record: Any, row: State, key: Any) -> bool:
+        """Process a record in one window. Returns whether the row was forgotten."""
+        emitted = self.spec.process(record, row)
+        if emitted is not None:
+            collector.extend(emitted)
+        if self.table.schema.settle is not None:
+            self.table.schema.settle(row)
+        if row._mark != FORGOTTEN:
+            if self._holds:
+                self._held.append(key)
+            return False
+        self.table.remove(key, collector.epoch)
+        return True
+
+    def _due(self, end: int, key: Any, start: int) -> bool:
+        """Whether a heap entry still stands for an open window."""
+        return (key, start) in self.table
+
+    def next_due(self) -> int:
+        return self.next
+
+    def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
+        heaps, self.ends = self.dues.heaps, last
+        if self.next > watermark or not heaps:
+            return None
+        collector = Collector(self.spec, epoch)
+        for group in range(keys.lo, keys.hi):
+            for end, key, start in self.ready(group, watermark):
+                self._close(collector, key, Window(start, end))
+            collector.close_group()
+        self.next = self.least()
+        return collector.output()
+
+    def ready(self, group: int, watermark: int) -> Iterator[tuple[int, Any, int]]:
+        """What is due of a key group, in order: time, key and start of a window. What is noted
+        meanwhile comes too, if it is due."""
+        yield from self.dues.ready(group, watermark)
+        if not self.dues.heaps.get(group):
+            self.dues.heaps.pop(group, None)
+
+    def least(self) -> int:
+        """The least time of all that is noted."""
+        return min((heap[0][0] for heap in self.dues.heaps.values() if heap), default=NEVER)
+
+    def _result(
+        self,
+        collector: Collector,
+        key: Any,
+        window: Window,
+        row: State,
+        told: dict[str, bool],
+    ) -> None:
+        """Call `close` for a row that may stay.
+
+        Args:
+            told: what `close` is told, as far as it is true.
+        """
+        assert self.spec.close is not None
+        told = {"last": self.ends, **told}
+        flags = [told.get(flag, False) for flag in self.spec.told]
+        try:
+            collector.extend(self.spec.close(key, window, row, *flags) or ())
+            if row._mark != FORGOTTEN and self.table.schema.settle is not None:
+                self.table.schema.settle(row)
+        except Exception as error:
+            raise self._failed(error, collector, key, window) from error
+        if self._holds:
+            self._held.append((key, window.start))
+
+    def _failed(
+        self, error: Exception, collector: Collector, key: Any, window: Window
+    ) -> OperatorError:
+        """The error that the user sees when `close` raises."""
+        doing = f"window [{window.start}, {window.end})"
+        return operator_error(self.spec, error, epoch=collector.epoch, key=key, doing=doing)
+
+    def _close(self, collector: Collector, key: Any, window: Window) -> None:
+        assert self.spec.close is not None
+        row = self.table.get((key, window.start))
+        try:
+            last = [self.ends for _ in self.spec.told]  # no other flag goes with such a window
+            collector.extend(self.spec.close(key, window, row, *last) or ())
+        except Exception as error:
+            raise self._failed(error, collector, key, window) from error
+        self.table.remove((key, window.start), collector.epoch)
+
+    def _open(self, group: int, key: Any, start: int, end: int) -> None:
+        self.dues.push(group, (end, key, start))
+        self.next = min(self.next, end)
+
+
+class FixedWindows(WindowLogic):
+    """Tumbling and sliding windows."""
+
+    def __init__(self, spec: OperatorSpec, groups: int, ticks: int) -> None:
+        super().__init__(spec, groups)
+        self.assigner = spec.assigner(ticks)
+
+    def open(self, keys: KeyRange) -> None:
+        """Set the alarms of windows that were restored."""
+        self.dues, self.next = Dues(self.spec, self._due), NEVER
+        for key, start in self.table:
+            self._open(key_group(key, self.groups), key, start, self.assigner.end(start))
+
+    def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
+        if self.assigner.tumbling:
+            starts = self.assigner.starts(self._times(given, epoch))
+            if not len(starts) or self.assigner.end(int(starts.min())) > watermark:
+                return self._tumble(given, starts.tolist(), epoch)
+        return super().process(given, epoch, watermark, upto)
+
+    def _tumble(self, given: Input, starts: list[int], epoch: int) -> Output:
+        """As `process`, for tumbling windows when no record is late. It is one loop over all key
+        groups, because most of them have few records in an epoch."""
+        assert self.spec.state is not None
+        collector = Collector(self.spec, epoch)
+        out, ends, extend = collector.out, collector.offsets, collector.extend
+        get, new, settle = self.table.get, self.table.new, self.spec.state.settle
+        function, end_of = self.spec.process, self.assigner.end
+        records = in_order(given)
+        keys = keys_in_order(self.keys_of, given, records)
+        left, window = iter(records), (None, 0)
+        windows: Iterator[tuple[Any, int]] = zip(keys, starts, strict=True)
+        taken = zip(left, windows, strict=True)
+        try:
+            for group, n in enumerate(np.diff(given.offsets).tolist(), given.lo):
+                for record, window in islice(taken, n):
+                    row = get(window)
+                    if row is None:
+                        row = new(window)
+                        self._open(group, *window, end_of(window[1]))
+                    row._mark = epoch
+                    emitted = function(record, row)
+                    if emitted is not None:
+                        extend(emitted)
+                    if settle is not None:
+                        settle(row)
+                    if row._mark == FORGOTTEN:
+                        self.table.remove(window, epoch)
+                ends.append(len(out))
+        except Exception as error:
+            raise operator_error(
+                self.spec,
+                error,
+                epoch=epoch,
+                key=window[0],
+                doing=f"record {reached(left, len(records))}",
+            ) from error
+        if self._holds:
+            tidy_rows(self.table, self.spec, zip(keys, starts, strict=True))
+        return collector.output(late=[])
+
+    def _take(self, collector: Collector, group: int, key: Any, time: int, record: Any) -> bool:
+        windows = self.assigner.windows(time)
+        taken = not windows  # between two windows a record is in none, and not late
+        for start, end in windows:
+            if end <= self.watermark:
+                continue
+            taken = True
+            row, new = self.table.touch((key, start), collector.epoch)
+            if new:
+                self._open(group, key, start, end)
+            self._call(collector, record, row, (key, start))
+        return taken

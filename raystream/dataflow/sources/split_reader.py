@@ -1,0 +1,180 @@
+"""One split of a source: its batches, read in order from a position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from raystream.api.batch import Batch
+from raystream.api.connectors import Source
+from raystream.errors import (
+    InputError,
+    OperatorError,
+    RaystreamError,
+    StateError,
+    user_frame,
+    what_was_raised,
+)
+from raystream.schema.columns import Columns
+from raystream.schema.records import RecordSchema, apart
+from raystream.schema.types import Split
+
+Read = Callable[[Split, int], Iterator[tuple[int, Batch[Any]]]]
+"""The `read` of a source: (split, position) to pairs of the next position and a batch."""
+
+
+class SplitReader:
+    """Reads the batches of one split from a position on, and remembers where each ends.
+
+    Args:
+        name: of the split.
+        source: the name of its source.
+        read: the method of the source.
+        recorded: the source itself, if it cannot be read again.
+        ahead: how many batches may wait where a thread reads ahead.
+    """
+
+    _END = object()
+    """Marks the end. It is not None, because a source may yield None by mistake."""
+
+    def __init__(
+        self,
+        name: str,
+        source: str,
+        schema: RecordSchema,
+        read: Read,
+        position: int = 0,
+        recorded: Source[Any] | None = None,
+        *,
+        ahead: int = 1,
+    ) -> None:
+        self.split = Split(name)
+        self.source = source
+        self.schema = schema
+        self.position = position
+        self.ahead = ahead
+        self.sent: tuple[str, int] | None = None
+        """The sender and sequence of the batch that was read last, if it has them."""
+        self._recorded = recorded
+        with told(self.source, "read", self.split):
+            self._batches = read(self.split, position)
+        if not isinstance(self._batches, Iterator):
+            raise self._unlike("returned", self._batches)
+
+    def next(self, *, empty: bool = False) -> Columns | None:
+        """The next batch that has rows, or None at the end of the split.
+
+        Args:
+            empty: return a batch without rows, too: a source that waits for something to come may
+                yield one, so that its reader can see to other things.
+
+        Raises:
+            InputError: the source cannot read on.
+            OperatorError: the source's code raised.
+        """
+        while True:
+            with told(self.source, "read", self.split):
+                found = next(self._batches, self._END)
+            if found is self._END:
+                return None
+            before = self.position
+            match found:
+                case (position, Batch() as batch) if hasattr(position, "__index__"):
+                    self.position, columns, self.sent = int(position), batch._columns, None
+                case (position, Batch() as batch, (str() as sender, int() as sequence)) if (
+                    self._recorded is not None and hasattr(position, "__index__")
+                ):
+                    self.position, columns = int(position), batch._columns
+                    self.sent = (sender, sequence)
+                case _:
+                    raise self._unlike("yields", found)
+            if columns.schema is not self.schema:
+                yields, declared = apart(columns.schema.cls, self.schema.cls)
+                raise InputError(f"{self.source} yields {yields}, but declared {declared}")
+            if len(columns):
+                if self.position == before:
+                    raise self._stays()
+                return columns
+            if empty:
+                return columns
+
+    def acknowledge(self, number: int) -> None:
+        """Tell a source that everything is recorded up to the batch with this number.
+
+        Raises:
+            OperatorError: the source's code raised.
+        """
+        if self._recorded is not None:
+            with told(self.source, "acknowledge", self.split):
+                self._recorded.acknowledge(self.split, number)
+
+    def knows(self, sequences: Mapping[str, int]) -> None:
+        """Tell a source by sender the last sequences that others have recorded.
+
+        Raises:
+            OperatorError: the source's code raised.
+        """
+        if self._recorded is not None:
+            with told(self.source, "knows", self.split):
+                self._recorded.knows(self.split, sequences)
+
+    def _stays(self) -> InputError:
+        return InputError(
+            f"{self.source}.read({self.split.name!r}) yields a batch with the position at which it"
+            f" begins, {self.position}: a reader that goes on there would get its records again",
+            hint="With each batch it is to yield where the next one begins: (n + 1, batch), not"
+            " (n, batch).",
+        )
+
+    def _unlike(self, does: str, found: Any) -> InputError:
+        kinds = [type(x).__name__ for x in found] if type(found) is tuple else []
+        got = f"({', '.join(kinds)})" if kinds else f"a {type(found).__name__}"
+        return InputError(
+            f"{self.source}.read({self.split.name!r}) {does} {got}",
+            hint="It is to yield pairs: the next position, an int, and an rs.Batch of records.",
+        )
+
+    def close(self) -> None:
+        """Let the source release what it holds. Nothing is read after this."""
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+
+
+def tell_end(source: Source[Any], name: str, split: str) -> None:
+    """Tell a source that cannot be read again that the end of a split is recorded.
+
+    Args:
+        name: of the source.
+
+    Raises:
+        OperatorError: the source's code raised.
+    """
+    with told(name, "ended", Split(split)):
+        source.ended(Split(split))
+
+
+@contextmanager
+def told(source: str, method: str, split: Split) -> Iterator[None]:
+    """Turn what a source's code raises into errors that name the source and the split."""
+    try:
+        yield
+    except StateError as error:  # what it wanted to put into a batch
+        raise InputError(
+            f"{source}.{method}({split.name!r}): {error.message}",
+            where=error.where or user_frame(error),
+            hint=error.hint,
+        ) from error
+    except RaystreamError:
+        raise
+    except OSError as error:
+        raise InputError(
+            f"{source}: cannot read {split.name}: {what_was_raised(error)}",
+            where=user_frame(error),
+        ) from error
+    except Exception as error:
+        raise OperatorError(
+            f"{source}.{method}({split.name!r}) raised {what_was_raised(error)}",
+            where=user_frame(error),
+        ) from error

@@ -1,0 +1,110 @@
+"""Paths, and files and folders that stay: what more than one layer needs of the file system."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from raystream.errors import ConfigError
+
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+"""What file systems say that cannot put a folder on the disk by itself."""
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """A path or pattern that means the same in every process of a job; `file:///a` is `/a`.
+
+    Raises:
+        ConfigError: it is empty, no text, or a URL of another scheme.
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if not isinstance(text, str):
+        raise ConfigError(
+            f"{text!r:.80} is no path: it is a {type(text).__name__}.",
+            hint="Pass a str or a pathlib.Path.",
+        )
+    if not text.strip():
+        raise ConfigError(
+            "The path is empty, as of a variable that is not set.",
+            hint='The current folder is ".".',
+        )
+    if "\0" in text or not _encodable(text):
+        raise ConfigError(f"{text!r:.80} is no path: a path has no such character.")
+    if (scheme := scheme_of(text)) is not None:
+        text = _of_url(text, scheme)
+    return os.path.abspath(os.path.expanduser(text))
+
+
+def _encodable(text: str) -> bool:
+    """Whether all of a path can be shown: half of a surrogate pair is the half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def scheme_of(path: str) -> str | None:
+    """`s3` of `s3://bucket/prefix`; None of a plain path."""
+    scheme, marked, _ = path.partition("://")
+    return scheme if marked and scheme.replace("+", "").isalnum() else None
+
+
+def _of_url(url: str, scheme: str) -> str:
+    parts = urlsplit(url)
+    if scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
+        return unquote(parts.path)
+    raise ConfigError(
+        f"{url} cannot be read or written: a place is a path, such as /data/rows, or of the only"
+        " scheme that is known here, file:///data/rows.",
+        hint=f"Copy the data, or mount what is behind {scheme}://."
+        if scheme != "file"
+        else "A file URL has three slashes before the path, and no host.",
+    )
+
+
+def reason(error: OSError) -> str:
+    """What the system says, in few words and without the path."""
+    if error.errno is not None and error.errno in errno.errorcode:
+        return os.strerror(error.errno)
+    return str(error).partition("\n")[0].rstrip(".")
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Put the content of a file, or the names in a folder, on the disk: they outlive the power."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC or not stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, so that they stay."""
+    if not folder.is_dir():
+        if not folder.parent.exists():
+            make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
+def try_writing(folder: Path) -> Path:
+    """Make a file in a folder, or in the nearest one above it that is there; nothing stays of it.
+
+    Returns the folder where the file was.
+
+    Raises:
+        OSError: no file can be made there.
+    """
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+    return folder

@@ -1,0 +1,264 @@
+"""Damaged lines as a stream of their own: what `bad="stream"` makes of a source.
+
+A source yields records of one type. So a source of this kind yields records that are either a
+record as declared or what is wrong with a line (`mixed_of`), and two stateless operators, which are
+part of every instance of it, tell them apart. What is emitted of a line, and in which epoch,
+follows from the file alone, so it comes exactly once like all else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from raystream.api.batch import Batch
+from raystream.api.connectors import Source
+from raystream.api.operators import OperatorSpec
+from raystream.errors import InputError, Where
+from raystream.schema.fields import AnyRecord, Field
+from raystream.schema.records import record_hints, record_schema
+from raystream.schema.types import Int64, Split
+
+U = TypeVar("U", bound=AnyRecord)
+
+
+class BadLine(NamedTuple):
+    """A line that is no record as declared."""
+
+    time: Int64
+    """That of the record before it in the file, or of the next one if there is none."""
+    file: str
+    line: int
+    column: str | None
+    """The column whose value does not fit, if it is one."""
+    reason: str
+    data: bytes
+    """The line, in UTF-8."""
+
+
+class Lines(NamedTuple, Generic[U]):
+    """A part of a file: rows as bytes, without those that are none (blank ones, comments)."""
+
+    end: int
+    """The position behind it."""
+    rows: list[bytes]
+    numbers: list[int]
+    """The line at which each row begins."""
+    parse: Callable[[Sequence[bytes]], Batch[U]]
+    """Makes records of rows. Raises `InputError` if it cannot of one of them."""
+
+
+class ByLines(Protocol[U]):
+    """A source of files that can say what each line of them is."""
+
+    @property
+    def record(self) -> Any: ...
+    @property
+    def reads(self) -> Any: ...
+    def splits(self) -> Sequence[Split]: ...
+    def lines(self, name: str, position: int) -> Iterator[Lines[U]]: ...
+
+
+_FILE, _LINE, _COLUMN = "raystream_file", "raystream_line", "raystream_column"
+_REASON, _DATA = "raystream_reason", "raystream_data"
+_COLUMN_NAMED = re.compile(r"'([^']+)' is ")
+
+
+@dataclass(frozen=True)
+class Sorted(Source[Any]):
+    """The records of files, and their damaged lines."""
+
+    files: ByLines[Any]
+
+    @property
+    def record(self) -> Any:
+        """What is read of a line, before it is told apart."""
+        return mixed_of(self.files.record)
+
+    @property
+    def reads(self) -> Any:
+        """As of the files."""
+        return self.files.reads
+
+    def splits(self) -> Sequence[Split]:
+        """As of the files."""
+        return self.files.splits()
+
+    def read(self, split: Split, position: int, /) -> Iterator[tuple[int, Batch[Any]]]:
+        """A batch for each part of a file that has rows."""
+        for part in self.files.lines(split.name, position):
+            found = _sifted(part.rows, part.parse, 0)
+            batch = _mixed(self.files.record, split.name, part, found)
+            if len(batch):
+                yield part.end, batch
+
+    def stages(self, where: Where) -> tuple[OperatorSpec, ...]:
+        """What tells records and damaged lines apart."""
+        record, mixed = self.files.record, record_schema(self.record)
+        return tuple(
+            OperatorSpec(
+                name=name,
+                where=where,
+                target=target,
+                form="batch",
+                inputs=(mixed,),
+                outputs=(record_schema(out),),
+                state=None,
+                key=(),
+                order_by=None,
+                window=None,
+                time="time",
+                compiled=False,
+                process=target.process,
+            )
+            for name, target, out in (
+                ("records", _Records(record), record),
+                ("bad lines", _Bad(), BadLine),
+            )
+        )
+
+
+Found = Batch[Any] | tuple[int, InputError]
+
+
+def _sifted(
+    rows: Sequence[bytes], parse: Callable[[Sequence[bytes]], Batch[Any]], first: int
+) -> list[Found]:
+    """The records of rows, and for each row that is none its number and what is wrong with it."""
+    if not rows:
+        return []
+    try:
+        return [parse(rows)]
+    except InputError as error:
+        if len(rows) == 1:
+            return [(first, error)]
+    half = len(rows) // 2
+    return [
+        *_sifted(rows[:half], parse, first),
+        *_sifted(rows[half:], parse, first + half),
+    ]
+
+
+def _mixed(record: type, name: str, part: Lines[Any], found: list[Found]) -> Batch[Any]:
+    mixed = mixed_of(record)
+    names = record_schema(record).names
+    extra = (_FILE, _LINE, _COLUMN, _REASON, _DATA)
+    if len(found) == 1 and isinstance(whole := found[0], Batch):
+        n = len(whole)
+        told: dict[str, Any] = {name: whole[name] for name in names}
+        told |= {_FILE: [None] * n, _LINE: np.zeros(n, np.int64), _COLUMN: [None] * n}
+        return Batch(mixed, told | {_REASON: [None] * n, _DATA: [None] * n})
+    rows: list[tuple[Any, ...]] = []
+    last = next((r for f in found if isinstance(f, Batch) for r in f.records()), None)
+    fields = record_schema(record).fields
+    for each in found:
+        if isinstance(each, Batch):
+            for one in each.records():
+                last = one
+                rows.append((*(getattr(one, n) for n in names), None, 0, None, None, None))
+            continue
+        at, error = each
+        fill = (_filler(f, last) if _may_be_time(f) else None for f in fields)
+        reason = error.message.removeprefix(": ")
+        column = _COLUMN_NAMED.match(reason)
+        data = part.rows[at].rstrip(b"\r\n")
+        where = (name, part.numbers[at], column and column[1], reason, data)
+        rows.append((*fill, *where))
+    columns = zip(*rows, strict=True) if rows else ((),) * (len(names) + len(extra))
+    return Batch(mixed, dict(zip((*names, *extra), map(list, columns), strict=True)))
+
+
+def _may_be_time(f: Field) -> bool:
+    """Whether a field may be event time, and so has a value for a damaged line, too."""
+    return f.integer and not f.optional and (f.value is None or f.moment)
+
+
+def _filler(f: Field, last: Any) -> Any:
+    """The value of a damaged line: that of the record before it."""
+    if last is not None:
+        return getattr(last, f.name)
+    return 0 if f.value is None else f.value.restore(0)
+
+
+@dataclass(frozen=True)
+class _Records:
+    """Takes the records out of what was read."""
+
+    record: type
+
+    def process(self, batch: Batch[Any]) -> Batch[Any]:
+        sound = batch[_REASON].is_null().to_numpy(zero_copy_only=False)
+        if not sound.all():
+            batch = batch.take(sound)
+        schema = record_schema(self.record)
+        columns = {name: batch[name] for name in schema.names}
+        return Batch(self.record, columns, origin=np.flatnonzero(sound))
+
+
+@dataclass(frozen=True)
+class _Bad:
+    """Takes the damaged lines out of what was read."""
+
+    def process(self, batch: Batch[Any]) -> Batch[BadLine]:
+        bad = batch[_REASON].is_valid().to_numpy(zero_copy_only=False)
+        at = np.flatnonzero(bad)
+        batch = batch.take(at)
+        there = record_schema(batch.record)
+        columns = {
+            "time": batch._columns.column("time") if there.has_time("time") else [0] * len(at),
+            "file": batch[_FILE],
+            "line": batch[_LINE],
+            "column": batch[_COLUMN],
+            "reason": batch[_REASON],
+            "data": batch[_DATA],
+        }
+        return Batch(BadLine, columns, origin=at)
+
+
+# ---------------------------------------------------------------- the type of what is read
+
+_MADE: dict[str, type] = {}
+"""By name, so that another process finds what this one sends it by that."""
+
+
+@cache
+def mixed_of(record: type) -> type:
+    """The type of what is read of a line: the fields of a record, which may be None but for
+    integers (time is one), and those of a damaged line."""
+    schema = record_schema(record)
+    hints = record_hints(record)
+    fields = [
+        (f.name, hints[f.name] if _may_be_time(f) else typing.Optional[hints[f.name]])  # noqa: UP045  of any hint
+        for f in schema.fields
+    ]
+    fields += [(_FILE, str | None), (_LINE, int), (_COLUMN, str | None)]
+    fields += [(_REASON, str | None), (_DATA, bytes | None)]
+    name = f"{_PREFIX}{record.__module__}:{record.__qualname__}".replace(".", "\u00b7")
+    made: Any = NamedTuple(record.__name__, fields)  # type: ignore[misc]
+    made.__module__, made.__qualname__, made.__name__ = __name__, name, name
+    if "<locals>" not in name:
+        _MADE[name] = made
+    return made
+
+
+_PREFIX = "Read "
+
+
+def __getattr__(name: str) -> Any:
+    """A type of `mixed_of`, by its name: in a process that has not made it yet."""
+    if name in _MADE:
+        return _MADE[name]
+    if name.startswith(_PREFIX):
+        module, _, path = name.removeprefix(_PREFIX).replace("\u00b7", ".").partition(":")
+        found: Any = importlib.import_module(module)
+        for step in path.split("."):
+            found = getattr(found, step)
+        return mixed_of(found)
+    raise AttributeError(name)

@@ -1,0 +1,154 @@
+"""Files as splits: one split per file, in the order of their names. The list is taken once."""
+
+from __future__ import annotations
+
+import glob
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from raystream.errors import InputError
+from raystream.filesystem import absolute
+from raystream.io.files.reading import PACKED, reading
+from raystream.schema.types import Split
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""What a source of files is given: a file, a glob pattern, a folder, or several of them."""
+
+BATCH_ROWS = 65_536
+"""Rows of a batch that a source yields, at most."""
+
+SHOWN = 3
+"""Files that a message names when there are more."""
+
+
+class InputWarning(UserWarning):
+    """Some of the input may not be what was meant: files of a folder that are not read."""
+
+
+def paths_of(given: Paths) -> tuple[str, ...]:
+    """Absolute paths or patterns.
+
+    Raises:
+        ConfigError: one is empty, no path, or of a scheme other than `file://`; or there is none.
+    """
+    if isinstance(given, str | bytes | os.PathLike) or not isinstance(given, Iterable):
+        return (absolute(given),)  # bytes are refused there
+    paths = tuple(map(absolute, given))
+    return paths or (absolute(""),)
+
+
+def splits_of(
+    paths: Sequence[str], suffixes: tuple[str, ...], *, may_be_empty: bool = False
+) -> Sequence[Split]:
+    """The files of paths, glob patterns and folders (then: of these suffixes, in upper or lower
+    case, packed or not), sorted by name; a file that is found twice is read once.
+
+    Links are followed; a folder that is reached by several links is read once. Visible files of a
+    folder with other suffixes are not read; a warning names them.
+
+    Args:
+        may_be_empty: whether a file of no bytes is one, as it is of text without lines.
+
+    Raises:
+        InputError: there is none, or one is empty or cannot be read.
+    """
+    found: set[str] = set()
+    for path in paths:
+        found.update(_files_of(path, suffixes))
+    for name in found:
+        with reading(name):
+            if os.path.getsize(name) == 0 and not may_be_empty:
+                raise InputError(f"{name} is empty.")
+    return [Split(name) for name in sorted(found)]
+
+
+def _files_of(path: str, suffixes: tuple[str, ...]) -> list[str]:
+    if os.path.isdir(path):
+        return _in_folder(path, suffixes)
+    # A file may have a name that reads like a pattern.
+    found = [path] if os.path.lexists(path) else glob.glob(path, recursive=True)
+    found = [name for name in found if not os.path.isdir(name)]
+    if not found:
+        raise InputError(
+            f"There is no file {path}.",
+            hint=f"Check the path; the process runs in {os.getcwd()}.",
+        )
+    return found
+
+
+def _in_folder(folder: str, suffixes: tuple[str, ...]) -> list[str]:
+    wanted = tuple(suffix + packed for suffix in suffixes for packed in PACKED)
+    found: list[str] = []
+    left: list[str] = []
+    for path in _walk(folder):
+        (found if path.lower().endswith(wanted) else left).append(path)
+    some = "".join(f"\n    {os.path.relpath(path, folder)}" for path in sorted(left)[:SHOWN])
+    some += f"\n    and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+    advice = f"Files of other names are read by a pattern: {os.path.join(folder, '*')}."
+    if not found:
+        raise InputError(
+            f"There is no file *{' or *'.join(suffixes)} in the folder {folder}."
+            + (f" It has files of other names:{some}" if left else ""),
+            hint=advice,
+        )
+    if left:
+        warnings.warn(
+            f"{len(left)} of {len(left) + len(found)} files in {folder} are not read, because their"
+            f" names do not end in {' or '.join(suffixes)}:{some}\n{advice}",
+            InputWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def _walk(folder: str) -> Iterator[str]:
+    """The visible files below a folder; one whose name starts with `.` or `_` is a temporary file,
+    a manifest or a marker."""
+    seen: set[str] = set()
+
+    def failed(error: OSError) -> None:
+        with reading(error.filename or folder):
+            raise error
+
+    for at, folders, names in os.walk(folder, onerror=failed, followlinks=True):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith((".", "_")) and not _loops(os.path.join(at, name), seen)
+        )
+        for name in sorted(names):
+            path = os.path.join(at, name)
+            if name.startswith((".", "_")):
+                continue
+            if os.path.islink(path) and not os.path.exists(path):
+                raise InputError(
+                    f"{path} is a link to {os.readlink(path)}, which is not there.",
+                    hint="Mend or remove the link.",
+                )
+            if os.path.isfile(path):
+                yield path
+
+
+def _loops(folder: str, seen: set[str]) -> bool:
+    """Whether a folder was read by another name already, or holds itself."""
+    real = os.path.realpath(folder)
+    if real in seen or Path(folder).parent.resolve().is_relative_to(real):
+        return True
+    seen.add(real)
+    return False
+
+
+def hive_values(path: str) -> dict[str, str | None]:
+    """What folders on the way to a file are called `name=value` for: columns whose values are in
+    the path, as Hive, Spark and pandas write them."""
+    from urllib.parse import unquote
+
+    found: dict[str, str | None] = {}
+    for part in Path(path).parts[:-1]:
+        name, marked, value = part.partition("=")
+        if marked and name:
+            text = unquote(value)
+            found[unquote(name)] = None if text == "__HIVE_DEFAULT_PARTITION__" else text
+    return found

@@ -1,0 +1,203 @@
+"""The bytes of a file as UTF-8 text, whatever it was packed with and encoded in.
+
+How a file is packed is told by its first bytes, not by its name: gzip, bzip2, xz, zstd, lz4.
+An encoding is told by a byte order mark, or by the user.
+"""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import io
+import lzma
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
+
+from raystream.errors import ConfigError, InputError
+from raystream.filesystem import reason
+
+PACKED = ("", ".gz", ".bz2", ".xz", ".zst", ".lz4")
+"""What may follow the suffix of a file in a folder."""
+CHUNK_BYTES = 1 << 20
+"""What is decoded, or left out, at a time."""
+
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+"""The first bytes of a packed file. No text begins so: BZh is followed by a digit and a mark."""
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Byte order marks, longer ones first: that of UTF-16 begins that of UTF-32."""
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turns what the system says of a file into an `InputError` that names it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"{name} is not there, or is no longer there.") from error
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise InputError(f"{name} is cut off or damaged: {error}.") from error
+    except OSError as error:
+        raise InputError(
+            f"{name} cannot be read: {reason(error)}.",
+            hint="Let the process open more files: `ulimit -n 65536` before it starts."
+            if error.errno in (errno.EMFILE, errno.ENFILE)
+            else "",
+        ) from error
+
+
+def check_encoding(encoding: str | None) -> str | None:
+    """The name of an encoding as Python has it; None for UTF-8 or what a byte order mark says.
+
+    Raises:
+        ConfigError: it is unknown, or no encoding of text.
+    """
+    if encoding is None:
+        return None
+    try:
+        found = codecs.lookup(encoding)
+        known = found._is_text_encoding
+    except (LookupError, TypeError, ValueError):
+        known = False
+    if not known:
+        raise ConfigError(
+            f"encoding={encoding!r} is not known",
+            hint='For example "latin-1", "cp1252", "utf-16" or "shift_jis".',
+        )
+    return None if found.name in ("utf-8", "utf-8-sig") else found.name
+
+
+def open_text(name: str, encoding: str | None = None) -> BinaryIO:
+    """A file as UTF-8 text in bytes, unpacked and decoded. A byte order mark of UTF-8 is left in.
+
+    Args:
+        encoding: as `check_encoding` returns it.
+
+    Raises:
+        OSError, EOFError, InputError: it cannot be read; see `reading`.
+    """
+    file = open_bytes(name)
+    try:
+        if encoding is None:
+            head = cast("io.BufferedReader", file).peek(4)[:4]
+            encoding = next((e for mark, e in _MARKS.items() if head.startswith(mark)), None)
+        if encoding is not None:
+            return io.BufferedReader(_Decoded(file, name, encoding), CHUNK_BYTES)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def open_bytes(name: str) -> BinaryIO:
+    """A file, unpacked."""
+    with open(name, "rb") as file:
+        head = file.read(10)
+    packed = next((how for magic, how in _MAGIC.items() if head.startswith(magic)), None)
+    if packed == "bzip2" and head[4:10] != b"1AY&SY" and head[4:10] != b"\x17rE8P\x90":
+        packed = None  # text that begins with BZh
+    opened: Any
+    match packed:
+        case "gzip":
+            import gzip
+
+            opened = gzip.GzipFile(name, "rb")
+        case "bzip2":
+            import bz2
+
+            opened = bz2.BZ2File(name, "rb")
+        case "xz":
+            opened = lzma.LZMAFile(name, "rb")  # noqa: SIM115  the caller closes it
+        case "zstd" | "lz4":
+            return io.BufferedReader(_Unpacked(name, packed), CHUNK_BYTES)
+        case _:
+            if head.startswith(b"PK\x03\x04"):
+                raise InputError(
+                    f"{name} is a zip archive, which holds files and is none.",
+                    hint="Unpack it, or pack each file by itself: gzip, zstd, bzip2, xz or lz4.",
+                )
+            return open(name, "rb")
+    return cast("BinaryIO", opened)
+
+
+def skip(file: BinaryIO, nbytes: int) -> None:
+    """Go on by `nbytes`, or to the end, in a file that was just opened."""
+    if file.seekable():
+        file.seek(nbytes)
+        return
+    while nbytes and (data := file.read(min(nbytes, CHUNK_BYTES))):
+        nbytes -= len(data)
+
+
+class _Unpacked(io.RawIOBase):
+    """What Arrow unpacks."""
+
+    def __init__(self, name: str, packed: str) -> None:
+        self._stream = pa.input_stream(name, compression=packed)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+class _Decoded(io.RawIOBase):
+    """Text of any encoding as UTF-8."""
+
+    def __init__(self, file: BinaryIO, name: str, encoding: str) -> None:
+        self._file = file
+        self._name = name
+        self._encoding = encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._lines = 0
+        self._rest = b""
+        self._ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest and not self._ended:
+            data = self._file.read(CHUNK_BYTES)
+            self._ended = not data
+            self._rest = self._decoded(data).encode()
+            self._lines += self._rest.count(b"\n")
+        now, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(now)] = now
+        return len(now)
+
+    def _decoded(self, data: bytes) -> str:
+        try:
+            return self._decoder.decode(data, self._ended)
+        except UnicodeError as error:
+            before = data[: error.start] if isinstance(error, UnicodeDecodeError) else b""
+            line = self._lines + before.decode(self._encoding, "replace").count("\n") + 1
+            raise InputError(
+                f"{self._name}, line {line}: this is not {self._encoding} text.",
+                hint="Say what it is: encoding=...",
+            ) from None
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

@@ -1,0 +1,66 @@
+"""Bodies of requests as batches of records: JSON Lines and Arrow IPC streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from raystream.api.batch import Batch
+from raystream.errors import InputError, RaystreamError
+from raystream.io.files.columns import columns_of
+from raystream.io.files.declared import batch_of, batch_of_records
+from raystream.io.files.jsonlines import JsonLine
+from raystream.schema.records import record_schema
+
+ARROW = "application/vnd.apache.arrow.stream"
+"""The content type of an Arrow IPC stream. Any other one stands for JSON Lines."""
+
+
+def decoded(record: type, body: bytes, *, arrow: bool) -> Batch[Any]:
+    """The records of a body.
+
+    Raises:
+        InputError: something in it is no record; the message says where.
+    """
+    try:
+        return _arrow(record, body) if arrow else _lines(record, body)
+    except InputError:
+        raise
+    except (RaystreamError, pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"the body is damaged: {error}") from None
+
+
+def _lines(record: type, body: bytes) -> Batch[Any]:
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        before = body.count(b"\n", 0, error.start)
+        raise InputError(f"line {before + 1}: it is not UTF-8") from None
+    parse: JsonLine[Any] = JsonLine(record)
+    rows, numbers = [], []
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            found = parse(line)
+        except InputError as error:
+            raise InputError(f"line {number}: {error.message}", hint=error.hint) from None
+        if found is not None:
+            rows.append(found)
+            numbers.append(number)
+    return batch_of_records(record, rows, lambda n: f"line {numbers[n]}")
+
+
+def _arrow(record: type, body: bytes) -> Batch[Any]:
+    with pa.ipc.open_stream(body) as reader:
+        table = reader.read_all()
+    table.validate(full=True)
+    schema = record_schema(record)
+    columns = columns_of(schema, table.schema, "the stream")
+    arrays = {name: _one(table.column(at)) for name, at in columns.taken.items()}
+    rows = columns.rows(arrays, table.num_rows)
+    return batch_of(schema, rows, lambda n: f"row {n} (from 0)")
+
+
+def _one(column: Any) -> Any:
+    """A column in one piece."""
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

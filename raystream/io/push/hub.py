@@ -1,0 +1,157 @@
+"""Serves the lanes of a source that a process owns, and passes on what is for other ones.
+
+A process listens on two ports. One is its own, and other processes of the job find it in the
+directory. The other is the fixed one that clients know: one process of each node listens there, and
+when that ends another one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+from aiohttp import web
+
+from raystream.errors import ConfigError
+from raystream.io.push.handling import Handling
+from raystream.io.push.lane import Lane
+from raystream.schema.types import SourceContext
+
+BIND_SECONDS = 0.2
+"""How soon a process looks again whether the fixed port of its node is free."""
+FLUSH_SECONDS = 1.0
+"""How long a process that ends waits for the answers that are under way."""
+START_SECONDS = 60.0
+
+
+class Hub:
+    """What serves in a process: a thread with an event loop.
+
+    Args:
+        context: where the source runs.
+        settings: the arguments of `Handling`, without those that the hub has.
+
+    Raises:
+        ConfigError: the fixed port is in use, and this is the only process of the job.
+    """
+
+    def __init__(self, context: SourceContext, port: int, lanes: int, **settings: Any) -> None:
+        self.lanes: dict[int, Lane] = {}
+        self._context, self._port = context, port
+        self._known: dict[int, Mapping[str, int]] = {}
+        self._knowing = threading.Lock()
+        self.address = ""
+        """Its own address, to which other processes pass requests on."""
+        self._handling = Handling(own=self.lanes, lanes=lanes, owner=self._owner, **settings)
+        self._loop = asyncio.new_event_loop()
+        self._started: Future[None] = Future()
+        self._ending = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="push", daemon=True)
+        self._thread.start()
+        self._started.result(START_SECONDS)
+
+    # ------------------------------------------------------------ lanes
+
+    def knows(self, number: int, sequences: Mapping[str, int]) -> None:
+        """What others have recorded of the senders of a lane that is served, or is to be."""
+        with self._knowing:
+            if (lane := self.lanes.get(number)) is not None:
+                lane.knows(sequences)
+            else:
+                self._known[number] = {**self._known.get(number, {}), **sequences}
+
+    def serve(self, number: int) -> Lane:
+        """Take requests for a lane from now on."""
+        with self._knowing:
+            lane = Lane(number, self._loop, self._known.pop(number, None))
+            self.lanes[number] = lane
+        self._context.directory.put(self._key(number), self.address)
+        return lane
+
+    def ended(self, number: int) -> None:
+        """The end of a lane is recorded. This process says so whoever read the lane."""
+        lane = self.lanes.get(number) or self.serve(number)
+        lane.end_recorded()
+
+    def leave(self, lane: Lane) -> None:
+        """The lane is not read here any more. One that has ended still says so."""
+        if not lane.over:
+            if self.lanes.get(lane.number) is lane:
+                del self.lanes[lane.number]
+                with suppress(RuntimeError):  # it has ended meanwhile
+                    self._loop.call_soon_threadsafe(self._handling.left, lane.number)
+            lane.close()
+
+    def _owner(self, number: int) -> str:
+        address = self._context.directory.get(self._key(number))
+        return "" if address == self.address else address
+
+    def _key(self, number: int) -> str:
+        return f"push:{self._context.run}:{self._context.source}:{number}"
+
+    def close(self) -> None:
+        """End the server. Requests without an answer are refused: they are to be sent again."""
+        if self._thread.is_alive():
+            for lane in [*self.lanes.values()]:
+                lane.close()
+            with suppress(RuntimeError):  # it has ended meanwhile
+                self._loop.call_soon_threadsafe(self._ending.set)
+            self._thread.join(FLUSH_SECONDS + 5.0)
+
+    # ------------------------------------------------------------ its thread
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._serve())
+        except BaseException as error:
+            if self._started.done():
+                raise
+            self._started.set_exception(error)
+        finally:
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        runner = web.AppRunner(
+            self._handling.application(), access_log=None, shutdown_timeout=FLUSH_SECONDS
+        )
+        await runner.setup()
+        try:
+            own = _listening(self._context.host, 0)
+            await web.SockSite(runner, own).start()
+            host, port = own.getsockname()[:2]
+            self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            fixed = await self._bind(runner)
+            if not fixed and not self._context.cluster:
+                raise ConfigError(
+                    f"push(port={self._port}): another program listens there",
+                    hint="Choose another port.",
+                )
+            self._started.set_result(None)
+            while not fixed and not self._ending.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._ending.wait(), BIND_SECONDS)
+                fixed = self._ending.is_set() or await self._bind(runner)
+            await self._ending.wait()
+        finally:
+            await runner.cleanup()
+            await self._handling.close()
+
+    async def _bind(self, runner: web.AppRunner) -> bool:
+        """Listen on the fixed port of the node; False if another one does."""
+        try:
+            fixed = _listening(self._context.host, self._port)
+        except OSError:
+            return False
+        await web.SockSite(runner, fixed).start()
+        return True
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=1024)

@@ -1,0 +1,8 @@
+"""Jobs in one process, without Ray: the shell for small inputs and for tests.
+
+job       `LocalJob`: all instances of a plan, driven by a loop; `run_local` for tests
+source    how its sources read
+asking    asks the world, on a thread of its own; processes of a cluster use it, too
+recheck   checking mode: all instances are made again at every checkpoint and compared
+run       `run_here`: runs a plan at its pace and saves its checkpoints, for `raystream.run`
+"""

@@ -1,0 +1,33 @@
+"""Everything private of Numba that raystream touches outside of this room.
+
+Numba documents `njit`, `numba.extending`, `numba.types` and its errors. What stands here it does
+not: compiled operators need it to keep integers exact, kernels to write fast loops, and the code
+cache to decide where machine code lies. `tests/native/test_private_parts.py` says in words when a
+version of Numba no longer has one of these.
+
+Importing this module imports Numba.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numba.core.cgutils
+import numba.core.ir
+import numba.core.ir_utils
+from numba.core.compiler import CompilerBase as CompilerBase
+from numba.core.compiler import DefaultPassBuilder as DefaultPassBuilder
+from numba.core.compiler_lock import global_compiler_lock as _lock
+from numba.core.compiler_machinery import FunctionPass as FunctionPass
+from numba.core.compiler_machinery import register_pass as register_pass
+from numba.core.typed_passes import PreLowerStripPhis as PreLowerStripPhis
+
+cgutils: Any = numba.core.cgutils
+"""Writes LLVM code inside intrinsics."""
+ir: Any = numba.core.ir
+"""Numba's own code of a function, which a pass over compiled operators reads and changes."""
+ir_utils: Any = numba.core.ir_utils
+"""Makes names for new variables in it."""
+global_compiler_lock: Any = _lock
+"""Held by the one thread of a process that compiles."""

@@ -1,0 +1,306 @@
+"""A client that pushes records into a running job whose source is `rs.io.push`.
+
+    with Client("http://127.0.0.1:7700", token="secret") as client:
+        for order in orders:
+            client.push(order)
+
+It needs nothing but Python, and neither Ray nor the job's code. What it sends is sent again until
+it is recorded, and counts once: each client has a name of its own and numbers what it sends.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import enum
+import http.client
+import json
+import random
+import time
+import urllib.parse
+import uuid
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from raystream.errors import ConfigError, InputError, JobError
+
+BATCH_RECORDS = 1000
+BATCH_BYTES = 4 << 20
+"""A client sends a batch when it has this many bytes, whatever its number of records."""
+TIMEOUT_SECONDS = 75.0
+"""How long an answer is waited for: longer than the job waits until a request is recorded."""
+GIVE_UP_SECONDS = 300.0
+GAP_SECONDS = 10.0
+"""How long a job may say that a request before this one is missing: a lane that has moved may not
+know at once what is recorded."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+"""Seconds before a request is sent again; they double each time."""
+LINES = "application/jsonl"
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+class Client:
+    """Sends records in batches, one request after the other. Not for several threads at once.
+
+    Args:
+        addresses: where instances of the source listen: `http://host:7700`, or a list of these, of
+            which one that does not answer is left for the next.
+        token: that of the source.
+        path: that of the source.
+        sender: a name that no other client has, of up to 200 characters; a new one unless given.
+        sequence: the number of the first request. A client that goes on under the name of an
+            earlier one goes on after the last number of that one, too: `client.sequence`.
+        batch: how many records are sent at once, at most.
+        give_up: after how many seconds a request that is not recorded is an error.
+
+    Raises:
+        ConfigError: an address is none.
+    """
+
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        token: str,
+        *,
+        path: str = "/push",
+        sender: str | None = None,
+        sequence: int = 1,
+        batch: int = BATCH_RECORDS,
+        give_up: float = GIVE_UP_SECONDS,
+    ) -> None:
+        given = [addresses] if isinstance(addresses, str) else [*addresses]
+        self._addresses = [_address(address) for address in given]
+        if not self._addresses:
+            raise ConfigError("Client: at least one address")
+        self._at = 0
+        self._connection: http.client.HTTPConnection | None = None
+        self._token, self._path = token, path
+        self.sender = sender or uuid.uuid4().hex
+        """The name of this client."""
+        self.sequence = sequence
+        """The number of the next request."""
+        self._batch, self._give_up = batch, give_up
+        self._lines: list[bytes] = []
+        self._nbytes = 0
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self.flush()
+        finally:
+            self.close()
+
+    def push(self, record: Any, /) -> None:
+        """Send a record, with others: when it returns, it may not be recorded yet (`flush`).
+
+        Args:
+            record: a mapping of names to values, a named tuple or a dataclass.
+
+        Raises:
+            TypeError: it is nothing of these. Otherwise as `flush`.
+        """
+        line = f"{json.dumps(_object(record), default=_plain)}\n".encode()
+        self._lines.append(line)
+        self._nbytes += len(line)
+        if len(self._lines) >= self._batch or self._nbytes >= BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Return when all that was pushed is recorded.
+
+        Raises:
+            InputError: the job refuses a record; nothing of the batch is taken.
+            ConfigError: it does not accept the token.
+            JobError: its input has ended, or it has not answered for long. What was pushed stays,
+            and is sent again by the next call.
+        """
+        if self._lines:
+            try:
+                self._send(b"".join(self._lines), LINES)
+            except InputError:
+                self._forget()
+                raise
+            self._forget()
+
+    def push_arrow(self, data: Any, /) -> None:
+        """Send a PyArrow table or record batch, and return when it is recorded.
+
+        Raises:
+            As `flush`.
+        """
+        self.flush()
+        if data.num_rows:
+            self._send(arrow_body(data), ARROW)
+
+    def end(self) -> None:
+        """End the input of the job, for all clients.
+
+        Raises:
+            As `flush`.
+        """
+        self.flush()
+        self._until(f"{self._path.rstrip('/')}/end", b"", {}, also=410)
+
+    def close(self) -> None:
+        """Close the connection. What was pushed and not flushed is not sent."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # ------------------------------------------------------------ requests
+
+    def _forget(self) -> None:
+        self._lines, self._nbytes = [], 0
+
+    def _send(self, body: bytes, kind: str) -> None:
+        self._until(
+            self._path,
+            body,
+            {
+                "Content-Type": kind,
+                "Raystream-Sender": self.sender,
+                "Raystream-Sequence": str(self.sequence),
+            },
+        )
+        self.sequence += 1
+
+    def request(self, path: str, body: bytes = b"", headers: Mapping[str, str] = {}) -> Any:
+        """Post a request of another kind, again until it is answered, and return what the answer
+        says (JSON). Without a body: get it.
+
+        Args:
+            path: what follows the path of the source, such as "/seal".
+
+        Raises:
+            As `flush`.
+        """
+        method = "POST" if body else "GET"
+        return self._until(f"{self._path.rstrip('/')}{path}", body, dict(headers), method=method)
+
+    def _until(
+        self, path: str, body: bytes, headers: dict[str, str], also: int = 200, method: str = "POST"
+    ) -> Any:
+        """Send a request until it is answered with 200, or with the status `also`."""
+        give_up, pause = time.monotonic() + self._give_up, FIRST_PAUSE
+        gap = time.monotonic() + GAP_SECONDS
+        while True:
+            status, answer, again = self._once(method, path, body, headers)
+            if status in (200, also):
+                return answer
+            said = answer.get("error") if isinstance(answer, dict) else answer
+            if status == 401:
+                raise ConfigError(f"the job does not accept the token: {said}")
+            if status in (400, 404, 405, 413) or (
+                status == 409 and (not again or time.monotonic() > gap)
+            ):
+                raise InputError(f"the job refuses the request: {said}")
+            if status == 410:
+                raise JobError(str(said))
+            if time.monotonic() > give_up:
+                raise JobError(f"not recorded within {self._give_up:g} s: {said}")
+            time.sleep(max(again, pause * random.uniform(0.5, 1.0)))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _once(
+        self, method: str, path: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, Any, float]:
+        """The status of an answer, what it says, and after how many seconds to ask again. The
+        status is 0 if there is none."""
+        host, port, secure = self._addresses[self._at]
+        try:
+            if self._connection is None:
+                kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+                self._connection = kind(host, port, timeout=TIMEOUT_SECONDS)
+            self._connection.request(
+                method, path, body or None, headers | {"Authorization": f"Bearer {self._token}"}
+            )
+            answer = self._connection.getresponse()
+            said = answer.read().decode(errors="replace")
+            again = answer.headers.get("Retry-After", "")
+            if answer.status >= 500:
+                self._next()
+            return answer.status, _said(said), _seconds(again)
+        except (OSError, http.client.HTTPException) as error:
+            self._next()
+            return 0, f"{host}:{port}: {type(error).__name__}: {error}", 0.0
+
+    def _next(self) -> None:
+        """Ask the next address from now on."""
+        self.close()
+        self._at = (self._at + 1) % len(self._addresses)
+
+
+def arrow_body(data: Any) -> bytes:
+    """A PyArrow table or record batch as the body of a request."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, data.schema) as writer:
+        writer.write(data)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _address(text: str) -> tuple[str, int, bool]:
+    url = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
+    try:
+        port = url.port or 7700
+    except ValueError:
+        port = 0
+    if url.scheme not in ("http", "https") or not url.hostname or not port:
+        raise ConfigError(f"{text!r} is no address", hint="For example http://127.0.0.1:7700.")
+    return url.hostname, port, url.scheme == "https"
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _said(text: str) -> Any:
+    """The body of an answer: JSON, or text of whoever else answers."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()[:200]
+
+
+def _object(record: Any) -> Any:
+    """A record as an object of JSON."""
+    if isinstance(record, Mapping):
+        return {name: _inner(value) for name, value in record.items()}
+    if hasattr(record, "_asdict"):
+        return _object(record._asdict())
+    if dataclasses.is_dataclass(record) and not isinstance(record, type):
+        return {f.name: _inner(getattr(record, f.name)) for f in dataclasses.fields(record)}
+    raise TypeError(f"a {type(record).__name__} is no record: a mapping, named tuple or dataclass")
+
+
+def _inner(value: Any) -> Any:
+    """A value inside of a record: records in it are objects, too."""
+    if isinstance(value, list | tuple) and not hasattr(value, "_asdict"):
+        return [_inner(item) for item in value]
+    nested = isinstance(value, Mapping) or hasattr(value, "_asdict")
+    if nested or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        return _object(value)
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON does not have, as the job reads it."""
+    if isinstance(value, datetime.datetime | datetime.date):
+        return value.isoformat()
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Decimal | uuid.UUID):
+        return str(value)
+    if hasattr(value, "item"):  # a number of NumPy
+        return value.item()
+    raise TypeError(f"{value!r} of type {type(value).__name__} cannot be sent as JSON")

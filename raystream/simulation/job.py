@@ -1,0 +1,219 @@
+"""The simulated cluster: the processes of a job, its controllers, and the laws that must hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from raystream.controller.protocol.journal import JournalEntry, newest
+from raystream.controller.protocol.members import ProtocolOptions
+from raystream.controller.protocol.messages import events as on
+from raystream.controller.protocol.messages.events import Event
+from raystream.controller.protocol.recovery import ATTEMPTS_MAX, Place
+from raystream.controller.protocol.strategies import strategy_of
+from raystream.dataflow.asking.claiming import claiming
+from raystream.dataflow.plan import Plan
+from raystream.dataflow.sinks import shows_at_once
+from raystream.errors import LostError, RaystreamError, Stopped
+from raystream.simulation.controller import SimulatedController
+from raystream.simulation.laws import Laws
+from raystream.simulation.processes.database import DiedAmid, JudgedSink, SimulatedDatabase
+from raystream.simulation.processes.instances import Blank, SimulatedInstance
+from raystream.simulation.processes.keepers import LINK, SimulatedKeeper
+from raystream.simulation.processes.register import Ledger
+from raystream.simulation.processes.sinks import Checked, Deferred, Reference, WrittenParts
+from raystream.simulation.processes.tier import Tier
+from raystream.simulation.world import NOTICE, World, Wrong
+
+STRIKES_MAX = ATTEMPTS_MAX - 2
+"""At most how many faults strike processes that are about to take one place. It is less than the
+number of attempts after which the job gives up, and one less again, because one process may have
+died before it was given the place."""
+
+
+class SimulatedJob(Laws):
+    """A job in a simulated cluster, and the laws that it has to keep.
+
+    Args:
+        reference: what its sinks are to be given; None if that is known only at the end.
+        ahead: how many epochs a producer may be ahead.
+        again: the share of new connections that ask for what came already.
+        fragile: the share of processes that die while they take a place.
+        part_bytes, image_bytes: see `Scenario`.
+        tier: the durable tier, if there is one.
+        database: where its sink writes, if it is visible by epoch.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        plan: Plan,
+        reference: Reference | None,
+        *,
+        options: ProtocolOptions,
+        nodes: int,
+        operator_nodes: int,
+        ahead: int,
+        again: float,
+        fragile: float,
+        part_bytes: int,
+        image_bytes: int,
+        tier: Tier | None = None,
+        database: SimulatedDatabase | None = None,
+    ) -> None:
+        super().__init__()
+        self.world, self.tier, self.plan, self.options = world, tier, plan, options
+        self.database = database
+        self.reference: Reference = reference or {}
+        self.ledger = Ledger()
+        """Where the epochs ended that were cut by arrival."""
+        self.acted_on = (0, 0)
+        """The order of the newest entry of the journal that was written to all its keepers, so that
+        something may have followed from it."""
+        self.deferred: list[tuple[Place, str, tuple[Any, ...]]] = []
+        """The calls of sinks that can be judged only at the end."""
+        self.ahead, self.again, self.fragile = ahead, again, fragile
+        self.part_bytes, self.image_bytes = part_bytes, image_bytes
+        self.ships = strategy_of(options.recovery).stores_checkpoints
+        self.nodes = tuple(f"node-{i}" for i in range(nodes))
+        self.for_operators = frozenset(self.nodes[nodes - operator_nodes :])
+        self.at: dict[str, SimulatedInstance] = {}
+        self.blanks: dict[str, Blank] = {}
+        """Processes without a place."""
+        self.takers: dict[str, SimulatedInstance] = {}
+        self.keepers: dict[str, SimulatedKeeper] = {}
+        self.written = WrittenParts()
+        self.over = False
+        """Whether the job has ended."""
+        self.error: RaystreamError | None = None
+        """Why it ended, if it failed."""
+        self.troubles: Counter[Place] = Counter()
+        self.answers: Counter[str] = Counter()
+        """How many requests were answered, by kind."""
+        self.controllers = 0
+        self.controller: SimulatedController
+        self.new_controller()
+
+    def new_controller(self) -> None:
+        """Start a controller, which goes on from the journal if there is one."""
+        self.controllers += 1
+        claims = [k.claim_journal(self.controllers) for k in self.keepers.values() if k.alive]
+        entry = newest((order, entry) for _, order, entry in claims)
+        if entry is None and self.entry.instances:
+            self.end(LostError("the journal is lost"))
+            return
+        if self.controllers > 1 and self.lost_journal(entry):
+            raise Wrong(
+                f"an old journal was taken: {entry and entry.order}, not {self.entry.order}"
+            )
+        if entry is not None and entry.order < self.entry.order:
+            self.entry = entry  # what only the dead held is undecided again: nobody acted on it
+        self.controller = SimulatedController(self, self.controllers, entry)
+
+    def lost_journal(self, entry: JournalEntry | None) -> bool:
+        """Whether an entry is older than the newest one that was written, although a copy of the
+        newest lives, or although it was acted on. If there is no entry and no instance has begun,
+        the job begins again, and nothing is lost."""
+        if entry is not None and entry.order >= self.entry.order:
+            return False
+        kept = [k.journal for k in self.keepers.values() if k.alive and k.journal.entry is not None]
+        there = any(j.order >= self.entry.order for j in kept)
+        return there or (entry is not None and (0, 0) < self.entry.order <= self.acted_on)
+
+    def end(self, error: RaystreamError | None) -> None:
+        """End the job. An error that calls the boundary register lost is wrong while a place of it
+        lives."""
+        keepers = {p.process for p in self.entry.keepers}
+        if error and "register is lost" in error.message and keepers & set(self.entry.told.places):
+            raise Wrong(f"it is not lost: {error}")
+        self.over, self.error = True, error
+        if isinstance(error, Stopped) and shows_at_once(self.plan):
+            self._check_stopped()
+
+    def _check_stopped(self) -> None:
+        """Check that no sink has written anything after the checkpoint with which the job stops."""
+        stop_at = self.entry.assignment.stop_at
+        for process in self.at.values():
+            if process.vertex.kind == "sink" and process.machine.position > stop_at:
+                at = process.machine.position
+                raise Wrong(f"{process.name} is at {at}, and the job was stopped at {stop_at}")
+
+    def goes_on(self, before: SimulatedJob, checkpoint: int) -> None:
+        """Begin this job at a saved checkpoint of an earlier one. What the sinks were given after
+        that checkpoint is discarded, and epochs that are cut by arrival may end elsewhere."""
+        self.written = before.written.upto(checkpoint)
+        self.deferred += [c for c in before.deferred if c[1] != "close" and c[2][0] <= checkpoint]
+        self.ledger.goes_on(before.ledger, checkpoint)
+
+    def all_dead(self) -> None:
+        """End all processes of this job."""
+        self.over = True
+        every = (self.controller, *self.at.values(), *self.blanks.values(), *self.keepers.values())
+        for box in every:
+            box.alive = False
+
+    # ------------------------------------------------------------ what instances see
+
+    def register(self, process: SimulatedInstance) -> str:
+        """The address of a new process."""
+        address = f"{process.name}@{len(self.at)}"
+        self.at[address] = process
+        return address
+
+    def sink_of(self, place: Place, process: SimulatedInstance) -> Any:
+        """A new copy of the sink of a place, if it is one."""
+        if self.database is not None and self.plan.vertices[place.vertex].kind == "sink":
+            return JudgedSink(self.database, place, lambda: self._between(process))
+        if claiming(self.plan) and self.plan.vertices[place.vertex].kind == "sink":
+            return Deferred(place, self.deferred)
+        expected = self.reference.get(place.vertex)
+        return None if expected is None else Checked(place, expected, self.written)
+
+    def _between(self, process: SimulatedInstance) -> None:
+        """Between two calls of a sink to its database its process may die."""
+        if not process.alive:
+            raise DiedAmid(f"{process.name} is dead")
+        if self.world.rng.random() < self.fragile / 50 and self.may_die(process):
+            self.world.tell(process.name, "dies between two calls to its database")
+            process.die()
+            self.died(process.process)
+            raise DiedAmid(f"{process.name} is dead")
+
+    def judge(self, reference: Reference) -> None:
+        """Check what the sinks were given, once it is known what they are to be given."""
+        self.reference = reference
+        for place, method, args in self.deferred:
+            getattr(Checked(place, reference[place.vertex], self.written), method)(*args)
+
+    def say_done(self, process: SimulatedInstance, error: RaystreamError | None) -> None:
+        """Tell the controller that an instance is done, or that it failed, which one that was
+        replaced may do."""
+        if error is not None:
+            self.world.tell(process.name, "failed:", error)
+        self._say(on.Done(process.process, error), LINK)
+
+    def died(self, process: str) -> None:
+        """Tell the controller of that time that a process is dead."""
+        self._say(on.Gone(process, "died"), NOTICE)
+
+    def may_die(self, process: SimulatedInstance) -> bool:
+        """Whether a process may be killed. Processes that are about to take a place do not die so
+        often that the job gives up."""
+        begun = any(s.process == process.process for s in self.entry.instances)
+        return begun or self.troubled(process.place, STRIKES_MAX)
+
+    def may_lose(self, process: str) -> bool:
+        """As `may_die`, for a process that has begun no place, but may have been given one."""
+        placement = self.controller.machine.placement_of(process)
+        given = None if placement is None else placement.preparing.get(process)
+        return given is None or self.troubled(given[1], STRIKES_MAX)
+
+    def troubled(self, place: Place, most: int) -> bool:
+        """Note that the taking of a place goes wrong. Returns False, and notes nothing, if it went
+        wrong `most` times already."""
+        happens = self.troubles[place] < most
+        self.troubles[place] += happens
+        return happens
+
+    def _say(self, event: Event, mean: float) -> None:
+        self.world.after(mean, self.controller, self.controller.hear, event)

@@ -1,0 +1,177 @@
+"""Simulated keepers, and how instances ship their checkpoints to them, part by part."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from raystream.controller.protocol.journal import JournalEntry, Shelf
+from raystream.dataflow.snapshot import Captured
+from raystream.schema.types import KeyRange
+from raystream.simulation.processes.register import RegisterPlace
+from raystream.simulation.world import World, Wrong
+from raystream.state.images.chain import NOTHING, CheckpointRequest, Size
+from raystream.state.images.image import Image, ImageHeader, header_of
+from raystream.state.images.image_store import Arrivals, ImageStore, Stored
+
+if TYPE_CHECKING:
+    from raystream.simulation.processes.instances import SimulatedInstance
+
+LINK = 0.03
+RETRY = 0.15
+STORE_LIMIT = 0.3
+"""How long an instance waits for its keepers."""
+
+
+class SimulatedKeeper(RegisterPlace):
+    """Holds images and the journal, and may be a place of the boundary register.
+
+    ever: by (vertex, checkpoint) every range that it has held. ends: by vertex every (range,
+    checkpoint) where the range had ended.
+    """
+
+    def __init__(self, process: str, node: str) -> None:
+        super().__init__(f"keeper {process} of {node}")
+        self.process = process
+        self.node = node
+        self.images: ImageStore[tuple[memoryview, ...]] = ImageStore()
+        self.journal: Shelf[JournalEntry] = Shelf()
+        self.ever: defaultdict[tuple[int, int], set[KeyRange]] = defaultdict(set)
+        self.ends: defaultdict[int, set[tuple[KeyRange, int]]] = defaultdict(set)
+        self._arrivals: Arrivals[memoryview] = Arrivals()
+
+    def store(self, world: World, to: Shipping, header: ImageHeader, part: KeyRange,
+              data: memoryview, ship: int) -> None:  # fmt: skip
+        """Keep a part of an image. With the last part it answers whether the image is held."""
+        vertex, keys, checkpoint = to.vertex, header.keys, header.checkpoint
+        sender, ended = to.instance.name, header.input_position.ended
+        base, oldest = header.base or None, header.oldest
+        arrived = Stored(
+            checkpoint, base, data, len(data), ended=ended, oldest=oldest, sender=sender
+        )
+        whole = self._arrivals.take(sender, keys, part, arrived)
+        if whole is None:
+            held = part.hi < keys.hi or self.images.holds(vertex, keys, checkpoint)
+        else:
+            held = self.images.store(vertex, keys, whole)
+        if whole is not None and held:
+            self._check_whole(keys, checkpoint, whole.data)
+            self.ever[vertex, checkpoint].add(keys)
+            if header.input_position.ended:
+                self.ends[vertex].add((keys, checkpoint))
+        world.send(LINK, to.instance, to.answered, ship, self, held)
+
+    def _check_whole(self, keys: KeyRange, checkpoint: int, parts: tuple[memoryview, ...]) -> None:
+        """Check that every image that is held has all its parts."""
+        if sum(len(header_of(data).keys) for data in parts) != len(keys):
+            raise Wrong(f"{self.name} holds {keys} at {checkpoint} without a part of it")
+
+    def write(self, entry: JournalEntry) -> bool:
+        """Keep an entry of the journal. False: its writer is not the controller any more."""
+        return self.journal.write(entry.order, entry)
+
+    def leave_journal(self, order: tuple[int, int]) -> bool:
+        """Keep no journal any more: other keepers do. See `Shelf.leave`."""
+        return self.journal.leave(order)
+
+    def claim_journal(self, incarnation: int) -> tuple[bool, tuple[int, int], JournalEntry | None]:
+        """Let a new controller take over the journal; see `Shelf.claim`."""
+        return self.journal.claim(incarnation)
+
+    def trim(self, committed: int, assigned: list[tuple[int, KeyRange]]) -> int:
+        """Drop what no restore of these ranges from `committed` on needs. Returns bytes left."""
+        newer = self._newer(committed)
+        self._arrivals.trim(committed)
+        self.images.trim(committed, set(assigned))
+        self.boundaries.trim(committed)
+        if gone := newer - self._newer(committed):
+            raise Wrong(f"{self.name} was told that {committed} is committed, and dropped {gone}")
+        return self.images.nbytes
+
+    def _newer(self, committed: int) -> set[tuple[int, KeyRange, int]]:
+        return {
+            (*p, s.checkpoint)
+            for p, chain in self.images.chains.items()
+            for s in chain
+            if s.checkpoint > committed
+        }
+
+
+class Shipping:
+    """The checkpoints of an instance, on their way one after the other, as
+    `actors.worker.shipping` has it. An image is made only when its turn comes, each part when the
+    one before is answered.
+
+    Args:
+        most: bytes of a part, about.
+    """
+
+    def __init__(self, instance: SimulatedInstance, most: int) -> None:
+        self.instance = instance
+        self.vertex = instance.place.vertex
+        self.storing = instance.tenure.storing
+        self._most = most
+        self._waiting: deque[Captured] = deque()
+        self._parts: Iterator[Image] | None = None
+        self._part = KeyRange(0, 0)
+        self._size = NOTHING
+        """Of the checkpoint that is shipped just now."""
+        self._ship = 0
+        self._choice = self.storing.choice
+        """The keepers that the last part was sent to."""
+        self._unanswered: set[SimulatedKeeper] = set()
+
+    def put(self, captured: Captured, wanted: CheckpointRequest) -> None:
+        """Ship one more checkpoint. wanted: what it holds."""
+        self.storing.chain.made(wanted, captured.header.checkpoint)
+        self._waiting.append(captured)
+        self._next()
+
+    def _next(self) -> None:
+        if self._parts is None and self._waiting:
+            self._parts, self._size = self._waiting[0].parts(self._most), NOTHING
+            self._next_part(self._parts)
+
+    def _next_part(self, parts: Iterator[Image]) -> None:
+        """Send the next part to the present keepers."""
+        part, header = next(parts), self._waiting[0].header
+        self._part, data = part.header.keys, part.encode()
+        self._size = self._size.plus(Size(len(data), len(part)))
+        self._ship += 1
+        world, self._choice = self.instance.world, self.storing.choice
+        keepers = [self.instance.job.keepers[k] for k in self._choice.keepers]
+        self._unanswered = set(keepers)
+        for keeper in keepers:
+            what = (header, self._part, data, self._ship)
+            world.send(LINK, keeper, keeper.store, world, self, *what)
+        if keepers:
+            world.at(world.now + STORE_LIMIT, self.instance, self._too_late, self._ship)
+        else:
+            self._shipped(False)
+
+    def answered(self, ship: int, keeper: SimulatedKeeper, held: bool) -> None:
+        """Take the answer of a keeper: it has stored a part, or refuses the image."""
+        if ship != self._ship or keeper not in self._unanswered:
+            return
+        self._unanswered.discard(keeper)
+        if not held:
+            self._shipped(False)
+        elif not self._unanswered and self._parts is not None:
+            if self._part.hi == self._waiting[0].header.keys.hi:
+                self._shipped(True)
+            else:
+                self._next_part(self._parts)
+
+    def _too_late(self, ship: int) -> None:
+        if ship == self._ship and self._unanswered:
+            self._shipped(False)
+
+    def _shipped(self, held: bool) -> None:
+        header = self._waiting.popleft().header
+        self._unanswered, self._parts = set(), None
+        world = self.instance.world
+        if self.storing.answered(header, self._size, self._choice, held=held):
+            world.after(RETRY, self.instance, self.instance.put_again)
+        world.tell(self.instance.name, "stored" if held else "could not store", header.checkpoint)
+        self._next()

@@ -1,0 +1,116 @@
+"""The output of a flow when nothing disturbs it, which every schedule has to give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+
+from raystream.api.flow import Flow
+from raystream.controller.planning.plans import make_plan
+from raystream.controller.reporting.report import totals
+from raystream.dataflow.asking.claiming import claiming
+from raystream.dataflow.plan import Plan
+from raystream.dataflow.progress import Progress
+from raystream.errors import ConfigError
+from raystream.local.job import LocalJob
+from raystream.local.source import Ends
+from raystream.schema.types import KeyRange
+from raystream.simulation.flows import FLOWS
+from raystream.simulation.processes.sinks import Reference
+from raystream.simulation.world import Wrong
+from raystream.state.keys import even_ranges
+from raystream.testing.collect import Collect
+from raystream.testing.same import difference
+
+
+@cache
+def planned(flow: str, instances: tuple[int, ...]) -> tuple[Plan, Reference | None]:
+    """The plan of a flow, and what its sinks are to be given: the same bits as with one instance.
+    None for a flow whose epochs are cut by arrival, or that asks the world: there it depends on
+    what is recorded.
+
+    Args:
+        instances: of each vertex in turn, over again.
+    """
+    plan = _plan(flow)
+    counts = {v.id: instances[i % len(instances)] for i, v in enumerate(plan.vertices)}
+    plan = replace(plan, ranges={v: even_ranges(plan.groups, n) for v, n in counts.items()})
+    (sink,) = (v.id for v in plan.vertices if v.kind == "sink")
+    return plan, None if claiming(plan) else _reference(flow, counts[sink])
+
+
+@cache
+def _plan(flow: str) -> Plan:
+    """The plan of a flow with one instance of everything, made once."""
+    plan = make_plan(_flow(flow)(Collect()))
+    if sum(v.kind == "sink" for v in plan.vertices) != 1:
+        raise ConfigError(f"flow {flow!r} must have one sink to be simulated")
+    return plan
+
+
+Totals = dict[str, tuple[int, int, int, dict[str, int]]]
+"""By operator the records that came in, went out and were late, and those of each port."""
+
+
+@cache
+def totals_of_flow(flow: str) -> Totals:
+    """The totals of an undisturbed run. They do not depend on the number of instances."""
+    return _run_alone(_plan(flow))[1]
+
+
+def counted_of(progress: Iterable[Progress]) -> Totals:
+    """What instances have counted, by operator."""
+    return {o.name: (o.records_in, o.records_out, o.late, o.by_port) for o in totals(progress)}
+
+
+@cache
+def _reference(flow: str, sinks: int) -> Reference:
+    """What `sinks` instances of the sink are given in an undisturbed run. The bits do not depend on
+    the number of any other instances."""
+    whole, _ = _run_alone(_plan(flow))
+    sink, *_ = (v for v in _plan(flow).vertices if v.kind == "sink")
+    ranges = {**_plan(flow).ranges, sink.id: even_ranges(_plan(flow).groups, sinks)}
+    parts, _ = _run_alone(replace(_plan(flow), ranges=ranges))
+    if wrong := difference(parts.by_epoch(), whole.by_epoch()):
+        raise Wrong(f"{flow} with {sinks} instances of its sink: {wrong}")
+    return _given(_plan(flow), parts)
+
+
+def _run_alone(plan: Plan, boundaries: Ends | None = None) -> tuple[Collect, Totals]:
+    """What the sink of a plan is given in an undisturbed run, and what that counts."""
+    sink = Collect()
+    vertices = [replace(v, sink=sink) if v.kind == "sink" else v for v in plan.vertices]
+    job = LocalJob(replace(plan, vertices=vertices), boundaries=boundaries)
+    job.run()
+    return sink, counted_of(job.progress())
+
+
+def _given(plan: Plan, sink: Collect) -> Reference:
+    expected = {part: list(batch.records()) for part, batch in sink.parts.items()}
+    sinks = [v.id for v in plan.vertices if v.kind == "sink"]
+    return dict.fromkeys(sinks, expected)
+
+
+def repeated(plan: Plan, boundaries: Ends) -> tuple[Reference, Totals]:
+    """What sinks are to be given, and the totals, when epochs end at these boundaries."""
+    one = {v.id: plan.ranges[v.id] if v.kind == "sink" else [KeyRange(0, plan.groups)]
+           for v in plan.vertices}  # fmt: skip
+    sink, counted = _run_alone(replace(plan, ranges=one), dict(boundaries))
+    return _given(plan, sink), counted
+
+
+def _flow(name: str) -> Callable[[Collect], Flow]:
+    if name in FLOWS:
+        return FLOWS[name]
+    module, _, function = name.partition(":")
+    if function:
+        try:
+            found: Callable[[Collect], Flow] = getattr(import_module(module), function)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"there is no flow {name}: {error}") from None
+        return found
+    raise ConfigError(
+        f"there is no flow {name!r}", hint=f"There are {', '.join(FLOWS)}, and module:function."
+    )

@@ -1,0 +1,325 @@
+"""The simulator: a seeded second shell over the machines that run jobs, with faults at any step.
+
+    python -m raystream.simulation --schedules 1000 --seed 1 --flow words
+    python -m raystream.simulation --scenarios tests/testing/scenarios.toml
+
+A schedule runs a small flow once, in simulated processes that die, stop for a while and wake, lose
+connections and control messages, in an order that its seed decides. Every part of its output must
+be what an undisturbed run gives, bit for bit; the job must come to its end once faults stop, or say
+which checkpoints are lost. There are no threads, clocks or Ray in it. Not simulated: what does not
+fit into memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from raystream.controller.planning.resuming import durably
+from raystream.controller.protocol.members import ProtocolOptions
+from raystream.dataflow.plan import Plan
+from raystream.durable.manifest import Saved
+from raystream.errors import ConfigError, JobError, LostError, RaystreamError, Stopped
+from raystream.simulation.faults import Faults
+from raystream.simulation.flows import FLOWS
+from raystream.simulation.job import SimulatedJob
+from raystream.simulation.moves import Mover
+from raystream.simulation.processes.database import (
+    DatabaseSink,
+    SimulatedDatabase,
+    check_stored,
+)
+from raystream.simulation.processes.sinks import Reference
+from raystream.simulation.processes.tier import Tier
+from raystream.simulation.references import Totals, counted_of, planned, repeated, totals_of_flow
+from raystream.simulation.scenarios import Scenario, asked_for, command, drawn, scenarios_of
+from raystream.simulation.world import World, Wrong
+from raystream.state.tables.backend import WHOLE
+
+EVENTS_MAX = 40_000
+CONNECTION_EVENTS_MAX = 500
+"""This many events after the last fault, and this many more for each pair of instances that are
+connected, are more than any job needs to come to its end."""
+STAND_BY_SECONDS = 5.0
+"""When spare processes are started: early, because a schedule is short."""
+SHOWN_MAX = 5
+"""How many wrong schedules the command shows."""
+AFTERWARDS = 300
+"""Events that happen after the end: a process that was stopped may still wake and write."""
+
+
+Verdict = Literal["right", "lost", "wrong"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a schedule went."""
+
+    seed: int
+    """The seed of the schedule."""
+    kind: Verdict
+    """Whether it was right or wrong, or stopped because checkpoints were lost."""
+    why: str
+    """What was wrong or lost; "" of a right one."""
+    events: int
+    """How many events it took."""
+    faults: Counter[str]
+    """Faults by kind. Moves are counted with them: done, given up or refused."""
+    story: list[str] = field(default_factory=list)
+    """One line per event, if the story was asked for."""
+
+
+def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
+    """Run one schedule.
+
+    Raises:
+        ConfigError: there is no such flow.
+    """
+    world = World(seed, story=story)
+    rng = world.rng
+    s = drawn(scenario, rng)
+    assert s.instances is not None and s.checkpoint_every is not None and s.copies is not None
+    assert s.ahead is not None and s.again is not None and s.fragile is not None
+    assert s.recovery is not None and s.into is not None
+    plan, reference = planned(s.flow, s.instances)
+    if s.database:
+        plan = _with_a_database(plan)
+    world.tell(s)
+    world.loss, world.doubling, world.slow = s.loss or 0.0, s.doubling or 0.0, s.slow or 0.0
+    faults: Faults | None = None
+    why, kind = "", "right"
+    try:
+        job = _job(world, s, replace(plan, checkpoint_every=s.checkpoint_every), reference)
+        late = rng.randrange(1 + (s.faults or 0))
+        faults = Faults(
+            job, _times(rng, (s.faults or 0) - late, len(plan.instances())), late, s.kinds
+        )
+        mover = Mover(job, _times(rng, s.moves or 0, len(plan.instances())))
+        if s.stop and job.tier is not None:
+            mover.stop_at = rng.randrange(150 * len(plan.instances()))
+        _run(world, job, faults, mover)
+        while (saved := _left(job)) is not None:
+            what = "stopped:" if isinstance(job.error, Stopped) else "all is lost:"
+            world.tell(what, job.error, "; goes on from", saved)
+            job = faults.job = mover.job = _job(world, s, job.plan, reference, saved, job)
+            _run(world, job, faults, mover)
+        if reference is None:
+            job.ledger.check_recorded()
+            reference, counted = repeated(plan, job.ledger.published)
+            job.judge(reference)
+        else:
+            counted = totals_of_flow(s.flow)
+        kind, why = _judged(job, counted)
+    except (Exception, Wrong) as error:
+        kind, why = "wrong", _said(error)
+    world.tell(kind, why)
+    done = Counter() if faults is None else faults.done + _moves(faults.job)
+    return Outcome(
+        seed=seed,
+        kind=kind,  # type: ignore[arg-type]
+        why=why,
+        events=world.events,
+        faults=done,
+        story=world.story or [],
+    )
+
+
+def _with_a_database(plan: Plan) -> Plan:
+    """The plan with a sink that is visible by epoch."""
+    sink = DatabaseSink(SimulatedDatabase())
+    vertices = [replace(v, sink=sink) if v.kind == "sink" else v for v in plan.vertices]
+    return replace(plan, vertices=vertices)
+
+
+def _moves(job: SimulatedJob) -> Counter[str]:
+    ended = Counter("move given up" if m.failed else "move" for m in job.entry.moved)
+    return ended + Counter({"move refused": job.answers["refused"]})
+
+
+def _job(
+    world: World,
+    s: Scenario,
+    plan: Plan,
+    reference: Reference | None,
+    saved: Saved | None = None,
+    before: SimulatedJob | None = None,
+) -> SimulatedJob:
+    """A job at its beginning, or one that goes on from a saved checkpoint of another."""
+    assert s.copies is not None and s.into is not None and s.recovery is not None
+    assert s.ahead is not None and s.again is not None and s.fragile is not None
+    assert s.image_bytes is not None
+    tier = None
+    if s.durable and s.recovery == "state":
+        tier = Tier(plan.job) if before is None else before.tier
+        assert tier is not None
+        plan = durably(plan, tier.saves, "sim" if saved is None else f"{saved.run}+", saved)
+    database = before.database if before is not None else None
+    if before is None and s.database:
+        database = SimulatedDatabase()
+    job = SimulatedJob(
+        world,
+        plan,
+        reference,
+        options=ProtocolOptions(
+            copies=s.copies,
+            spares=world.rng.randrange(3),
+            recovery=s.recovery,
+            restore_into=s.into,
+            stand_by=STAND_BY_SECONDS,
+        ),
+        nodes=s.nodes,
+        operator_nodes=s.operator_nodes or 0,
+        ahead=s.ahead,
+        again=s.again,
+        fragile=s.fragile,
+        part_bytes=s.part_bytes if s.part_bytes and tier is None else WHOLE,
+        image_bytes=s.image_bytes,
+        tier=tier,
+        database=database,
+    )
+    if before is not None and saved is not None:
+        before.all_dead()
+        job.goes_on(before, saved.checkpoint)
+    return job
+
+
+def _left(job: SimulatedJob) -> Saved | None:
+    """The saved checkpoint from which to go on, if a job lost something and there is one."""
+    if job.tier is None or not isinstance(job.error, LostError | Stopped):
+        return None
+    return job.tier.newest()
+
+
+def _times(rng: random.Random, faults: int, instances: int) -> list[int]:
+    """After how many events faults strike: anywhere, and often soon after each other."""
+    times: list[int] = []
+    for _ in range(faults):
+        near = times and rng.random() < 0.5
+        times.append(times[-1] + rng.randrange(60) if near else rng.randrange(150 * instances))
+    return sorted(times)
+
+
+def _run(world: World, job: SimulatedJob, faults: Faults, mover: Mover) -> None:
+    quiet, most = 0, _most_events(job)
+    while not job.over:
+        faults.strike()
+        mover.strike()
+        if faults.at:
+            quiet = 0
+        elif not quiet:
+            world.tell("no more faults")
+            world.loss = world.slow = world.doubling = job.fragile = 0.0
+            quiet = world.events
+        if world.events % 1000 == 0:
+            most = max(most, _most_events(job))
+        if not world.step() or world.events > quiet + most + 1000 * len(faults.at):
+            at = {
+                i.name: (p.machine.position, p.tenure.storing.chain.stored)
+                for i, p in job.members()
+            }
+            raise Wrong(f"it does not come to its end: committed {job.entry.committed}, {at}")
+    for _ in range(AFTERWARDS):
+        world.step()
+
+
+def _most_events(job: SimulatedJob) -> int:
+    """After this many events without a fault a job of this size hangs, or runs in circles."""
+    instances = Counter(record.place.vertex for record in job.entry.instances)
+    connections = sum(instances[e.producer] * instances[e.consumer] for e in job.plan.edges)
+    return EVENTS_MAX + CONNECTION_EVENTS_MAX * connections
+
+
+def _judged(job: SimulatedJob, counted: Totals) -> tuple[Verdict, str]:
+    if isinstance(job.error, JobError) and "is lost" in job.error.message:
+        return "lost", job.error.message
+    if job.error is not None:
+        return "wrong", str(job.error)
+    if job.database is not None:
+        check_stored(job.database, job.reference)
+        return "right", ""
+    parts = {(v, *part) for v, expected in job.reference.items() for part in expected}
+    if parts != job.written.parts:
+        return "wrong", f"never written: {sorted(parts - job.written.parts)}"
+    sinks = {(v, keys) for v in job.reference for keys in job.plan.ranges[v]}
+    if sinks != job.written.closed:
+        return "wrong", f"never closed: {sorted(sinks - job.written.closed)}"
+    if counted != (found := counted_of(job.controller.machine.progress())):
+        return "wrong", f"it counted {found}, not {counted}"
+    return "right", ""
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, Wrong):
+        return str(error)
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
+def run_many(
+    scenarios: Sequence[Scenario], schedules: int, seed: int
+) -> tuple[Counter[str], Counter[str], list[tuple[Scenario, Outcome]]]:
+    """Run schedules of all scenarios in turn: outcomes by kind, faults by kind, what was wrong."""
+    kinds: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
+    wrong = []
+    for i in range(schedules):
+        scenario = scenarios[i % len(scenarios)]
+        outcome = simulate(scenario, seed + i)
+        kinds[outcome.kind] += 1
+        faults += outcome.faults
+        if outcome.kind == "wrong":
+            wrong.append((scenario, outcome))
+    return kinds, faults, wrong
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; 1 when something was wrong, 2 for a bad option."""
+    parser = argparse.ArgumentParser(prog="python -m raystream.simulation")
+    parser.add_argument("--schedules", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
+    parser.add_argument("--flow", help=f"{', '.join(FLOWS)}, or module:function; all unless given")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE",
+        help="of a scenario (see Scenario), as in copies=2 or kinds=[\"kill\"]; drawn unless given",
+    )  # fmt: skip
+    parser.add_argument("--scenarios", type=Path, help="a TOML file with [[scenario]] tables")
+    parser.add_argument("--story", action="store_true", help="tell one schedule, event by event")
+    given = parser.parse_args(arguments)
+    try:
+        if given.scenarios is None:
+            scenarios = asked_for(given.set, [given.flow] if given.flow else FLOWS)
+        else:
+            scenarios = _written(given.scenarios)
+        if given.story:
+            outcome = simulate(scenarios[0], given.seed, story=True)
+            _say(*outcome.story)
+            return 1 if outcome.kind == "wrong" else 0
+        kinds, faults, wrong = run_many(scenarios, given.schedules, given.seed)
+    except RaystreamError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    _say(
+        f"schedules {given.schedules}: {', '.join(dict.fromkeys(s.flow for s in scenarios))}",
+        "faults    " + ", ".join(f"{n} {kind}" for kind, n in sorted(faults.items())),
+        f"wrong     {kinds['wrong']}",
+        f"stopped   {kinds['lost']} with lost checkpoints",
+        *(f"\n{o.why}\n  {command(s, o.seed)}" for s, o in wrong[:SHOWN_MAX]),
+    )
+    return 1 if wrong else 0
+
+
+def _written(path: Path) -> list[Scenario]:
+    try:
+        return scenarios_of(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("\n".join(lines) + "\n")

@@ -1,0 +1,116 @@
+"""Who is asked for the images of a range, and what it means when somebody does not answer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    ActorUnschedulableError,
+    GetTimeoutError,
+    RayError,
+)
+
+from raystream.actors.worker import fetching
+from raystream.actors.worker.fetching import MORE_SECONDS, RESTORE_SECONDS, fetch
+from raystream.controller.protocol.recovery import Place
+from raystream.schema.types import KeyRange
+
+ALL = KeyRange(0, 16)
+HALVES = KeyRange(0, 8), KeyRange(8, 16)
+PLACE = Place(1, "count", ALL, 0)
+BROKEN = ActorUnavailableError("no connection", b"0" * 16)
+
+
+class Keeper:
+    """A keeper that answers each question with the next of these: ranges or an error, and after how
+    many seconds."""
+
+    def __init__(self, clock: Clock, *answers: tuple[float, list[KeyRange] | RayError]) -> None:
+        self.answers = iter(answers)
+        self.images = SimpleNamespace(remote=lambda *_: Call(clock.now, *next(self.answers)))
+
+
+class Call:
+    def __init__(self, now: float, seconds: float, answer: list[KeyRange] | RayError) -> None:
+        self.at = now + seconds
+        self.answer = answer
+
+
+class Clock:
+    """Time that passes while somebody waits."""
+
+    now = 0.0
+
+    def wait(self, calls: list[Call], num_returns: int, timeout: float) -> Any:
+        self.now = min(self.now + timeout, max(self.now, min(c.at for c in calls)))
+        return [c for c in calls if c.at <= self.now][:num_returns], []
+
+    def get(self, call: Any, timeout: float) -> Any:
+        if not isinstance(call, Call):
+            return call
+        if isinstance(call.answer, RayError):
+            raise call.answer
+        return [(keys, [[f"image of {keys}"]]) for keys in call.answer]
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(ray, "wait", made.wait)
+    monkeypatch.setattr(ray, "get", made.get)
+    time = SimpleNamespace(monotonic=lambda: made.now, sleep=made.sleep)
+    monkeypatch.setattr(fetching, "time", time)
+    monkeypatch.setattr(fetching, "decode", lambda data: data)
+    monkeypatch.setattr(fetching, "by_parts", lambda chain: chain)
+    return made
+
+
+def test_parts_come_from_whoever_has_them(clock: Clock) -> None:
+    first, second = Keeper(clock, (0.2, [HALVES[1]])), Keeper(clock, (0.1, [HALVES[0]]))
+    fetched = fetch([first, second], PLACE, 5)
+    assert fetched is not None and not fetched.whole
+    assert fetched.chains == ((f"image of {HALVES[0]}",), (f"image of {HALVES[1]}",))
+
+
+@pytest.mark.parametrize("dead", [ActorDiedError(), ActorUnschedulableError("its node is gone")])
+def test_what_only_the_dead_had_is_lost(clock: Clock, dead: RayError) -> None:
+    assert fetch([Keeper(clock, (0, dead)), Keeper(clock, (0, []))], PLACE, 5) is None
+    assert fetch([], PLACE, 5) is None
+
+
+def test_what_a_late_keeper_may_have_is_not_lost(clock: Clock) -> None:
+    late, other = Keeper(clock, (1e9, [ALL])), Keeper(clock, (0, [HALVES[0]]))
+    with pytest.raises(GetTimeoutError):
+        fetch([late, other, Keeper(clock, (1e9, []))], PLACE, 5)
+    assert clock.now == RESTORE_SECONDS, "all are waited for together"
+
+
+def test_nobody_is_waited_for_long_who_is_not_needed(clock: Clock) -> None:
+    frozen, slow, quick = (Keeper(clock, (seconds, [ALL])) for seconds in (1e9, 0.3, 0.1))
+    fetched = fetch([frozen, slow, quick], PLACE, 5)
+    assert fetched is not None and fetched.whole == {slow, quick}
+    assert clock.now <= 0.3 + MORE_SECONDS
+
+
+def test_a_keeper_out_of_reach_is_asked_again(clock: Clock) -> None:
+    keeper = Keeper(clock, (0, BROKEN), (0, BROKEN), (0.1, [ALL]))
+    fetched = fetch([keeper], PLACE, 5)
+    assert fetched is not None and fetched.whole == {keeper}
+
+
+def test_one_that_stays_out_of_reach_may_be_tried_again_later(clock: Clock) -> None:
+    with pytest.raises(ActorUnavailableError):
+        fetch([Keeper(clock, *[(0.0, BROKEN)] * 1000)], PLACE, 5)
+    assert clock.now >= RESTORE_SECONDS
+
+
+def test_one_that_was_out_of_reach_and_has_nothing_leaves_no_doubt(clock: Clock) -> None:
+    assert fetch([Keeper(clock, (0, BROKEN), (0, []))], PLACE, 5) is None

@@ -1,0 +1,326 @@
+"""Shells that wait for each other, that end, and what is trimmed meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+import raystream as rs
+from raystream.actors.network import server, subscription
+from raystream.actors.network.server import BURST
+from raystream.actors.network.subscription import RECONNECT_SECONDS
+from raystream.actors.worker.shell import Shell
+from raystream.actors.worker.subscriptions import AHEAD
+from raystream.errors import JobError
+from raystream.testing import Collect
+from tests.actors.helpers.shells import Shells, error_of, shells_of
+from tests.flows import (
+    Line,
+    Order,
+    Rows,
+    running,
+    split,
+    word_flow,
+)
+from tests.gates import LIMIT_SECONDS, Cycle, Gate
+
+
+@dataclass
+class Slow(Collect):
+    """A sink that waits until it is let go."""
+
+    gate: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def __copy__(self) -> Slow:
+        return self
+
+    def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any]) -> None:
+        assert self.gate.wait(LIMIT_SECONDS)
+        super().write(epoch, keys, batch)
+
+
+SOCKET_BYTES = 32 << 20
+"""More than the system keeps under way in a connection: on Linux some megabytes of who sends and of
+who reads, unless somebody has allowed far more."""
+
+
+def standing(shell: Shell) -> int:
+    """Where a shell is that does not move any more: it may be taken for one that does, where all
+    else takes long."""
+    still, before = 0, -1
+    while still < 20:
+        shell.done.wait(0.01)
+        still = still + 1 if shell.machine.position == before else 0
+        before = shell.machine.position
+    return before
+
+
+def test_a_slow_sink_holds_its_producers_back() -> None:
+    sink = Slow()
+    line = "word " * 20_000
+    parts = (tuple(Line(t, line) for t in range(500)),)
+    flow = rs.Flow("slow")
+    flow.source(Rows(Line, parts, batch=1), epochs=rs.by_time(seconds=1)).to(sink)
+    with shells_of(flow) as shells:
+        shells.start()
+        source, reader = shells.of("rows")[0], shells.of("slow")[0]
+        before = standing(source)
+        assert reader.machine.position == 0
+        # What is under way: what was delivered and not applied, what sockets buffer, the burst
+        # that is being served, and what the source may be ahead of that.
+        assert before <= AHEAD + SOCKET_BYTES // len(line) + BURST + AHEAD
+        sink.gate.set()
+        shells.watch()
+    assert len(sink.records()) == 500
+
+
+def held(shell: Shell) -> int:
+    (log,) = shell.machine.outlets.logs.values()
+    return len(log.entries)
+
+
+def test_large_pieces_come_by_threads_and_small_ones_by_who_computes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ways: dict[str, list[int]] = {"edge": [], "compute": []}
+    items = subscription.Subscription._items
+
+    def seen(*given: Any) -> Any:
+        for edge, piece in items(*given):
+            ways[threading.current_thread().name.partition("-")[0]].append(len(piece.rows))
+            yield edge, piece
+
+    monkeypatch.setattr(subscription.Subscription, "_items", seen)
+    sizes = [10 if t % 7 else 20_000 for t in range(70)]
+    flow, sink = rs.Flow("mixed"), Collect()
+    rows = tuple(Order(t, i, 1) for t, n in enumerate(sizes) for i in range(n))
+    flow.source(Rows(Order, (rows,)), epochs=rs.by_time(seconds=1)).to(sink)
+    with shells_of(flow) as shells:
+        shells.start()
+        shells.watch()
+    assert sorted(sink.records()) == list(rows)
+    assert sorted(ways["edge"] + ways["compute"]) == sorted(sizes)
+    assert ways["edge"].count(20_000) == 10 and 10 in ways["compute"]
+
+
+def test_a_consumer_that_is_gone_holds_its_producers_back() -> None:
+    """However long nobody takes its place: logs hold what came after the floor, and no more."""
+    line = "word " * 20_000
+    flow, sink = rs.Flow("gone"), Collect()
+    lines = flow.source(
+        Rows(Line, (tuple(Line(t, line) for t in range(500)),), batch=1),
+        epochs=rs.by_time(seconds=1),
+    )
+    lines.to(sink)
+    with shells_of(flow, checkpoint_every=5) as shells:
+        shells.start()
+        source, reader = shells.of("rows")[0], shells.of("collect")[0]
+        shells.until(lambda: reader.machine.position > 20)
+        reader.stop()
+        standing(source)
+        shells.until(lambda: held(source) == source.machine.position - shells.committed)
+        at = source.machine.position
+        most = reader.machine.position + AHEAD + SOCKET_BYTES // len(line) + BURST + AHEAD
+        assert at <= most < 500
+        shells.kill(reader)
+        shells.watch()
+    assert len(sink.records()) == 500
+
+
+@pytest.mark.parametrize("most", [1, 150_000])
+def test_a_source_stops_reading_when_nothing_is_committed(tmp_path: Path, most: int) -> None:
+    """Its consumers have all that it sent, and its log must keep it: up to a limit, or a checkpoint
+    if that is more."""
+    flow, sink = rs.Flow("full"), Collect()
+    parts = (tuple(Line(t, "to be or not " * 100) for t in range(400)),)
+    flow.source(Rows(Line, parts, batch=1), epochs=rs.by_time(seconds=1)).to(sink)
+    options = {"folder": tmp_path, "log_bytes": 1000, "held_bytes": most}
+    with shells_of(flow, checkpoint_every=30, **options) as shells:
+        shells.start()
+        source = shells.of("rows")[0]
+        (log,) = source.machine.outlets.logs.values()
+        shells.until(lambda: source.machine.position >= 30 and log.held > most)
+        at = standing(source)
+        shells.until(lambda: held(source) == source.machine.position)
+        assert any(tmp_path.rglob("*.rows"))
+        assert at == 30 if most == 1 else log.held < 2 * most
+        shells.watch()
+    assert len(sink.records()) == 400
+
+
+@pytest.mark.parametrize("at_once", [1, 1000])
+def test_logs_are_trimmed_at_commits(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raystream.actors.worker.compute_loop.TRIM_EPOCHS", at_once)
+    most = 0
+
+    def look(shells: Any) -> None:
+        nonlocal most
+        for shell in shells.shells:
+            for log in shell.machine.outlets.logs.values():
+                most = max(most, len(log.entries))
+
+    parts = (tuple(Line(t, "a b") for t in range(1000)),)
+    flow = rs.Flow("long")
+    source = flow.source(Rows(Line, parts, batch=50), epochs=rs.by_time(seconds=1))
+    source.through(split).through(running).to(Collect())
+    with shells_of(flow, checkpoint_every=5) as shells:
+        shells.start()
+        shells.watch(look)
+        assert shells.committed == 1000
+    assert 0 < most < 1000
+
+
+def test_who_has_ended_keeps_nothing_and_hears_of_commits() -> None:
+    with shells_of(word_flow(Collect(), running), checkpoint_every=50) as shells:
+        shells.start()
+        shells.watch()
+        for shell in shells.shells:
+            assert not any(log.entries for log in shell.machine.outlets.logs.values())
+            shell.commit(shells.committed + 50, 0)
+            shells.until(lambda s=shell: s.progress().committed == shells.committed + 50)
+
+
+def test_who_has_ended_stores_its_last_checkpoint_again_with_other_keepers() -> None:
+    """Also when its end is committed long ago: the job may go on for hours."""
+    short, long = (tuple(Order(t, 1, 1) for t in range(n)) for n in (5, 4000))
+    flow = rs.Flow("unequal")
+    source = flow.source(Rows(Order, (short, long)), epochs=rs.by_time(seconds=1, speed=50.0))
+    source.to(Collect())
+    with shells_of(flow, instances={"rows": 2}) as shells:
+        shells.start(time.time())
+        first = next(s for s in shells.of("rows") if s.keys.lo == 0)
+        shells.until(
+            lambda: all(s.machine.position >= 10 or s.machine.ended for s in shells.shells)
+        )
+        for shell in shells.shells:
+            shell.commit(10, 10)
+        assert first.done.wait(LIMIT_SECONDS) and first.machine.ended
+        shells.images.chains.clear()
+        first.kept_by((), 1)
+        held = lambda: shells.images.holds(0, first.keys, first.machine.position)  # noqa: E731
+        shells.until(held)
+
+
+@dataclass
+class Closing:
+    """A sink that notes what it is told."""
+
+    told: ClassVar[list[str]] = []
+
+    def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any], /) -> None:
+        pass
+
+    def commit(self, epoch: int, /) -> None:
+        self.told.append(f"commit {epoch}")
+
+    def close(self) -> None:
+        self.told.append("close")
+
+
+def test_a_sink_that_was_closed_is_told_of_no_commit() -> None:
+    flow = rs.Flow("branches")
+    for name, n, sink in (("long", 200, Collect()), ("short", 5, Closing())):
+        rows = (tuple(Order(t, 1, 1) for t in range(n)),)
+        epochs = rs.by_time(seconds=1, speed=200.0)
+        flow.source(Rows(Order, rows), epochs=epochs, name=name).to(sink, name=f"to-{name}")
+    Closing.told.clear()
+    with shells_of(flow, checkpoint_every=5) as shells:
+        shells.start(time.time())
+        shells.watch()
+        assert shells.committed >= 200
+    assert Closing.told[-1] == "close" and Closing.told.count("close") == 1
+
+
+def test_a_source_that_had_ended_is_not_read_again(tmp_path: Path) -> None:
+    """What it read may be gone; its successor says once more that it ended."""
+    read = list[str]()
+    short, long = (tuple(Order(t, 1, 1) for t in range(n)) for n in (5, 200))
+    gate = Gate(tmp_path)
+
+    class Once(Rows):
+        def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Any]]]:
+            read.append(split.name)
+            if split.name == "split-0":
+                return super().read(split, position)
+            return Cycle(self, 200, gate).read(split, position)
+
+    flow, sink = rs.Flow("unequal"), Collect()
+    epochs = rs.by_time(seconds=1, speed=100.0)
+    flow.source(Once(Order, (short, long)), epochs=epochs, name="rows").to(sink)
+    new: list[Shell] = []
+
+    def kill(shells: Shells) -> None:
+        first = next(s for s in shells.of("rows") if s.keys.lo == 0)
+        if not new and first.machine.ended and shells.committed > first.machine.position:
+            read.clear()
+            new.append(shells.kill(first))
+            gate.open()
+
+    with shells_of(flow, checkpoint_every=5, instances={"rows": 2}) as shells:
+        shells.start(time.time())
+        shells.watch(kill)
+        assert new and new[0].machine.ended and read == []
+    assert len(list(sink.records())) == 5 + (gate.end("cycle-split-1") or 0)
+
+
+def test_who_has_ended_misses_nothing_that_was_trimmed() -> None:
+    """A range that was moved at its end says that once more, and it is trimmed before all wake."""
+    refused = JobError("refused: the epoch was trimmed")
+    with shells_of(word_flow(Collect(), running)) as shells:
+        shells.shells[1]._subscriptions.failed(refused)
+        assert shells.shells[1].error is refused
+    with shells_of(word_flow(Collect(), running)) as shells:
+        shells.start()
+        shells.until(lambda: all(s.machine.ended for s in shells.shells))
+        shells.shells[1]._subscriptions.failed(refused)
+        assert shells.shells[1].error is None
+
+
+def test_what_breaks_while_serving_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not taken for a broken connection, which is tried again for minutes."""
+
+    def messages(*given: Any) -> Any:
+        raise KeyError("rows")
+
+    monkeypatch.setattr(server, "messages", messages)
+    error = error_of(word_flow(Collect(), running))
+    assert "KeyError: 'rows'" in str(error)
+
+
+@pytest.mark.parametrize("age", [0.0, 2 * RECONNECT_SECONDS])
+def test_a_stream_that_its_producer_ends_is_no_lost_connection(
+    monkeypatch: pytest.MonkeyPatch, age: float
+) -> None:
+    """A range was moved, and who read of it for an hour hears of the new owner a little later."""
+    passed = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, sleep=time.sleep)
+    monkeypatch.setattr(subscription, "time", clock)
+    asked: list[str] = []
+    connect = subscription.frames.connect
+    flow = rs.Flow("moved")
+    parts = (tuple(Order(t, 1, 1) for t in range(4000)),)
+    flow.source(Rows(Order, parts), epochs=rs.by_time(seconds=1, speed=50.0)).to(Collect())
+    with shells_of(flow) as shells:
+        shells.start(time.time())
+        (source,), (sink,) = shells.of("rows"), shells.of("collect")
+        shells.until(lambda: sink.machine.position > 10)
+        passed = age
+        at = sink.machine.position
+        shells.until(lambda: sink.machine.position > at + 5)
+        monkeypatch.setattr(
+            subscription.frames, "connect", lambda to: asked.append(to) or connect(to)
+        )
+        source.stop()
+        shells.until(lambda: len(asked) > 2)
+        assert not sink.done.wait(0.2), sink.error
+    assert len(asked) < 200  # not as often as it can

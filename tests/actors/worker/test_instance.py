@@ -1,0 +1,32 @@
+"""What leaves an instance's process when it cannot take its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ray.exceptions import ActorDiedError, RayError
+
+from raystream.actors.worker import instance
+from raystream.actors.worker.instance import InstanceActor
+from raystream.controller.protocol.recovery import Place
+from raystream.errors import InternalError
+from raystream.schema.types import KeyRange
+
+
+@pytest.mark.parametrize(
+    ("raised", "leaves"), [(ActorDiedError(), RayError), (KeyError("rows"), InternalError)]
+)
+def test_the_death_of_a_keeper_is_no_fault_of_who_restores(
+    raised: Exception, leaves: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller takes an error of ours for the end of the job, one of Ray's for a reason to
+    try again."""
+
+    def fetch(*_: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(instance, "fetch", fetch)
+    place = Place(0, "count", KeyRange(0, 16), 0)
+    with pytest.raises(leaves):
+        InstanceActor("token").become(place, 5, [], True, False)

@@ -1,0 +1,107 @@
+"""When a keeper says that it holds an image which comes in parts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+
+from raystream.actors.worker.keeper import Keeper
+from raystream.durable.manifest import SavedChain
+from raystream.durable.saves import Saves
+from raystream.errors import OutputError
+from raystream.schema.types import KeyRange
+from tests.durable.memory import Memory
+
+ALL = KeyRange(0, 16)
+FIRST, LAST = KeyRange(0, 7), KeyRange(7, 16)
+
+
+@pytest.fixture
+def keeper(monkeypatch: pytest.MonkeyPatch) -> Keeper:
+    monkeypatch.setattr(ray, "put", lambda value: value)
+    plan: Any = None
+    return Keeper(plan)
+
+
+def store(keeper: Keeper, part: KeyRange, *, base: int = 0, checkpoint: int = 5) -> bool:
+    return keeper.store("count/0", 1, ALL, base, checkpoint, 0, False, part, np.zeros(3, np.uint8))
+
+
+def test_an_image_is_held_with_its_last_part(keeper: Keeper) -> None:
+    assert store(keeper, FIRST)
+    assert not keeper.images(1, 5, ALL)
+    assert store(keeper, LAST)
+    (((keys, (parts,))),) = keeper.images(1, 5, ALL)
+    assert keys == ALL and len(parts) == 2
+
+
+def test_an_image_of_which_another_got_the_first_part_is_not_held(keeper: Keeper) -> None:
+    """Keepers were replaced while it was sent."""
+    assert not store(keeper, LAST)
+    assert not keeper.images(1, 5, ALL)
+
+
+def test_an_image_that_was_whole_before_its_last_part_came_is_held(keeper: Keeper) -> None:
+    """It is sent again, and its end was here from the first time."""
+    assert not store(keeper, LAST)
+    assert store(keeper, FIRST)
+    assert store(keeper, LAST)
+
+
+def test_a_delta_on_what_is_not_held_is_refused_with_its_last_part(keeper: Keeper) -> None:
+    assert store(keeper, FIRST, base=3)
+    assert not store(keeper, LAST, base=3)
+
+
+@pytest.mark.parametrize(("fails", "told"), [("commit", "no rights"), ("drop", "")])
+def test_a_cut_is_saved_though_old_ones_cannot_be_deleted(
+    keeper: Keeper, fails: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[str] = []
+
+    def do(what: str) -> None:
+        if what == fails:
+            raise OutputError("no rights")
+        done.append(what)
+
+    saves: Any = SimpleNamespace(
+        commit=lambda checkpoint: do("commit"), drop=lambda number: do("drop")
+    )
+    saved: Any = SimpleNamespace(number=1)
+    keeper._saves, keeper._plan = saves, SimpleNamespace(durable=True)  # type: ignore[assignment]
+    assert told in keeper.save_checkpoint(saved)
+    assert bool(keeper.save_checkpoint(saved)) == bool(told)
+    assert done == ([] if told else ["commit", "commit"])
+    assert ("could not be deleted: no rights" in caplog.text) == (not told)
+
+
+def test_of_two_senders_each_has_its_own_images_saved(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An owner and its successor, whose images of a checkpoint differ in what they refresh."""
+    monkeypatch.setattr(ray, "get", lambda references: references)
+    saves = Saves(Memory(), "job", at_once=1)
+    number = saves.claim("run")
+    durable, vertex = SimpleNamespace(number=number), SimpleNamespace(name="count")
+    keeper._saves = saves
+    keeper._plan = SimpleNamespace(durable=durable, vertices=[vertex])  # type: ignore[assignment]
+
+    def send(sender: str, base: int, checkpoint: int, data: bytes) -> None:
+        image = np.frombuffer(data, np.uint8)
+        assert keeper.store(sender, 0, ALL, base, checkpoint, 0, False, ALL, image)
+
+    def saved(checkpoint: int) -> list[bytes]:
+        ((_, chain),) = keeper.put_chains(checkpoint, [(0, ALL)])  # type: ignore[misc]
+        assert isinstance(chain, SavedChain)
+        return [bytes(saves.store.get(image.name)) for image in chain.images]
+
+    send("count/0", 0, 1, b"all")
+    send("count/1", 1, 2, b"one")
+    send("count/0", 1, 2, b"two")
+    assert saved(2) == [b"all", b"two"]
+    send("count/1", 2, 3, b"more")
+    assert saved(3) == [b"all", b"one", b"more"]

@@ -1,0 +1,77 @@
+"""What is said of checkpoints that keepers do not store."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+from ray.exceptions import (
+    ActorDiedError,
+    ObjectStoreFullError,
+    OutOfDiskError,
+    RayError,
+    RayTaskError,
+)
+
+from raystream.actors.worker.uploads import Uploads
+from raystream.schema.types import KeyRange
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [(ActorDiedError(), ""), (OutOfDiskError("no room left"), "OutOfDiskError: no room left")],
+)
+def test_why_a_keeper_does_not_store_is_told_until_one_does(
+    raised: RayError, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a dead one the controller hears by itself."""
+    kept = True
+    failed = raised if not told else RayTaskError("store", "", raised)
+
+    def get(calls: list[bool], timeout: float) -> list[bool]:
+        if kept:
+            return calls
+        raise failed
+
+    monkeypatch.setattr(ray, "get", get)
+    uploads = Uploads("count/0", 1)
+    room = True
+
+    def store(*_: Any) -> bool:
+        if not room:
+            raise ObjectStoreFullError("no room here")
+        return True
+
+    keeper = SimpleNamespace(store=SimpleNamespace(remote=store))
+    keys = KeyRange(0, 16)
+    header: Any = SimpleNamespace(
+        keys=keys, base=0, checkpoint=5, oldest=0, input_position=SimpleNamespace(ended=False)
+    )
+
+    def ship() -> bool:
+        return uploads.store((keeper,), header, keys, memoryview(np.zeros(3, np.uint8)))
+
+    assert ship() and not uploads.unstored
+    kept = False
+    assert not ship() and uploads.unstored == told
+    kept = True
+    assert ship() and not uploads.unstored
+    room = False  # of the node's own store, through which it goes
+    assert not ship() and "no room here" in uploads.unstored
+    room = True
+    assert ship() and not uploads.unstored
+
+
+def test_without_keepers_nothing_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "get", lambda calls, timeout: calls)
+    header: Any = SimpleNamespace(
+        keys=KeyRange(0, 16),
+        base=0,
+        checkpoint=5,
+        oldest=0,
+        input_position=SimpleNamespace(ended=False),
+    )
+    assert not Uploads("count/0", 1).store((), header, KeyRange(0, 16), memoryview(b"abc"))

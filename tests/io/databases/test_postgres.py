@@ -1,0 +1,236 @@
+"""PostgreSQL, a real server: each row once, whatever dies, the server too."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import types
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+
+import raystream as rs
+from raystream.errors import ConfigError, JobError, OutputError
+from raystream.io.databases.postgres import without_password
+from tests.docs.test_docs import blocks
+from tests.gates import LIMIT_SECONDS
+from tests.io.databases.words import CHANGES, EVERYTHING, ROWS, Counted, flow_of
+from tests.servers import PASSWORD, Postgres
+
+
+class Event(NamedTuple):
+    time: int
+    key: rs.Int64
+    text: str
+
+
+TABLES = "counts, raystream_runs, raystream_markers, raystream_staged"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    found = Postgres()
+    yield found
+    found.remove()
+
+
+@pytest.fixture
+def postgres(server: Postgres) -> Postgres:
+    server.query(f"DROP TABLE IF EXISTS {TABLES}")
+    return server
+
+
+def sink(server: Postgres, **options: Any) -> Any:
+    return rs.io.postgres(server.url, **{"table": "counts", "create": True} | options)
+
+
+@pytest.mark.parametrize("key", [None, "word"])
+@pytest.mark.parametrize("visible", [None, "saved"])
+def test_each_row_is_there_once_whatever_dies(
+    key: str | None, visible: Any, postgres: Postgres
+) -> None:
+    postgres.query("CREATE TABLE counts (word text PRIMARY KEY, n bigint)" if key else
+                   "CREATE TABLE counts (word text, n bigint)")  # fmt: skip
+    rs.testing.check_sink(
+        lambda: sink(postgres, key=key, visible=visible, create=False),
+        ROWS[:8],
+        read=lambda: [Counted(*row) for row in postgres.query("SELECT word, n FROM counts")],
+        clear=lambda: _empty(postgres),
+        examples=3,
+        every_call=bool(key) and visible is None,
+    )
+
+
+def _empty(server: Postgres) -> None:
+    tables = server.query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    for (name,) in tables:
+        server.query(f"DELETE FROM {name}")
+
+
+def test_rows_are_deleted_by_their_key(postgres: Postgres) -> None:
+    flow_of(CHANGES, sink(postgres, key="word", delete="gone")).run()
+    assert postgres.query("SELECT * FROM counts ORDER BY 1") == [("a", 2), ("c", 5)]
+
+
+class Plain(NamedTuple):
+    """What goes by CSV."""
+
+    at: datetime
+    day: date
+    price: Annotated[Decimal, rs.decimal(12, 2)]
+    ok: bool
+    ratio: float
+    tags: list[str]
+    text: str
+    note: str | None
+
+
+WHEN, DAY = datetime(2024, 2, 3, 4, 5, 6, 7, UTC), date(2024, 2, 3)
+PRICE = Decimal("-12.50")
+
+
+def test_what_a_table_holds_of_each_type(postgres: Postgres) -> None:
+    columns = {"ok": 'is "ok"? 100%'}
+    flow_of([EVERYTHING], sink(postgres, key="id", columns=columns)).run()
+    assert postgres.query("SELECT * FROM counts") == [tuple(EVERYTHING)]
+
+
+@pytest.mark.parametrize("text", ["plain", 'quotes " and\nlines', "", "\\.", "a\n\\.\nb", "ü,;'"])
+@pytest.mark.parametrize("note", [None, ""])
+def test_text_is_copied_as_it_is(text: str, note: str | None, postgres: Postgres) -> None:
+    record = Plain(WHEN, DAY, PRICE, False, float("-inf"), ["x", '"', text], text, note)
+    flow_of([record], sink(postgres)).run()
+    assert postgres.query("SELECT * FROM counts") == [tuple(record)]
+
+
+def many(n: int) -> list[Event]:
+    return [Event(i, i % 97, f"event {i}") for i in range(n)]
+
+
+def test_a_server_that_is_killed_and_comes_back(postgres: Postgres) -> None:
+    """With SIGQUIT it ends in the midst of whatever it does, and recovers from its log."""
+    events = many(4000)
+    flow = rs.Flow("events", key_groups=16)
+    stream = flow.source(rs.io.iterable(events, Event), epochs=rs.by_time("time", seconds=5))
+    stream.to(sink(postgres), name="events")
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            flow.run(instances={"events": 2})
+        except BaseException as error:
+            failed.append(error)
+
+    job = threading.Thread(target=run)
+    job.start()
+    for _ in range(3):
+        time.sleep(0.4)
+        postgres.stop(signal.SIGQUIT)
+        postgres.start()
+    job.join(LIMIT_SECONDS)
+    assert not job.is_alive() and not failed
+    found = postgres.query('SELECT "time", key, text FROM counts')
+    assert sorted(found) == sorted(map(tuple, events))
+
+
+def test_a_server_that_cannot_be_reached_is_waited_for_no_longer_than_told(
+    postgres: Postgres,
+) -> None:
+    gone = postgres.url.replace(f":{postgres.port}/", ":1/")
+    flow = flow_of(ROWS, rs.io.postgres(gone, table="t", wait=0.3))
+    with pytest.raises(OutputError, match="could not be written: OperationalError") as failed:
+        flow.run()
+    assert PASSWORD not in str(failed.value)
+
+
+def test_passwords_are_not_shown(postgres: Postgres) -> None:
+    wrong = postgres.url.replace("correct", "wrong")
+    flow = flow_of(ROWS, rs.io.postgres(wrong, table="t", wait=0.0))
+    with pytest.raises(OutputError, match="password authentication failed") as failed:
+        flow.run()
+    told = f"{failed.value!r} {failed.value} {rs.io.postgres(wrong, table='t')!r}"
+    assert "horse" not in told
+    assert without_password("host=x password='a b' user=y") == "host=x password='***' user=y"
+    assert (
+        without_password("postgresql://u@h/d?password=a%20b") == "postgresql://u@h/d?password=***"
+    )
+    assert without_password("postgresql://u:p%40w@h/d") == "postgresql://u:***@h/d"
+
+
+def test_a_database_that_has_gone_back_is_noticed(postgres: Postgres) -> None:
+    """As a backup does, or a replica that was behind."""
+    events = many(400)
+
+    class GoesBack(rs.Sink[Event]):
+        def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Event]) -> None:
+            if epoch == 50:
+                postgres.query("UPDATE raystream_markers SET epoch = epoch - 3, shown = shown - 3")
+
+    flow = rs.Flow("events")
+    stream = flow.source(rs.io.iterable(events, Event), epochs=rs.by_time("time", seconds=5))
+    stream.to(sink(postgres), name="events")
+    stream.to(GoesBack(), name="back")
+    with pytest.raises(OutputError, match="the database has gone back"):
+        flow.run()
+
+
+def test_the_page_says_what_comes_out(postgres: Postgres) -> None:
+    page = (Path(__file__).parents[3] / "docs/connectors/postgres.md").read_text(encoding="utf-8")
+    code, said = (re.search(f"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("python", "text"))
+    assert code is not None and said is not None
+    text = code[1].replace("postgresql://me@127.0.0.1/postgres", postgres.url)
+    module = types.ModuleType("postgres_page")
+    sys.modules["postgres_page"] = module
+    try:
+        exec(compile(text, "postgres.md", "exec"), module.__dict__)
+    finally:
+        del sys.modules["postgres_page"]
+    found = postgres.query("SELECT * FROM totals ORDER BY shop")
+    assert "\n".join(f"{shop}|{amount}" for shop, amount in found) == said[1].strip()
+    postgres.query("DROP TABLE totals")
+
+
+def test_nothing_is_imported_when_no_connector_is_used() -> None:
+    seen = (
+        "import sys, raystream, raystream.io, raystream.testing, raystream.run\n"
+        "print([m for m in ('sqlite3', 'duckdb', 'psycopg', 'raystream.io.databases.sink')"
+        " if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_what_is_refused(postgres: Postgres) -> None:
+    with pytest.raises(ConfigError, match="postgresql://"):
+        rs.io.postgres("", table="t")
+    flow = flow_of([Counted("a\0b", 1)], sink(postgres))
+    with pytest.raises(JobError, match=r"NUL|invalid byte sequence"):
+        flow.run()
+    postgres.query("DROP TABLE counts; CREATE TABLE counts (word text, n bigint)")
+    flow = flow_of(ROWS, sink(postgres, key="word"))
+    with pytest.raises(OutputError, match="no unique or exclusion constraint"):
+        flow.run()
+
+
+def test_the_page_of_postgres_does_what_it_says(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, said = blocks("docs/connectors/postgres.md")
+    text = "\n".join(code.lines)
+    (its_url,) = re.findall(r'^URL = "(.*)"$', text, re.MULTILINE)
+    (tmp_path / "postgres_page.py").write_text(text.replace(its_url, postgres.url))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("postgres_page")
+    found = postgres.query("SELECT * FROM totals ORDER BY shop")
+    postgres.query("DROP TABLE totals")
+    assert ["|".join(map(str, row)) for row in found] == list(said.lines)
