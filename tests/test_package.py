@@ -133,9 +133,11 @@ def test_the_quick_start_of_the_readme_runs(home: Home) -> None:
     commands = re.search(r"```sh\n(.*?)```", start, re.S)
     assert flow is not None and commands is not None
     (home.folder / "words.py").write_text(flow[1], encoding="utf-8")
-    plan, local = (line.partition("#")[0].split() for line in commands[1].splitlines()[:2])
-    assert plan[:2] == ["raystream", "plan"] and local[-1] == "--local"
+    plan, check, local = (line.partition("#")[0].split() for line in commands[1].splitlines()[:3])
+    assert plan[:2] == ["raystream", "plan"] and check[:2] == ["raystream", "check"]
+    assert local[:2] == ["raystream", "run"] and local[-1] == "--local"
     assert "count" in home.run(*plan)
+    assert "read a record (Word)" in home.run(*check)
     shown = home.run(*local)
     assert "Word(time=0, text='to', n=1)" in shown
     assert re.search(r"count +1 +600 +600", shown), shown

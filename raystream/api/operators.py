@@ -13,9 +13,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple, TypeVar, Unpack, overload
+from typing import Any, Literal, NamedTuple, Unpack, overload
 
 from raystream.api.arguments import check_flag, check_text, whole
+from raystream.api.protocols import F, Recorder
 from raystream.api.windows.assigner import Assigner
 from raystream.api.windows.kinds import (
     Global,
@@ -34,7 +35,6 @@ from raystream.schema.records import (
 from raystream.schema.state import State, StateSchema, state_schema
 from raystream.schema.types import FAR, NEVER, Int64, field
 
-F = TypeVar("F", bound=Callable[..., Any])
 Form = Literal["record", "batch"]
 
 
@@ -63,6 +63,13 @@ class Mark:
 
 @overload
 def operator(target: F, /) -> F: ...
+@overload
+def operator(
+    *,
+    recorded: Literal[True],
+    key: str | tuple[str, ...] | None = None,
+    **asking: Unpack[AskingOptions],
+) -> Recorder: ...
 @overload
 def operator(
     *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 from raystream.api.batch import Batch, Rows
 from raystream.schema.fields import AnyRecord
@@ -18,6 +18,7 @@ K_contra = TypeVar("K_contra", contravariant=True)
 S_contra = TypeVar("S_contra", bound=State, contravariant=True)
 S = TypeVar("S", bound=State)
 D = TypeVar("D")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Mapped(Protocol[T_contra, U_co]):
@@ -105,7 +106,28 @@ class AskedBy(Protocol[T_contra, U_co]):
     def process(self, record: T_contra, /) -> Awaitable[U_co | None]: ...
 
 
-Asked = Callable[[T], Awaitable[U | None]] | Callable[[T], U | None] | AskedBy[T, U]
+class AskedPlainly(Protocol[T_contra, U_co]):
+    """A function with `recorded=True` that returns one answer at most.
+
+    A function without the mark that returns one record is no operator: so this type asks for the
+    mark, which every operator has and no other function.
+    """
+
+    __raystream__: Any
+
+    def __call__(self, record: T_contra, /) -> U_co | None: ...
+
+
+class Recorder(Protocol):
+    """What `@rs.operator(recorded=True)` is, before it stands above a function or class."""
+
+    @overload
+    def __call__(self, target: Callable[[T], U | None], /) -> AskedPlainly[T, U]: ...
+    @overload
+    def __call__(self, target: F, /) -> F: ...
+
+
+Asked = Callable[[T], Awaitable[U | None]] | AskedPlainly[T, U] | AskedBy[T, U]
 """A function that asks the world and has one answer at most."""
 AskedMany = (
     Callable[[T], Awaitable[Iterable[U]]]

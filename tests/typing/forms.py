@@ -21,6 +21,7 @@ from tests.typing.batches import (
 )
 from tests.typing.connectors import Files, Folder, Least, Repeated, Whole, print_counted
 from tests.typing.operators import (
+    AskedAt,
     Balance,
     CountAgain,
     Counted,
@@ -37,6 +38,10 @@ from tests.typing.operators import (
     Toll,
     Word,
     accounts,
+    asked,
+    asked_for_several,
+    asked_plainly,
+    asked_together,
     distinct,
     either,
     running,
@@ -56,6 +61,11 @@ def build() -> rs.Flow:
     assert_type(words.through(distinct), rs.Stream[Word])
     assert_type(words.through(long_words), rs.Stream[Word])
     assert_type(words.through(running_batch), rs.Stream[Running])
+    assert_type(words.through(asked), rs.Stream[Running])
+    assert_type(words.through(asked_plainly), rs.Stream[Running])
+    assert_type(words.through(asked_together), rs.Stream[Running])
+    assert_type(words.through(asked_for_several), rs.Stream[Running])
+    assert_type(words.through(AskedAt("here")), rs.Stream[Running])
     assert_type(words.through(LongWords(at_least=4)), rs.Stream[Word])
     assert_type(words.through(RunningFrom(first=1)), rs.Stream[Running])
 

@@ -7,7 +7,7 @@ mypy --strict and pyright strict are silent on this file. `forms.py` makes a flo
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -217,3 +217,35 @@ def accounts(event: Toll | Left | Query, account: Account) -> Iterator[Balance]:
 def either(query: Query) -> Iterator[Left | Toll]:
     yield Left(query.time, query.vid, False)
     yield Toll(query.time, query.vid, query.qid)
+
+
+# ---------------------------------------------------------------- asking the world
+
+
+@rs.operator(key="word", concurrency=4)
+async def asked(word: Word) -> Running | None:
+    return Running(word.word, 1)
+
+
+@rs.operator(recorded=True, retries=0)
+def asked_plainly(word: Word) -> Running:
+    return Running(word.word, 1)
+
+
+@rs.operator(recorded=True, batch=8)
+def asked_together(words: list[Word]) -> list[Running]:
+    return [Running(word.word, 1) for word in words]
+
+
+@rs.operator()
+async def asked_for_several(word: Word) -> AsyncIterator[Running]:
+    yield Running(word.word, 1)
+
+
+@rs.operator()
+@dataclass(frozen=True)
+class AskedAt:
+    url: str
+
+    async def process(self, word: Word) -> Running:
+        return Running(self.url + word.word, 1)
