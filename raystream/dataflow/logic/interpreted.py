@@ -57,6 +57,13 @@ class Collector:
         """End a key group: all its records were taken."""
         self.offsets.append(len(self.out))
 
+    def close_groups(self, n: int, ends: dict[int, int]) -> None:
+        """End `n` key groups at once. ends: how many records there were, of all groups up to one in
+        which some were taken."""
+        offsets = np.zeros(n + 1, np.int64)
+        offsets[[at + 1 for at in ends]] = list(ends.values())
+        self.offsets = np.maximum.accumulate(offsets).tolist()
+
     def output(self, *, origin: np.ndarray | None = None, late: list[int] | None = None) -> Output:
         """The records as columns by type.
 

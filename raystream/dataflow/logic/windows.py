@@ -214,11 +214,11 @@ class FixedWindows(WindowLogic):
         return super().process(given, epoch, watermark, upto)
 
     def _tumble(self, given: Input, starts: list[int], epoch: int) -> Output:
-        """As `process`, for tumbling windows when no record is late. It is one loop over all key
-        groups, because most of them have few records in an epoch."""
+        """As `process`, for tumbling windows when no record is late. It is one loop over the key
+        groups that have records, because most have few or none in an epoch."""
         assert self.spec.state is not None
         collector = Collector(self.spec, epoch)
-        out, ends, extend = collector.out, collector.offsets, collector.extend
+        out, extend = collector.out, collector.extend
         get, new, settle = self.table.get, self.table.new, self.spec.state.settle
         function, end_of = self.spec.process, self.assigner.end
         records = in_order(given)
@@ -226,9 +226,12 @@ class FixedWindows(WindowLogic):
         left, window = iter(records), (None, 0)
         windows: Iterator[tuple[Any, int]] = zip(keys, starts, strict=True)
         taken = zip(left, windows, strict=True)
+        sizes = np.diff(given.offsets)
+        ends: dict[int, int] = {}
         try:
-            for group, n in enumerate(np.diff(given.offsets).tolist(), given.lo):
-                for record, window in islice(taken, n):
+            for at in np.flatnonzero(sizes).tolist():
+                group = given.lo + at
+                for record, window in islice(taken, int(sizes[at])):
                     row = get(window)
                     if row is None:
                         row = new(window)
@@ -241,7 +244,7 @@ class FixedWindows(WindowLogic):
                         settle(row)
                     if row._mark == FORGOTTEN:
                         self.table.remove(window, epoch)
-                ends.append(len(out))
+                ends[at] = len(out)
         except Exception as error:
             raise operator_error(
                 self.spec,
@@ -252,6 +255,7 @@ class FixedWindows(WindowLogic):
             ) from error
         if self._holds:
             tidy_rows(self.table, self.spec, zip(keys, starts, strict=True))
+        collector.close_groups(len(sizes), ends)
         return collector.output(late=[])
 
     def _take(self, collector: Collector, group: int, key: Any, time: int, record: Any) -> bool:
