@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
 import sys
 import threading
+from collections.abc import Callable
 from itertools import groupby
 from types import SimpleNamespace
 
@@ -15,7 +17,15 @@ import pytest
 
 import raystream as rs
 from raystream.native import thread_priority as priority
-from raystream.native.thread_priority import ATTRIBUTES, CALLS, LONG_SLICE, give_way, scheduling
+from raystream.native.thread_priority import (
+    ATTRIBUTES,
+    CALLS,
+    LONG_SLICE,
+    SHORT_SLICE,
+    be_prompt,
+    give_way,
+    scheduling,
+)
 from raystream.schema.fields import field_of
 from raystream.schema.state import state_schema
 from raystream.schema.types import KeyRange
@@ -26,14 +36,16 @@ from raystream.state.tables.backend import WHOLE
 from raystream.state.tables.structured_restore import RowColumns
 from raystream.state.tables.structured_table import StructuredTable
 
+GET_SLACK = 30
+"""The number of PR_GET_TIMERSLACK."""
 
-def in_thread(*, give: bool) -> tuple[int, ...]:
+
+def in_thread(ask: Callable[[], None] = lambda: None) -> tuple[int, ...]:
     """What the scheduler is asked by a thread of its own."""
     seen: list[tuple[int, ...]] = []
 
     def run() -> None:
-        if give:
-            give_way()
+        ask()
         seen.append(scheduling())
 
     thread = threading.Thread(target=run)
@@ -50,15 +62,31 @@ def kernel() -> tuple[int, ...]:
 @pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in CALLS, reason="the call is not known here"
 )
-def test_a_thread_that_gives_way_asks_for_a_long_slice_and_nothing_else() -> None:
-    before, usual, given = scheduling(), in_thread(give=False), in_thread(give=True)
+@pytest.mark.parametrize(("ask", "length"), [(give_way, LONG_SLICE), (be_prompt, SHORT_SLICE)])
+def test_a_thread_asks_for_a_long_or_a_short_slice_and_nothing_else(
+    ask: Callable[[], None], length: int
+) -> None:
+    before, usual, given = scheduling(), in_thread(), in_thread(ask)
     assert scheduling() == before, "another thread of the process was meant"
     size, policy, flags, nice, urgency, asked, deadline, period = given
     assert size == ATTRIBUTES.size
     assert (policy, flags, nice, urgency) == usual[1:5]
     assert (deadline, period) == usual[6:]
     if kernel() >= (6, 12) and policy == os.SCHED_OTHER:
-        assert asked == LONG_SLICE
+        assert asked == length
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the file is Linux's")
+def test_the_timers_of_a_prompt_thread_are_exact_and_no_others() -> None:
+    def slack() -> int:
+        return ctypes.CDLL(None).prctl(GET_SLACK, 0, 0, 0, 0)
+
+    before, found = slack(), []
+    thread = threading.Thread(target=lambda: (be_prompt(), found.append(slack())))
+    thread.start()
+    thread.join()
+    assert found == [1]
+    assert slack() == before > 1
 
 
 def test_where_slices_are_not_known_a_thread_goes_on_as_it_is(
@@ -66,6 +94,7 @@ def test_where_slices_are_not_known_a_thread_goes_on_as_it_is(
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "another")
     give_way()
+    be_prompt()
     with pytest.raises(OSError, match="not implemented"):
         scheduling()
 

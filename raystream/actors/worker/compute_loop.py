@@ -26,6 +26,7 @@ from raystream.dataflow.sources.epochs import Positions
 from raystream.dataflow.tenure import Tenure
 from raystream.local.asking import Asker
 from raystream.native.memory import memory_use
+from raystream.native.thread_priority import be_prompt
 from raystream.schema.types import SinkContext
 
 WAIT_SECONDS = 0.5
@@ -107,6 +108,7 @@ class ComputeLoop:
 
     def _guarded(self) -> None:
         gc.disable()
+        be_prompt()
         self._meter.turn("busy")
         try:
             if self.source is not None:

@@ -223,7 +223,7 @@ def test_garbage_that_grew_old_is_found_too(monkeypatch: pytest.MonkeyPatch) -> 
         def __init__(self) -> None:
             self.me = self
 
-    monkeypatch.setattr(tidy_module, "GC_SECONDS", 0.0)
+    monkeypatch.setattr(tidy_module, "GC_SECONDS", (0.0, 0.0))
     monkeypatch.setattr(tidy_module, "GC_ALL_SECONDS", 0.05)
     gc.disable()
     try:
@@ -238,6 +238,22 @@ def test_garbage_that_grew_old_is_found_too(monkeypatch: pytest.MonkeyPatch) -> 
     finally:
         gc.unfreeze()
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("since", "took", "after"),
+    [
+        (2.0, 0.002, 0.5),  # four times as long as it is to take
+        (0.1, 0.0001, 0.2),  # nothing to do: twice as seldom, and not ten seconds at once
+        (10.0, 0.0001, 10.0),
+        (0.05, 0.1, 0.05),
+        (0.1, 0.0, 0.2),
+    ],
+)
+def test_the_more_a_look_finds_the_sooner_the_next_comes(
+    since: float, took: float, after: float
+) -> None:
+    assert tidy_module.next_look(since, took) == pytest.approx(after)
 
 
 def test_a_paced_source_keeps_to_the_clock() -> None:
