@@ -32,6 +32,14 @@ Input = Annotated[
         show_default=False,
     ),
 ]
+InputOrPush = Annotated[
+    Path,
+    typer.Option(
+        help="Folder that `python -m spark_ingest` wrote, or a published file (CSV, also .gz);"
+        " `push` for rows that come while the job runs.",
+        show_default=False,
+    ),
+]
 Out = Annotated[
     Path,
     typer.Option(
@@ -64,48 +72,60 @@ Address = Annotated[
     ),
 ]
 
+Pool = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="With Ray's autoscaler: operators scale by themselves, with so many spare nodes.",
+        show_default=False,
+    ),
+]
+NodesMax = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, help="With --pool: nodes at most, not more than the cluster may have."
+    ),
+]
+History = Annotated[
+    Path | None,
+    typer.Option(
+        help="Toll history of a published file (VID,Day,XWay,Toll), or with --input push the"
+        " folder of prepared data that has it; else nothing was spent.",
+        show_default=False,
+    ),
+]
+OnBadRow = Annotated[
+    Literal["fail", "quarantine"],
+    typer.Option(help="Bad rows of a published file: stop at the first, or put them aside."),
+]
+Port = Annotated[
+    int, typer.Option(min=1, max=65_535, help="With --input push: where the job listens.")
+]
+
 
 @app.command()
 def run(
-    input: Input,
+    input: InputOrPush,
     out: Out,
     speed: Speed = "max",
     instances: Instances = "",
     local: Local = False,
     address: Address = None,
-    pool: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="With Ray's autoscaler: operators scale by themselves, with so many spare nodes.",
-            show_default=False,
-        ),
-    ] = None,
-    nodes_max: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="With --pool: nodes at most, not more than the cluster may have.",
-        ),
-    ] = 100,
-    history: Annotated[
-        Path | None,
-        typer.Option(
-            help="Toll history of a published file (VID,Day,XWay,Toll), else nothing was spent.",
-            show_default=False,
-        ),
-    ] = None,
-    on_bad_row: Annotated[
-        Literal["fail", "quarantine"],
-        typer.Option(help="Bad rows of a published file: stop at the first, or put them aside."),
-    ] = "fail",
+    pool: Pool = None,
+    nodes_max: NodesMax = 100,
+    history: History = None,
+    on_bad_row: OnBadRow = "fail",
+    port: Port = 7700,
 ) -> None:
     """Answer the input; write the answers and what the run was (run.json).
 
     A published file is prepared first, into OUT/data. Type 4 requests (travel times) are counted
     and not answered: the published files leave their fields empty, and no validator judges them.
+
+    With --input push the job waits for what `python -m spark_ingest feed` pushes, at the pace of
+    the feed, until that has ended. Requests show the token in RAYSTREAM_PUSH_TOKEN, or the one
+    that is said.
 
     Example: python -m lrb run --input data/ --out answers/ --speed 20 --instances vehicles=2
     """
@@ -114,13 +134,21 @@ def run(
             raise ConfigError("--local and --address exclude each other")
         pace, counts = options.speed(speed), options.instances(instances)
         target = options.absolute(out, "--out")
+        cluster = None if local else address or "auto"
+        if str(input) == steps.PUSHED:
+            if pace is not None or pool is not None:
+                raise ConfigError("--input push goes without --speed and --pool")
+            past = options.absolute(history, "--history") if history else None
+            record = steps.fed(past, target, port=port, cluster=cluster, instances=counts)
+            steps.show_run(record, None)
+            return
         data = steps.prepared(options.absolute(input, "--input"), target, history, on_bad_row)
         kept = None if pool is None else rs.PoolOptions(pool, nodes_max=nodes_max)
         record = steps.answered(
             data,
             target,
             speed=pace,
-            cluster=None if local else address or "auto",
+            cluster=cluster,
             instances=counts,
             pool=kept,
         )

@@ -17,6 +17,8 @@ ERRORS = Console(stderr=True)
 
 DATA, ANSWERS, REPORT = "data", "answers", "report"
 """Folders that `demo` and `elastic` make."""
+PUSHED = "push"
+"""What `--input` says of rows that are pushed."""
 PLAIN_WIDTH = 120
 """Columns of a table that goes into a file or a log."""
 
@@ -158,6 +160,44 @@ def answered(
             interpreted=interpreted,
             pool=pool,
             epoch=epoch,
+            on_progress=told,
+        )
+
+
+def fed(
+    history: Path | None,
+    out: Path,
+    *,
+    port: int,
+    token: str | None = None,
+    cluster: str | None,
+    instances: dict[str, int] | None = None,
+) -> dict[str, Any]:
+    """Answer rows that are pushed, and show how far it is; what there is to say of the run.
+
+    Args:
+        history: the prepared folder with the tolls of earlier days. port, token: of the source.
+            The others are as of `answered`.
+
+    Raises:
+        InputError: the folder is none.
+    """
+    from lrb.query.fed import PATH, Feed
+    from lrb.query.fed_run import run_fed
+    from lrb.reporting import progress
+    from spark_ingest.layout import history_files, read_meta
+
+    if history is not None:
+        read_meta(history)
+    files = () if history is None else tuple(history_files(history))
+    where = "in this process" if cluster is None else "on Ray"
+    say(f"Answering what is pushed to port {port}, path {PATH}, {where}")
+    with progress.shown(ERRORS, None, None) as told:
+        return run_fed(
+            Feed(port=port, token=token, history=files),
+            out,
+            cluster=cluster,
+            instances=instances or {},
             on_progress=told,
         )
 

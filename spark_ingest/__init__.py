@@ -13,6 +13,7 @@ to know; reading it needs no Spark.
     late       the last part of prepared data, as prepared data
     layout     names, schemas, order and description of prepared data
     connector  the data source by which Spark feeds a running job
+    feed       rows that are released at their pace into a running job
     spark      a local Spark, its jobs, and rows on their way through it
     summary    what a command wrote
     progress   how work tells how far it is

@@ -9,6 +9,8 @@ From the run down to the records:
     expenditure
                daily expenditure: a table of history beside the stream
     source     prepared data as a source
+    fed        the flow over rows that are pushed while it runs
+    fed_run    one run of it
     replicas   a few expressways of traffic, replayed as many
     sink       answers, stamped and written as parts
     folder     the folder of answers: what may be in it

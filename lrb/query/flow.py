@@ -66,15 +66,21 @@ def build(
     )
     flow = rs.Flow("linear-road")
     rows = flow.source(given_rows, epochs=epochs, name=SOURCE)
-    given = rows.through(forward)
+    answers(rows.through(forward), spending).to(sink, name=SINK)
+    return flow
+
+
+def answers(given: rs.Stream[Any], spending: Expenditure | ReplicaExpenditure) -> rs.Stream[Any]:
+    """What follows from reports and requests. given: those, told apart; spending: looks up what was
+    spent on earlier days."""
     reports = given[Report].through(Vehicles(), name="vehicles")
     accidents = reports[Stopped].through(Places(), name="places")
     notified = (reports[Seen] | accidents).through(segments)
     movements = notified[Toll] | reports[Left]
     balances = (movements | given[BalanceRequest]).through(accounts)
     spent = given[ExpenditureRequest].through(spending, name="expenditure")
-    (notified | balances | spent).to(sink, name=SINK)
-    return flow
+    every: rs.Stream[Any] = notified | balances | spent
+    return every
 
 
 def epoch_seconds(data: Prepared, speed: float | None) -> float:

@@ -86,9 +86,9 @@ def run(
         asked = handed_over(report.operator(SINK).by_port)
         answers = collect(parts, groups=flow.key_groups, expected=asked)
         _check_read(data, report)
-        record = _record(data, report, answers, speed)
+        record = record_of(str(data.folder), data.meta.rows, report, answers, speed)
         record["policy"] = None if policy is None else str(policy)
-        _write(out, answers, record)
+        write(out, answers, record)
     finally:
         remove_parts(parts)
     return record
@@ -100,7 +100,7 @@ def _check_read(data: Prepared, report: Any) -> None:
         raise JobError(f"the job has read {read:,} of {data.meta.rows_total:,} rows")
 
 
-def _write(out: Path, answers: Tables, record: dict[str, Any]) -> None:
+def write(out: Path, answers: Tables, record: dict[str, Any]) -> None:
     """Write the answers folder; run.json comes last and says that it is whole."""
     try:
         remove_answers(out)
@@ -121,16 +121,23 @@ def _latencies(answers: Tables) -> Iterator[pa.Table]:
 # ---- what the run was -------------------------------------------------------------------------
 
 
-def _record(data: Prepared, report: Any, answers: Tables, speed: float | None) -> dict[str, Any]:
-    rows = data.meta.rows_total
+def record_of(
+    given: str, rows_in: Mapping[str, int], report: Any, answers: Tables, speed: float | None
+) -> dict[str, Any]:
+    """What there is to say of a run.
+
+    Args:
+        given: where its rows came from. rows_in: how many, by type. speed: None without a pace.
+    """
+    rows = sum(rows_in.values())
     return {
         "format": 1,
-        "input": str(data.folder),
+        "input": given,
         "speed": speed,
         "cluster": report.cluster,
         "started": report.started,
         "elapsed": report.elapsed,
-        "rows_in": data.meta.rows,
+        "rows_in": dict(rows_in),
         "rows_out": answer_files.counts(answers),
         "positive_tolls": answer_files.positive_tolls(answers),
         "rate": rows / report.elapsed if report.elapsed > 0 else 0.0,

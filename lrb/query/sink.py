@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 import raystream as rs
 from lrb.oracle.answers import ALERT, BALANCE, EXPENDITURE, TOLL, Kind
 from lrb.query.expenditure import Spent
+from lrb.query.fed import Clock, Due, clock_of, released
 from lrb.query.flow import Answer
 from lrb.query.records import Alert, Balance, Toll
 from raystream.errors import InputError, JobError
-from spark_ingest.layout import SLOTS, slot
+from spark_ingest.layout import slot
 
 LATENCY = "latency"
 NOT_DEFINED = -1.0
@@ -76,6 +77,7 @@ class StampedSpent(NamedTuple):
 
 
 STAMPED: dict[type[Any], type[Any]] = {
+    Due: Due,
     Toll: StampedToll,
     Alert: StampedAlert,
     Balance: StampedBalance,
@@ -85,12 +87,14 @@ KIND: dict[type[Any], Kind] = {Toll: TOLL, Alert: ALERT, Balance: BALANCE, Spent
 
 
 @dataclass
-class AnswerParts(rs.Sink[Answer]):
+class AnswerParts(rs.Sink[Answer | Due]):
     """The sink of one run. folder: a new one, which all nodes with a sink instance see. vehicles:
-    those of the original where there are replicas, whose rows are due when the original's are."""
+    those of the original where there are replicas, whose rows are due when the original's are.
+    fed: rows are pushed. Then `emit` is Unix time, until `by_clock` is told what it means."""
 
     folder: Path
     vehicles: int | None = None
+    fed: bool = False
     kind: ClassVar[str] = "epoch-addressed"
     _parts: Any = field(default=None, init=False)
     _context: rs.SinkContext | None = field(default=None, init=False)
@@ -101,19 +105,22 @@ class AnswerParts(rs.Sink[Answer]):
         self._parts = rs.io.parquet(self.folder)
         self._parts.open(context)
 
-    def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Answer]) -> None:
+    def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Answer | Due]) -> None:
         """Keep answers with the moment at which they came."""
         self._parts.write(epoch, keys, self._stamped(batch, time.time()))
 
-    def _stamped(self, batch: rs.Batch[Answer], now: float) -> rs.Batch[Any]:
+    def _stamped(self, batch: rs.Batch[Any], now: float) -> rs.Batch[Any]:
         context, n = self._context, len(batch)
+        if batch.record is Due:
+            return batch
         emit = latency = np.full(n, NOT_DEFINED)
-        if context is not None and context.started is not None and context.speed is not None:
+        if self.fed:
+            emit = np.full(n, now)
+        elif context is not None and context.started is not None and context.speed is not None:
             emit = np.full(n, context.origin + (now - context.started) * context.speed)
             vid = batch["vid"].astype(np.int64)
             original = vid if self.vehicles is None else vid % self.vehicles
-            release = batch["time"] + slot(original) / SLOTS
-            latency = (emit - release) / context.speed
+            latency = (emit - released(batch["time"], slot(original))) / context.speed
         stamps = {"emit": emit, LATENCY: latency.astype(np.float32)}
         record = STAMPED[batch.record]
         answer = {name: batch[name] for name in record._fields if name not in stamps}
@@ -172,6 +179,28 @@ def _table(folder: Path, record: type[Any], groups: int) -> pa.Table:
     return pa.concat_tables(
         [pa.table({name: batch[name] for name in record._fields}) for batch in batches]
     )
+
+
+def marks(folder: Path, *, groups: int) -> Clock | None:
+    """The clock of a finished run whose rows were pushed; None if they came without a pace."""
+    table = _table(folder, Due, groups)
+    return clock_of(table["time"].to_numpy(), table["due"].to_numpy())
+
+
+def by_clock(answers: Mapping[Kind, pa.Table], clock: Clock | None) -> dict[Kind, pa.Table]:
+    """Answers with `emit` in event time and with latencies, which were stamped with Unix time."""
+    return {kind: _by_clock(table, clock) for kind, table in answers.items()}
+
+
+def _by_clock(table: pa.Table, clock: Clock | None) -> pa.Table:
+    emit = latency = np.full(table.num_rows, NOT_DEFINED)
+    if clock is not None:
+        emit = clock.simulated(table["emit"].to_numpy())
+        vid = table["vid"].to_numpy().astype(np.int64)
+        latency = (emit - released(table["time"].to_numpy(), slot(vid))) / clock.speed
+    for name, column in (("emit", emit), (LATENCY, latency.astype(np.float32))):
+        table = table.set_column(table.column_names.index(name), name, pa.array(column))
+    return table
 
 
 def latency_p99(folder: Path, *, groups: int) -> float | None:

@@ -15,16 +15,22 @@ from rich.text import Text
 from lrb.query.flow import SINK, SOURCE, epoch_seconds
 from lrb.query.run import OnProgress
 from lrb.query.source import Prepared
+from spark_ingest.layout import Meta
 
 LINE_EVERY_SECONDS = 5.0
 
 
 @contextmanager
 def shown(
-    console: Console, data: Prepared, speed: float | None, epoch: float | None = None
+    console: Console, data: Prepared | None, speed: float | None, epoch: float | None = None
 ) -> Iterator[OnProgress]:
-    """Shows a run; yields what is to be told of its progress. epoch: as of `lrb.query.run.run`."""
-    watch = _Watch(data, epoch or epoch_seconds(data, speed))
+    """Shows a run; yields what is to be told of its progress.
+
+    Args:
+        data: None of a run over rows that are pushed: their number is not known. epoch: as of
+            `lrb.query.run.run`.
+    """
+    watch = _Watch(data, epoch or (0.0 if data is None else epoch_seconds(data, speed)))
     if not console.is_terminal:
         told = time.monotonic()
 
@@ -49,8 +55,8 @@ def shown(
 class _Watch:
     """Makes rates of totals."""
 
-    def __init__(self, data: Prepared, epoch: float) -> None:
-        self._meta = data.meta
+    def __init__(self, data: Prepared | None, epoch: float) -> None:
+        self._meta = None if data is None else data.meta
         self._epoch = epoch
         self._last: Any = None
         self._before: Any = None
@@ -59,16 +65,20 @@ class _Watch:
         """Simulated time, rows so far and a second, and how late answers are."""
         self._before, self._last = self._last, sample
         rows = sample.operators[SOURCE].records_in
-        done = self._meta.first + sample.operators[SINK].position * self._epoch
-        end = self._meta.last + 1
-        parts = [
-            f"{_clock(min(done, end))} of {_clock(end)} simulated",
-            f"{rows:,} of {self._meta.rows_total:,} rows",
-            f"{self._rate(SOURCE, 'records_in'):,.0f} rows/s",
-        ]
+        parts = [f"{rows:,} rows"] if self._meta is None else self._of(self._meta, sample, rows)
+        parts.append(f"{self._rate(SOURCE, 'records_in'):,.0f} rows/s")
         if p99 is not None:
             parts.append(f"p99 latency {p99:.3f} s")
         return ", ".join(parts)
+
+    def _of(self, meta: Meta, sample: Any, rows: int) -> list[str]:
+        """How much of prepared data is done."""
+        done = meta.first + sample.operators[SINK].position * self._epoch
+        end = meta.last + 1
+        return [
+            f"{_clock(min(done, end))} of {_clock(end)} simulated",
+            f"{rows:,} of {meta.rows_total:,} rows",
+        ]
 
     def table(self, sample: Any) -> Table:
         """What each operator does."""
