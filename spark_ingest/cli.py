@@ -1,4 +1,4 @@
-"""The commands: generate, prepare."""
+"""The commands: generate, prepare, feed."""
 
 from __future__ import annotations
 
@@ -102,6 +102,60 @@ def prepare(
     with errors_reported(INTERRUPTED), shown(_errors) as progress:
         summary = run(input, out, history=history, on_bad_row=on_bad_row, progress=progress)
     Console().print(summary_table(summary))
+
+
+@app.command()
+def feed(
+    address: Annotated[
+        str, typer.Option(help="Where the job listens; several with commas.")
+    ] = "http://127.0.0.1:7700",
+    input: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Folder that `generate` or `prepare` wrote, or published files. Unless given,"
+            " traffic is generated.",
+            show_default=False,
+        ),
+    ] = None,
+    speed: Annotated[
+        str, typer.Option(help="Event seconds per second; max is as fast as the job takes them.")
+    ] = "1",
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder in which the feed keeps how far it is: after it was killed it goes on from"
+            " there. Unless given, it cannot.",
+            show_default=False,
+        ),
+    ] = None,
+    xways: Annotated[int, typer.Option(min=1, help="Expressways of generated traffic.")] = 1,
+    seconds: Annotated[int, typer.Option(min=60, help="Length of generated traffic.")] = 10_800,
+    seed: Annotated[int, typer.Option(min=0, help="Of generated traffic.")] = 0,
+    token: Annotated[
+        str | None, typer.Option(envvar="RAYSTREAM_PUSH_TOKEN", help="That of the job.")
+    ] = None,
+    every: Annotated[
+        float, typer.Option(min=0.05, help="Seconds from one batch to the next, at least.")
+    ] = 0.5,
+    cores: Annotated[int | None, typer.Option(min=1, help="Of Spark; all unless given.")] = None,
+    tasks: Annotated[
+        int | None,
+        typer.Option(min=1, help="About how many tasks read a batch (spark.default.parallelism)."),
+    ] = None,
+) -> None:
+    """Feed a running job with Linear Road by Spark Structured Streaming, at a pace.
+
+    The job is `python -m lrb run --input push`. Rows are released second by second, in batches;
+    what Spark has committed counts once, whatever is killed and started again. Rows that do not lie
+    prepared are made first, into STATE/data.
+
+    Example: python -m spark_ingest feed --input data/ --speed 20
+    """
+    from spark_ingest.feed.command import Wanted, fed  # Spark: not needed for --help
+
+    with errors_reported("Interrupted: the job waits for more."):
+        wanted = Wanted(tuple(input or ()), xways=xways, seconds=seconds, seed=seed)
+        fed(address, token, wanted, state, speed=speed, every=every, cores=cores, tasks=tasks)
 
 
 def main() -> None:

@@ -110,8 +110,9 @@ class Clock:
 
 
 def clock_of(times: npt.NDArray[Any], due: npt.NDArray[Any]) -> Clock | None:
-    """The clock that marks tell; None if there was no pace."""
-    if not len(due) or (due < 0).any():
+    """The clock that marks tell; None if there was no pace. Those before it started have no due."""
+    times, due = times[due >= 0], due[due >= 0]
+    if not len(due):
         return None
     first, last = int(times.argmin()), int(times.argmax())
     seconds = int(times[last]) - int(times[first])

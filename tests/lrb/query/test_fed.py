@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from lrb.query.fed import LANES, Pushed
+from lrb.query.fed import LANES, Clock, Pushed, clock_of
 from lrb.query.run import run
 from lrb.query.source import look_through
 from raystream.errors import JobError
@@ -38,6 +39,14 @@ def test_pushed_rows_are_answered_as_those_of_files_although_lanes_lag(tmp_path:
     assert sum(came.values()) == len(rows)
     assert (came["0"], came["2"]) == (held["0"], held["2"])
     assert ran.record["latency"] is None
+
+
+def test_marks_tell_the_clock() -> None:
+    times, due = np.array([3, 5, 9, 7]), np.array([-1, 2_000_000, 4_000_000, 3_000_000])
+    assert clock_of(times, due) == Clock(5.0, 2.0, 2.0)
+    assert clock_of(times, np.array([-1, -1, -1, 9])) is None
+    assert clock_of(times[:0], due[:0]) is None
+    assert Clock(5.0, 2.0, 2.0).simulated(np.array([2.0, 3.5])).tolist() == [5.0, 8.0]
 
 
 def test_latency_counts_from_the_moment_that_marks_tell(tmp_path: Path) -> None:
