@@ -59,8 +59,8 @@ def _of_url(url: str, scheme: str) -> str:
     if scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
         return unquote(parts.path)
     raise ConfigError(
-        f"{url} cannot be read or written: a place is a path, such as /data/rows, or of the only"
-        " scheme that is known here, file:///data/rows.",
+        f"{scheme}://{parts.hostname or ''}{parts.path} cannot be used here: a place is a path,"
+        " such as /data/rows, or file:///data/rows. Files may be at s3://, gs:// and az://, too.",
         hint=f"Copy the data, or mount what is behind {scheme}://."
         if scheme != "file"
         else "A file URL has three slashes before the path, and no host.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterable
 from fnmatch import fnmatch
 from typing import Any, Protocol
@@ -71,6 +72,10 @@ def refuse_shared(
                 )
 
 
+_SETTINGS = re.compile(r"\?(?=[a-z_]+=)[^?*\[\]]*$")
+"""What a URL may end in that says how its place is reached."""
+
+
 def _place(node: SourceOrSink) -> str:
     return f"{node.where.file}:{node.where.line}"
 
@@ -78,7 +83,7 @@ def _place(node: SourceOrSink) -> str:
 def _resolved(path: str | os.PathLike[str]) -> str:
     """One name for one place; of what is not on this machine, such as `s3://...`, its text."""
     text = os.fspath(path)
-    return text.rstrip("/") if "://" in text else os.path.realpath(text)
+    return _SETTINGS.sub("", text).rstrip("/") if "://" in text else os.path.realpath(text)
 
 
 def _reaches(read: str | os.PathLike[str], folder: str) -> bool:

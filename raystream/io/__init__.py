@@ -2,6 +2,7 @@
 
     file_functions  what users call to read and write files
     files           files in Parquet, CSV, JSON and text, as sources
+    buckets         what names and opens files in buckets
     output          parts of files, as sinks, and the manifests that say which of them count
     memory          records that are at hand in Python, as a source
     feeds           records that come once, from a function, as a source: the job records them

@@ -1,16 +1,19 @@
-"""What users call to read and write files: `rs.io.parquet`, `csv`, `json` and `text`."""
+"""What users call to read and write files: `rs.io.parquet`, `csv`, `json` and `text`.
+
+Any path may be one of this machine, `file:///rows`, or in a bucket: `s3://bucket/rows/*.csv`, `gs://`
+or `az://` (`raystream.io.buckets`).
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 from raystream.api.arguments import check_record
 from raystream.api.connectors import Source
 from raystream.errors import ConfigError, placed
-from raystream.filesystem import absolute
+from raystream.io.buckets.paths import folder_at
 from raystream.io.files.bad_lines import BadLine, Sorted
 from raystream.io.files.columns import mapping_of, renamed
 from raystream.io.files.csv import CsvFiles
@@ -53,12 +56,13 @@ def parquet(
             `Annotated[float, rs.field(name="Trip Distance")]`.
 
     Raises:
-        ConfigError: the path is no place on a disk, or `columns` does not fit the record.
+        ConfigError: the path is no place on a disk or in a bucket, or `columns` does not fit the
+            record.
     """
     if record is not None:
         check_record("rs.io.parquet", record)
         return ParquetFiles(paths_of(path), record, mapping_of(record, columns))
-    return ParquetParts(Path(absolute(path)), ParquetForm(), renamed(columns))
+    return ParquetParts(folder_at(path), ParquetForm(), renamed(columns))
 
 
 @overload
@@ -149,7 +153,7 @@ def csv(
             `stream[Record]` the rest. A value with line breaks has 100 lines at most then.
 
     Raises:
-        ConfigError: the path is no place on a disk, or an option does not fit.
+        ConfigError: the path is no place on a disk or in a bucket, or an option does not fit.
     """
     dialect = dialect_of(header=header, delimiter=delimiter, **reads)
     if record is not None:
@@ -161,7 +165,7 @@ def csv(
             f"csv({next(iter(reads))}=...) says how files are read; without a record it is a sink",
             hint="Read with rs.io.csv(path, Record, ...).",
         )
-    return CsvParts(Path(absolute(path)), CsvForm(header, delimiter), renamed(columns))
+    return CsvParts(folder_at(path), CsvForm(header, delimiter), renamed(columns))
 
 
 @overload
@@ -217,10 +221,10 @@ def json(
         encoding, bad: of a source: as of `csv`.
 
     Raises:
-        ConfigError: the path is no place on a disk, or an option does not fit.
+        ConfigError: the path is no place on a disk or in a bucket, or an option does not fit.
     """
     if record is None:
-        return JsonParts(Path(absolute(path)), JsonForm(), renamed(columns))
+        return JsonParts(folder_at(path), JsonForm(), renamed(columns))
     check_record("rs.io.json", record)
     mapping = mapping_of(record, columns)
     for _, column in mapping:
@@ -270,7 +274,8 @@ def text(
         encoding, bad: as of `csv`.
 
     Raises:
-        ConfigError: the path is no place on a disk, or nothing says how a line becomes a record.
+        ConfigError: the path is no place on a disk or in a bucket, or nothing says how a line
+            becomes a record.
     """
     check_record("rs.io.text", record)
     if parse is None and record is not Line:

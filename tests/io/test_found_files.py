@@ -137,7 +137,7 @@ def test_files_of_a_folder_that_are_not_read_are_named(tmp_path: Path) -> None:
         rs.io.parquet(tmp_path, Timed).splits()
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/out", "gs://b/x", "hdfs://n/x", "file://host/a"])
+@pytest.mark.parametrize("url", ["hdfs://n/x", "https://n/x", "file://host/a"])
 def test_places_that_are_no_paths_are_refused(url: str) -> None:
     for made in (
         lambda: rs.io.parquet(url),
@@ -146,7 +146,7 @@ def test_places_that_are_no_paths_are_refused(url: str) -> None:
         lambda: rs.io.text([url]),
         lambda: rs.io.parts(url),
     ):
-        with pytest.raises(ConfigError, match=r"cannot be read or written(.|\n)*file:///data"):
+        with pytest.raises(ConfigError, match=r"cannot be used here(.|\n)*file:///data"):
             made()
 
 

@@ -1,4 +1,7 @@
-"""Files as splits: one split per file, in the order of their names. The list is taken once."""
+"""Files as splits: one split per file, in the order of their names. The list is taken once.
+
+Files are on this machine or in a bucket; then their names are URLs.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from raystream.errors import InputError
-from raystream.filesystem import absolute
+from raystream.io.buckets import objects
+from raystream.io.buckets.urls import is_bucket, parsed, place_name
 from raystream.io.files.reading import PACKED, reading
 from raystream.schema.types import Split
 
@@ -28,15 +32,15 @@ class InputWarning(UserWarning):
 
 
 def paths_of(given: Paths) -> tuple[str, ...]:
-    """Absolute paths or patterns.
+    """Absolute paths or patterns, or URLs of them in buckets.
 
     Raises:
-        ConfigError: one is empty, no path, or of a scheme other than `file://`; or there is none.
+        ConfigError: one is empty, no path, or of a scheme that is not known; or there is none.
     """
     if isinstance(given, str | bytes | os.PathLike) or not isinstance(given, Iterable):
-        return (absolute(given),)  # bytes are refused there
-    paths = tuple(map(absolute, given))
-    return paths or (absolute(""),)
+        return (place_name(given),)  # bytes are refused there
+    paths = tuple(map(place_name, given))
+    return paths or (place_name(""),)
 
 
 def splits_of(
@@ -54,19 +58,50 @@ def splits_of(
     Raises:
         InputError: there is none, or one is empty or cannot be read.
     """
-    found: set[str] = set()
+    found: dict[str, int | None] = {}
+    """By name the size, where it is known."""
     for path in paths:
-        found.update(_files_of(path, suffixes))
-    for name in found:
+        if is_bucket(path):
+            found.update(_in_bucket(path, suffixes))
+        else:
+            found.update(dict.fromkeys(_files_of(path, suffixes)))
+    for name, size in found.items():
         with reading(name):
-            if os.path.getsize(name) == 0 and not may_be_empty:
+            if not may_be_empty and (os.path.getsize(name) if size is None else size) == 0:
                 raise InputError(f"{name} is empty.")
     return [Split(name) for name in sorted(found)]
 
 
+def _in_bucket(url: str, suffixes: tuple[str, ...]) -> dict[str, int]:
+    """The objects of a URL, a pattern or a prefix, with their sizes."""
+    place = parsed(url)
+    with reading(place.plain):
+        if (found := objects.info(url)) is not None:
+            return {found.name: found.size}
+        if objects.has_magic(place.key):
+            there = objects.matching(place)
+            if not there:
+                raise InputError(f"There is no object {place.plain}.", hint="Check the pattern.")
+            return {each.name: each.size for each in there}
+        sizes = {each.name: each.size for each in objects.below(place)}
+    if not sizes:
+        raise InputError(
+            f"There is no object {place.plain}, and none below it.",
+            hint="Check the URL, and the region and endpoint that the environment says.",
+        )
+    depth = len(place.plain)
+    shown = {n: n for n in sizes if not _hidden(parsed(n).plain[depth:].strip("/"))}
+    return {name: sizes[name] for name in _wanted(url, shown, suffixes)}
+
+
+def _hidden(path: str) -> bool:
+    """Whether a part of a path begins as those of temporary files, manifests and markers do."""
+    return any(part.startswith((".", "_")) for part in path.split("/"))
+
+
 def _files_of(path: str, suffixes: tuple[str, ...]) -> list[str]:
     if os.path.isdir(path):
-        return _in_folder(path, suffixes)
+        return _wanted(path, _walk(path), suffixes)
     # A file may have a name that reads like a pattern.
     found = [path] if os.path.lexists(path) else glob.glob(path, recursive=True)
     found = [name for name in found if not os.path.isdir(name)]
@@ -78,12 +113,18 @@ def _files_of(path: str, suffixes: tuple[str, ...]) -> list[str]:
     return found
 
 
-def _in_folder(folder: str, suffixes: tuple[str, ...]) -> list[str]:
-    wanted = tuple(suffix + packed for suffix in suffixes for packed in PACKED)
+def has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
+    """Whether a name ends as those of the files of a folder do that are read."""
+    name = parsed(name).key if is_bucket(name) else name
+    return name.lower().endswith(tuple(s + packed for s in suffixes for packed in PACKED))
+
+
+def _wanted(folder: str, paths: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
+    """The files of a folder that are read; the others are named."""
     found: list[str] = []
     left: list[str] = []
-    for path in _walk(folder):
-        (found if path.lower().endswith(wanted) else left).append(path)
+    for path in paths:
+        (found if has_suffix(path, suffixes) else left).append(path)
     some = "".join(f"\n    {os.path.relpath(path, folder)}" for path in sorted(left)[:SHOWN])
     some += f"\n    and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
     advice = f"Files of other names are read by a pattern: {os.path.join(folder, '*')}."

@@ -13,6 +13,8 @@ import pyarrow as pa
 from raystream.api.batch import Batch
 from raystream.api.connectors import Source, changed
 from raystream.errors import InputError
+from raystream.io.buckets.objects import open_object
+from raystream.io.buckets.urls import is_bucket
 from raystream.io.files.columns import FileColumns, columns_of
 from raystream.io.files.declared import batch_of
 from raystream.io.files.handles import Handles
@@ -91,7 +93,8 @@ class _File:
 
         self._name = name
         with _parsing(name):
-            self._file = pq.ParquetFile(name)
+            self._object = open_object(name) if is_bucket(name) else None
+            self._file = pq.ParquetFile(name if self._object is None else self._object)
         try:
             found = self._file.schema_arrow
             self._kinds = [_usual(f.type) for f in found]
@@ -103,7 +106,7 @@ class _File:
             self._names = found.names
             self.rows: int = self._file.metadata.num_rows
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
     def batches(self, position: int) -> Iterator[tuple[int, Any]]:
@@ -158,6 +161,8 @@ class _File:
 
     def close(self) -> None:
         self._file.close()
+        if self._object is not None:
+            self._object.close()
 
 
 def _counted(schema: RecordSchema, found: Any, called: dict[str, str]) -> list[int]:

@@ -19,6 +19,9 @@ import pyarrow as pa
 
 from raystream.errors import ConfigError, InputError
 from raystream.filesystem import reason
+from raystream.io.buckets import objects
+from raystream.io.buckets.filesystems import advice, said
+from raystream.io.buckets.urls import is_bucket
 
 PACKED = ("", ".gz", ".bz2", ".xz", ".zst", ".lz4")
 """What may follow the suffix of a file in a folder."""
@@ -53,10 +56,10 @@ def reading(name: str) -> Iterator[None]:
         raise InputError(f"{name} is cut off or damaged: {error}.") from error
     except OSError as error:
         raise InputError(
-            f"{name} cannot be read: {reason(error)}.",
+            f"{name} cannot be read: {said(error) if is_bucket(name) else reason(error)}.",
             hint="Let the process open more files: `ulimit -n 65536` before it starts."
             if error.errno in (errno.EMFILE, errno.ENFILE)
-            else "",
+            else advice(error),
         ) from error
 
 
@@ -105,7 +108,7 @@ def open_text(name: str, encoding: str | None = None) -> BinaryIO:
 
 def open_bytes(name: str) -> BinaryIO:
     """A file, unpacked."""
-    with open(name, "rb") as file:
+    with open_file(name) as file:
         head = file.read(10)
     packed = next((how for magic, how in _MAGIC.items() if head.startswith(magic)), None)
     if packed == "bzip2" and head[4:10] != b"1AY&SY" and head[4:10] != b"\x17rE8P\x90":
@@ -115,23 +118,31 @@ def open_bytes(name: str) -> BinaryIO:
         case "gzip":
             import gzip
 
-            opened = gzip.GzipFile(name, "rb")
+            opened = gzip.GzipFile(fileobj=(whole := open_file(name)), mode="rb")
         case "bzip2":
             import bz2
 
-            opened = bz2.BZ2File(name, "rb")
+            opened = bz2.BZ2File(whole := open_file(name), "rb")
         case "xz":
-            opened = lzma.LZMAFile(name, "rb")  # noqa: SIM115  the caller closes it
+            opened = lzma.LZMAFile(whole := open_file(name), "rb")  # noqa: SIM115  closed below
         case "zstd" | "lz4":
-            return io.BufferedReader(_Unpacked(name, packed), CHUNK_BYTES)
+            stream = pa.CompressedInputStream(whole := open_file(name), packed)
+            return io.BufferedReader(_Closing(stream, whole), CHUNK_BYTES)
         case _:
             if head.startswith(b"PK\x03\x04"):
                 raise InputError(
                     f"{name} is a zip archive, which holds files and is none.",
                     hint="Unpack it, or pack each file by itself: gzip, zstd, bzip2, xz or lz4.",
                 )
-            return open(name, "rb")
-    return cast("BinaryIO", opened)
+            return open_file(name)
+    return io.BufferedReader(_Closing(opened, whole), CHUNK_BYTES)
+
+
+def open_file(name: str) -> BinaryIO:
+    """A file as it is, on this machine or in a bucket."""
+    if is_bucket(name):
+        return io.BufferedReader(objects.open_object(name), CHUNK_BYTES)
+    return open(name, "rb")
 
 
 def skip(file: BinaryIO, nbytes: int) -> None:
@@ -143,22 +154,24 @@ def skip(file: BinaryIO, nbytes: int) -> None:
         nbytes -= len(data)
 
 
-class _Unpacked(io.RawIOBase):
-    """What Arrow unpacks."""
+class _Closing(io.RawIOBase):
+    """A file that is unpacked, and closed together with the one that it is unpacked from."""
 
-    def __init__(self, name: str, packed: str) -> None:
-        self._stream = pa.input_stream(name, compression=packed)
+    def __init__(self, unpacked: Any, whole: BinaryIO) -> None:
+        self._unpacked = unpacked
+        self._whole = whole
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(len(buffer))
+        data = self._unpacked.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
-        self._stream.close()
+        self._unpacked.close()
+        self._whole.close()
         super().close()
 
 

@@ -23,21 +23,20 @@ falls. Until all ranges have done so, the manifests of the older run count; then
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import tempfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from raystream.errors import InputError, InternalError, JobError, OutputError
-from raystream.filesystem import sync
+from raystream.io.buckets.filesystems import BucketError
+from raystream.io.buckets.paths import AnyPlace
+from raystream.io.output.places import put
 from raystream.schema.types import KeyRange
 
 FORMAT = 5
@@ -51,7 +50,7 @@ _NAME = re.compile(r"_manifest-(.+)-(\d{5})-(\d{5})(?:-(\d{6,}))?\.json")
 class PartFile(NamedTuple):
     """One file of output: the rows of one record type, of some key groups and epochs."""
 
-    path: Path
+    path: AnyPlace
     record: str
     """The name of the record class."""
     after: int
@@ -101,7 +100,7 @@ def span(keys: KeyRange) -> str:
     return f"{keys.lo:05d}-{keys.hi:05d}"
 
 
-def manifest_path(folder: Path, manifest: Manifest) -> Path:
+def manifest_path(folder: AnyPlace, manifest: Manifest) -> AnyPlace:
     """Where the manifest of a range is."""
     generation = f"-{manifest.generation:06d}" if manifest.generation else ""
     return folder / f"{_stem(manifest)}{generation}.json"
@@ -112,7 +111,7 @@ def _stem(manifest: Manifest) -> str:
     return f"_manifest-{manifest.run}-{span(manifest.keys)}"
 
 
-def part_path(folder: Path, run: str, part: PartFile, suffix: str) -> Path:
+def part_path(folder: AnyPlace, run: str, part: PartFile, suffix: str) -> AnyPlace:
     """Where a part is: the same part of a run always has the same name."""
     return (
         folder
@@ -121,7 +120,7 @@ def part_path(folder: Path, run: str, part: PartFile, suffix: str) -> Path:
     )
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: AnyPlace, manifest: Manifest) -> None:
     """Replace the manifest of a range: readers see the old one or the new one. One that is to
     outlive the power is on the disk on return."""
     text = json.dumps(
@@ -142,19 +141,21 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     _put(manifest_path(folder, manifest), text, lasting=manifest.lasting)
 
 
-def listed(folder: Path, manifest: Manifest) -> Manifest:
+def listed(folder: AnyPlace, manifest: Manifest) -> Manifest:
     """The manifest as its instance writes it: all but the newest parts go to lists, which are
     written if they are not there yet."""
     parts = manifest.parts[len(manifest.lists) * LIST_PARTS :]
     return _in_lists(folder, replace(manifest, parts=parts))
 
 
-def add(folder: Path, manifest: Manifest, committed: int, parts: Iterable[PartFile]) -> Manifest:
+def add(
+    folder: AnyPlace, manifest: Manifest, committed: int, parts: Iterable[PartFile]
+) -> Manifest:
     """What is to be written after one more commit."""
     return _in_lists(folder, manifest.add(committed, parts))
 
 
-def _in_lists(folder: Path, manifest: Manifest) -> Manifest:
+def _in_lists(folder: AnyPlace, manifest: Manifest) -> Manifest:
     parts, lists = manifest.parts, manifest.lists
     while len(parts) > LIST_PARTS:
         text = json.dumps({"parts": _rows(folder, parts[:LIST_PARTS])})
@@ -169,7 +170,7 @@ def _lists(manifest: Manifest) -> str:
     return f"_list-{manifest.run}-{span(manifest.keys)}-"
 
 
-def _rows(folder: Path, parts: Iterable[PartFile]) -> list[list[Any]]:
+def _rows(folder: AnyPlace, parts: Iterable[PartFile]) -> list[list[Any]]:
     within = f"{folder}{os.sep}"  # `relative_to` takes ten times as long, at every checkpoint
     return [
         [str(p.path).removeprefix(within), p.record, p.after, p.upto, *p.keys, p.number, p.rows]
@@ -177,24 +178,12 @@ def _rows(folder: Path, parts: Iterable[PartFile]) -> list[list[Any]]:
     ]
 
 
-def _put(path: Path, text: str, *, lasting: bool) -> None:
+def _put(path: AnyPlace, text: str, *, lasting: bool) -> None:
     """Replace a file."""
-    handle, name = tempfile.mkstemp(prefix=_temporary(path), suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        if lasting:
-            sync(name)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-    if lasting:
-        sync(path.parent)
+    put(path, text, _temporary(path), lasting=lasting)
 
 
-def half_written(folder: Path, mine: Manifest, gone: Iterable[Manifest]) -> list[Path]:
+def half_written(folder: AnyPlace, mine: Manifest, gone: Iterable[Manifest]) -> list[AnyPlace]:
     """What died amid the writing of these manifests, and all lists of those that are gone."""
     lists = [_lists(m) for m in (mine, *gone)]
     names = [_stem(m) for m in (mine, *gone)] + lists
@@ -203,25 +192,30 @@ def half_written(folder: Path, mine: Manifest, gone: Iterable[Manifest]) -> list
     return [p for p in found if p.name not in mine.lists]
 
 
-def _temporary(path: Path) -> str:
+def _temporary(path: AnyPlace) -> str:
     """How the name begins of what is to become a manifest."""
     return f".{path.name}-"
 
 
-def read_manifests(folder: Path) -> list[Manifest]:
+def read_manifests(folder: AnyPlace) -> list[Manifest]:
     """The manifests that count of a folder, by range. Where one is gone before it is read there is
     another in its place, whose name was not found yet: then all are read again.
 
     Raises:
         InputError: one is damaged or of another format.
     """
-    before: list[Path] = []
+    before: list[AnyPlace] = []
     while True:
-        paths = sorted(folder.glob("_manifest-*.json"))
+        paths = _manifests_in(folder)
         found = [m for path in paths if (m := _parse(folder, path)) is not None]
         if len(found) == len(paths) or paths == before:
             return newest(found)
         before = paths
+
+
+def _manifests_in(folder: AnyPlace) -> list[AnyPlace]:
+    found: list[AnyPlace] = [*folder.glob("_manifest-*.json")]
+    return sorted(found, key=str)
 
 
 def newest(manifests: Iterable[Manifest]) -> list[Manifest]:
@@ -232,10 +226,10 @@ def newest(manifests: Iterable[Manifest]) -> list[Manifest]:
     return sorted(found.values(), key=lambda m: (m.run, m.keys))
 
 
-def left_behind(folder: Path) -> list[Manifest]:
+def left_behind(folder: AnyPlace) -> list[Manifest]:
     """All manifests of a folder; of one that cannot be read, what its name says."""
     found = []
-    for path in sorted(folder.glob("_manifest-*.json")):
+    for path in _manifests_in(folder):
         name = _NAME.fullmatch(path.name)
         try:
             found.append(_parse(folder, path))
@@ -246,7 +240,7 @@ def left_behind(folder: Path) -> list[Manifest]:
     return [m for m in found if m is not None]
 
 
-def _parse(folder: Path, path: Path) -> Manifest | None:
+def _parse(folder: AnyPlace, path: AnyPlace) -> Manifest | None:
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
         if found["format"] not in READ:
@@ -280,6 +274,8 @@ def _parse(folder: Path, path: Path) -> Manifest | None:
             f"{path} names {error.filename}, which is not there.",
             hint="What it listed is not known any more: begin anew.",
         ) from None
+    except BucketError:
+        raise  # the network, rather than the manifest
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is damaged: {type(error).__name__}: {error}",
@@ -288,7 +284,7 @@ def _parse(folder: Path, path: Path) -> Manifest | None:
 
 
 def take_over(
-    folder: Path,
+    folder: AnyPlace,
     manifests: Sequence[Manifest],
     run: str,
     keys: KeyRange,
@@ -328,7 +324,7 @@ def take_over(
     return Manifest(run, keys, checkpoint, checkpoint, parts=taken, older=older)
 
 
-def lacks(folder: Path, keys: KeyRange, checkpoint: int) -> OutputError:
+def lacks(folder: AnyPlace, keys: KeyRange, checkpoint: int) -> OutputError:
     """The error of a sink that cannot go on from a checkpoint."""
     return OutputError(
         f"{folder} lacks output of the key groups {keys} up to epoch {checkpoint}, from"
@@ -372,7 +368,7 @@ def _current(manifests: Sequence[Manifest], key_groups: int) -> list[Manifest]:
 
 
 def merge(
-    folder: Path, manifests: Sequence[Manifest], key_groups: int, *, partial: bool
+    folder: AnyPlace, manifests: Sequence[Manifest], key_groups: int, *, partial: bool
 ) -> list[PartFile]:
     """The parts of all manifests, by (epochs, range), once they are known to tile.
 
@@ -411,7 +407,7 @@ def _whole_upto(epoch: int, parts: Sequence[PartFile]) -> int:
     return epoch
 
 
-def _check_tiling(folder: Path, ranges: Sequence[KeyRange], key_groups: int) -> None:
+def _check_tiling(folder: AnyPlace, ranges: Sequence[KeyRange], key_groups: int) -> None:
     bounds = [KeyRange(0, 0), *sorted(ranges), KeyRange(key_groups, key_groups)]
     for a, b in pairwise(bounds):
         if a.hi < b.lo:

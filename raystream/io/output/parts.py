@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 from raystream.api.arguments import check_flag, check_record, whole
 from raystream.api.batch import Batch
 from raystream.errors import placed
-from raystream.filesystem import absolute
+from raystream.io.buckets.paths import folder_at
 from raystream.io.file_functions import AnyPath, Columns, csv, json, parquet
+from raystream.io.files.reading import reading
 from raystream.io.output.manifest import PartFile, merge, read_manifests
 from raystream.schema.fields import AnyRecord
 from raystream.schema.types import MAX_KEY_GROUPS
@@ -33,8 +34,10 @@ def parts(folder: AnyPath, /, *, key_groups: int = 256, partial: bool = False) -
     """
     key_groups = whole("rs.io.parts", "key_groups", key_groups, 1, MAX_KEY_GROUPS)
     check_flag("rs.io.parts", "partial", partial)
-    path = Path(absolute(folder))
-    return merge(path, read_manifests(path), key_groups, partial=partial)
+    path = folder_at(folder)
+    with reading(str(path)):
+        manifests = read_manifests(path)
+    return merge(path, manifests, key_groups, partial=partial)
 
 
 def read_parts(
@@ -62,7 +65,7 @@ def read_parts(
     found = parts(folder, key_groups=key_groups, partial=partial)
     for part in found:
         if part.record == record.__name__:
-            source = _source_of(str(part.path), record, header, delimiter, columns)
+            source = _source_of(os.fspath(part.path), record, header, delimiter, columns)
             for split in source.splits():
                 for _, batch in source.read(split, 0):
                     yield batch
@@ -71,8 +74,9 @@ def read_parts(
 def _source_of(
     name: str, record: type[U], header: bool, delimiter: str, columns: Columns | None
 ) -> Any:
-    if name.endswith(".jsonl"):
+    suffix = os.path.splitext(name.partition("?")[0])[1]
+    if suffix == ".jsonl":
         return json(name, record, columns=columns)
-    if name.endswith(".csv"):
+    if suffix == ".csv":
         return csv(name, record, header=header, delimiter=delimiter, columns=columns)
     return parquet(name, record, columns=columns)

@@ -9,9 +9,7 @@ checkpoints and not with epochs, and a sink holds up to a chunk and an epoch in 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,7 +20,9 @@ from raystream.api.batch import Batch
 from raystream.api.connectors import Sink
 from raystream.api.looking import counted
 from raystream.errors import ConfigError, InternalError, OutputError
-from raystream.filesystem import make_folder, reason, sync, try_writing
+from raystream.filesystem import reason
+from raystream.io.buckets.filesystems import advice
+from raystream.io.buckets.paths import AnyPlace
 from raystream.io.files.columns import written_as
 from raystream.io.files.declared import table_of
 from raystream.io.files.nested import Form
@@ -43,6 +43,7 @@ from raystream.io.output.manifest import (
     take_over,
     write_manifest,
 )
+from raystream.io.output.places import make, move_in, settle, try_place, unfinished
 from raystream.schema.types import KeyRange, SinkContext
 
 CHUNK_ROWS = 262_144
@@ -67,14 +68,14 @@ class PartSink(Sink[Any]):
     that up to the saved checkpoint from which the run goes on. A folder is for one job at a time.
     """
 
-    folder: Path
+    folder: AnyPlace
     form: PartFormat
     columns: tuple[tuple[str, str], ...] = ()
     kind: ClassVar[Literal["epoch-addressed"]] = "epoch-addressed"
     _range: _Range | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def owns(self) -> Path:
+    def owns(self) -> AnyPlace:
         """The folder, which no other sink or source of the flow may use."""
         return self.folder
 
@@ -90,13 +91,13 @@ class PartSink(Sink[Any]):
             OutputError: what was committed is not there.
         """
         try:
-            make_folder(self.folder)
+            make(self.folder)
             begun = _begin(self.folder, context)
             self._range = _Range(self.folder, self.form, begun, self.columns)
         except OSError as error:
             raise ConfigError(
                 f"The sink {context.operator} cannot write to {self.folder}: {reason(error)}.",
-                hint="Name a folder that can be written.",
+                hint=advice(error) or "Name a folder that can be written.",
             ) from error
 
     def write(self, epoch: int, keys: KeyRange, batch: Batch[Any], /) -> None:
@@ -124,7 +125,7 @@ class PartSink(Sink[Any]):
     def check(self) -> str:
         """See whether the folder can be written, and whether what is there is output."""
         with _writing(self.folder):
-            made = try_writing(self.folder) != self.folder
+            made = try_place(self.folder)
             runs = len({m.run for m in read_manifests(self.folder)})
         there = f"; it holds output of {counted(runs, 'run')}" if runs else ""
         return f"{self.folder} can be {'made' if made else 'written'}{there}"
@@ -135,7 +136,7 @@ class PartSink(Sink[Any]):
         return self._range
 
 
-def _begin(folder: Path, context: SinkContext) -> Manifest:
+def _begin(folder: AnyPlace, context: SinkContext) -> Manifest:
     """The manifest to go on from; leftovers of earlier runs and lives are removed."""
     run, keys, checkpoint = context.run, context.keys, context.committed
     found = read_manifests(folder) if checkpoint else newest(left_behind(folder))
@@ -166,7 +167,7 @@ def _begin(folder: Path, context: SinkContext) -> Manifest:
 
 
 def _added(
-    folder: Path,
+    folder: AnyPlace,
     manifests: Sequence[Manifest],
     run: str,
     keys: KeyRange,
@@ -198,13 +199,14 @@ _PART = re.compile(r"(.+)-\d{9,}-\d{9,}-(\d{5}-\d{5})-\d{3,}\.\w+")
 _TEMPORARY = re.compile(r"\.(\d{5}-\d{5})-.*\.tmp")
 
 
-def _clear(folder: Path, mine: Manifest, gone: Sequence[Manifest]) -> None:
+def _clear(folder: AnyPlace, mine: Manifest, gone: Sequence[Manifest]) -> None:
     """Remove what manifests that no longer count have listed, and then these, those of smaller
     generations with them; and what was made of their ranges and of this one and is not listed.
 
     PartSink go first: a manifest that is still there says whose leftovers to look for.
     """
-    there = list(folder.glob("*/*"))  # before the manifests: what others have made is listed in one
+    # before the manifests: what others have made is listed in one
+    there: list[AnyPlace] = [*folder.glob("*/*")]
     found = left_behind(folder)
     same = [m for m in found if (m.run, m.keys) == (mine.run, mine.keys)]
     gone = [*gone, *(m for m in same if m.generation < mine.generation)]
@@ -234,7 +236,7 @@ class _Range:
 
     def __init__(
         self,
-        folder: Path,
+        folder: AnyPlace,
         form: PartFormat,
         manifest: Manifest,
         columns: tuple[tuple[str, str], ...],
@@ -270,12 +272,10 @@ class _Range:
                         path, name, self.manifest.committed, epoch, self.manifest.keys, number, rows
                     )
                     final = part_path(self.folder, self.manifest.run, part, self.form.suffix)
-                    if self.manifest.lasting:
-                        sync(path)
-                    os.replace(path, final)
+                    move_in(path, final, lasting=self.manifest.lasting)
                     parts.append(part._replace(path=final))
                 if made and self.manifest.lasting:
-                    sync(self.folder / name)
+                    settle(self.folder / name)
         with _writing(self.folder):
             self._list(add(self.folder, self.manifest, epoch, parts))
 
@@ -314,7 +314,7 @@ class _Range:
             raise replaced(self.folder)
 
 
-def replaced(folder: Path) -> OutputError:
+def replaced(folder: AnyPlace) -> OutputError:
     """The error of an instance that was replaced."""
     return OutputError(
         f"{folder} is another run's now, or another process of this one has taken the"
@@ -337,7 +337,7 @@ class _Pending:
 
     def __init__(
         self,
-        folder: Path,
+        folder: AnyPlace,
         form: PartFormat,
         keys: KeyRange,
         columns: tuple[tuple[str, str], ...],
@@ -411,19 +411,17 @@ class _Pending:
 
         epochs = sorted(tables)
         table = pa.concat_tables([tables[e] for e in epochs])
-        handle, name = tempfile.mkstemp(prefix=self.prefix, suffix=".tmp", dir=self.folder)
-        os.close(handle)
-        os.chmod(name, 0o644)  # as other files, not as a secret
-        self.form.write(table, Path(name))
-        return _Chunk(Path(name), table.schema, {e: tables[e].num_rows for e in epochs})
+        path = unfinished(self.folder, self.prefix)
+        self.form.write(table, path)
+        return _Chunk(path, table.schema, {e: tables[e].num_rows for e in epochs})
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _writing(path: AnyPlace) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise OutputError(
             f"{error.filename or path} cannot be written: {reason(error)}",
-            hint="What was committed before is whole.",
+            hint=f"{advice(error)} What was committed before is whole.".strip(),
         ) from None
