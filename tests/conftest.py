@@ -14,6 +14,8 @@ import raystream.actors  # noqa: F401  before Ray: it says what Ray is not to pr
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.kafka_server import Kafka
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Read when the stand-in for AWS is imported first, which may be for a bucket.
@@ -27,6 +29,16 @@ def spark() -> Iterator[SparkSession]:
 
     with spark_session("tests", cores=2, options={"spark.sql.shuffle.partitions": "2"}) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """A real Kafka, begun by the first test that needs one."""
+    from tests.kafka_server import Kafka
+
+    server = Kafka()
+    yield server
+    server.remove()
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,7 @@ U_co = TypeVar("U_co", bound=AnyRecord, covariant=True)
 
 
 class _Unset:
-    """An attribute that a subclass may define as a field, a property or a variable of the class
-    (hence `Any` to type checkers).
+    """An attribute that a subclass may define as a field, a property or a variable (hence `Any`).
 
     An instance without it has None; the class itself has none, so a dataclass that declares a field
     of this name gives it no default.
@@ -69,6 +68,10 @@ class Source(ABC, Generic[U_co]):
     sender. A batch whose sequence is not above the last recorded one of its sender is left out,
     and acknowledged: it was sent again. `knows` says before the first read what is recorded."""
 
+    waits: bool = False
+    """Whether a split may have nothing now and more later: its epochs are cut by arrival. `read`
+    then yields batches without records meanwhile, so that its reader can see to other things."""
+
     read_ahead: ClassVar[int] = 4
     """With `rs.by_arrival`: how many batches of a split may wait in the process that reads it."""
 
@@ -89,7 +92,9 @@ class Source(ABC, Generic[U_co]):
         """Batches from a position on, each with the position at which the next one begins.
 
         Positions are integers of the source's own and rise; 0 is the beginning. Reading again from
-        a position must yield the same records.
+        a position must yield the same records in the same batches; or in any batches, if it yields
+        a third thing: an int64 array with the position after each record. Then a batch without
+        records may move the position on.
         """
 
     def acknowledge(self, split: Split, number: int, /) -> None:
@@ -229,6 +234,11 @@ class AdaptedSource(Source[Any]):
         """Whether the given source says so."""
         return bool(getattr(self.given, "recorded", False))
 
+    @property
+    def waits(self) -> bool:  # type: ignore[override]
+        """Whether the given source says so."""
+        return bool(getattr(self.given, "waits", False))
+
     def acknowledge(self, split: Split, number: int, /) -> None:
         if (acknowledge := getattr(self.given, "acknowledge", None)) is not None:
             acknowledge(split, number)
@@ -346,8 +356,7 @@ _SINK_MAY: dict[str, tuple[str, ...]] = {
     "close": (),
     "check": (),
 }
-"""Methods of sources and sinks and what they are called with (`*`: by name); those that a sink may
-have."""
+"""Methods and what they are called with (`*`: by name); those that a sink may have."""
 _USUAL = {
     "source": "Records at hand are one by rs.io.iterable(records, Record), files by rs.io.csv.",
     "sink": "A function is one by rs.io.callable(function), a folder by rs.io.parquet(folder).",

@@ -273,6 +273,18 @@ def event_time(
     )
 
 
+def refuse_by_time(source: Any, where: Where) -> None:
+    """Refuse a source (`Source`) whose epochs cannot be cut by time, because its next record may
+    not be there yet."""
+    if source.recorded or source.waits:
+        which = "cannot be read again" if source.recorded else "waits for more records"
+        raise GraphError(
+            f"a source that {which} is cut as its records come, not by their time",
+            where=where,
+            hint="Write epochs=rs.by_arrival(...): windows follow event time there, too.",
+        )
+
+
 def with_ahead(source: Any, epochs: Epochs, where: Where, *, streamed: bool) -> Epochs:
     """The epochs of a source (`Source`) with `max_ahead`; or it is refused."""
     if source.recorded:

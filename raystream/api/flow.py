@@ -28,6 +28,7 @@ from raystream.api.epochs import (
     check_time,
     check_unit,
     event_time,
+    refuse_by_time,
     with_ahead,
 )
 from raystream.api.folders import refuse_namesakes, refuse_shared
@@ -380,12 +381,8 @@ class Flow:
                 where=where,
                 hint="Write rs.by_time(...) or rs.by_arrival(...).",
             )
-        if adapted.recorded and epochs.column is not None:
-            raise GraphError(
-                "a source that cannot be read again is cut as its records come, not by their time",
-                where=where,
-                hint="Write epochs=rs.by_arrival(...): windows follow event time there, too.",
-            )
+        if epochs.column is not None:
+            refuse_by_time(adapted, where)
         check_time(schema, epochs, self.ticks, where)
         check_flag("source", "ahead", ahead)
         if ahead or epochs.max_ahead is not None:

@@ -29,7 +29,7 @@ def look_at(source: Any) -> str:
     for split in splits:
         reading = source.read(split, 0)
         try:
-            for empty, (_, batch) in enumerate(reading):
+            for empty, (_, batch, *_) in enumerate(reading):
                 if len(batch):
                     return f"{there}; read a record ({batch.record.__name__}) of {split.name}"
                 if empty == EMPTY_MOST:

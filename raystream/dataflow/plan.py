@@ -195,6 +195,8 @@ class Plan:
     """By vertex the ranges of the instances with which the job starts."""
     splits: dict[int, list[str]]
     """By source the names of its splits, in order."""
+    starts: dict[int, dict[str, int]] = field(default_factory=dict)
+    """By source the positions at which its splits begin, where they are not 0."""
     clock: Clock | None = None
     """How event time becomes epochs; None where epochs are cut by arrival."""
     checkpoint_every: int = 100
@@ -416,7 +418,6 @@ def _expected(vertices: list[Vertex], rows: Mapping[str, int]) -> dict[int, int]
 def _ranges(
     flow: Flow, vertices: list[Vertex], instances: dict[str, int]
 ) -> dict[int, list[KeyRange]]:
-    names = {v.name for v in vertices}
     fused = {f.name: v.name for v in vertices for f in v.fused}
     for name, count in instances.items():
         if name in fused:
@@ -424,16 +425,14 @@ def _ranges(
                 f"instances: {name!r} keeps no state, so it runs inside {fused[name]!r}",
                 hint=f"Set instances of {fused[name]!r}.",
             )
-        if name not in names:
+        if all(name != v.name for v in vertices):
             raise ConfigError(
                 f"instances: there is no operator {name!r}",
-                hint=f"There are {', '.join(sorted(names))}.",
+                hint=f"There are {', '.join(sorted(v.name for v in vertices))}.",
             )
         if not 1 <= count <= flow.key_groups:
-            raise ConfigError(
-                f"instances: {name}={count}; an operator has from 1 to {flow.key_groups},"
-                " the number of key groups"
-            )
+            most = f"{flow.key_groups}, the number of key groups"
+            raise ConfigError(f"instances: {name}={count}; an operator has from 1 to {most}")
     return {v.id: even_ranges(flow.key_groups, _instances(v, instances)) for v in vertices}
 
 

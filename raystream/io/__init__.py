@@ -8,6 +8,7 @@
     feeds           records that come once, from a function, as a source: the job records them
     push            records that clients push over HTTP, as a source of the same kind
     at_least_once   sinks that call a function, or print
+    kafka           topics of Kafka
     databases       sinks to SQLite, DuckDB and PostgreSQL
     formats         how the messages of brokers stand for records
 
@@ -37,6 +38,7 @@ from raystream.io.feeds import recorded
 from raystream.io.file_functions import csv, json, parquet, text
 from raystream.io.files.bad_lines import BadLine
 from raystream.io.files.lines import Line
+from raystream.io.kafka.making import kafka
 from raystream.io.memory import Records
 from raystream.io.output.manifest import PartFile
 from raystream.io.output.parts import parts, read_parts
@@ -56,6 +58,7 @@ __all__ = [
     "formats",
     "iterable",
     "json",
+    "kafka",
     "parquet",
     "parts",
     "postgres",

@@ -191,7 +191,10 @@ class LocalSource:
 def may_be_silent(vertex: Vertex) -> bool:
     """Whether this is a source whose splits may have nothing for long: a job in one process does
     not wait for them then."""
-    return vertex.epochs is not None and (vertex.epochs.idle is not None or vertex.source.recorded)
+    source = vertex.source
+    return vertex.epochs is not None and (
+        vertex.epochs.idle is not None or source.recorded or source.waits
+    )
 
 
 def _take(split: ArrivalSplit, feed: SplitFeed, seconds: float = 0.0) -> None:
@@ -207,4 +210,4 @@ def _read(split: ArrivalSplit, reader: SplitReader) -> None:
     if rows is None:
         split.done = True
     else:
-        split.add(reader.position, rows)
+        split.add(reader.position, rows, *reader.more)

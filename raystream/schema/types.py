@@ -148,6 +148,9 @@ class Split(NamedTuple):
     """A part of a source that is read in order and can be read again from any position."""
 
     name: str
+    begin: int = 0
+    """The position at which a job begins that reads it from the beginning of its input. A split
+    that is new when a job is resumed is read from position 0."""
 
 
 class Factory(NamedTuple):

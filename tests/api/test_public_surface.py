@@ -126,6 +126,11 @@ def through(op: Any, **given: Any) -> None:
     words().through(op, **given).to(Collect())
 
 
+def words_from(made: Any) -> None:
+    """Not run: there is no server."""
+    rs.Flow("x").source(made)
+
+
 def source(source: Any, **given: Any) -> None:
     flow = rs.Flow("x")
     flow.source(source, **given).to(Collect())
@@ -247,6 +252,11 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
         lambda *a, **n: words().to(rs.io.postgres(*a, **n)),
         rs.io.postgres,
         {"url": "postgresql://nobody@127.0.0.1:1/none", "table": "t"},
+    ),
+    "io.kafka": (
+        lambda *a, **n: words_from(rs.io.kafka(*a, **n)),
+        rs.io.kafka,
+        {"topic": "t", **RECORD, "servers": "127.0.0.1:1"},
     ),
     "global_window": (rs.global_window, rs.global_window, {}),
     "run": (ran, run, {}),

@@ -39,6 +39,7 @@ CALLED: dict[str, Any] = {
     "rs.io.text": get_overloads(rs.io.text)[1],
     "rs.io.iterable": rs.io.iterable,
     "rs.io.push": rs.io.push,
+    "rs.io.kafka": rs.io.kafka,
 }
 
 

@@ -301,11 +301,13 @@ class ReadAhead:
     def _run(self) -> None:
         try:
             while not self._stopping:
+                before = self.reader.position
                 if (rows := self.reader.next(empty=True)) is None:
                     self._ended = True
                     break
-                if len(rows):
-                    batch: tuple[Any, ...] = (self.reader.position, rows)
+                moved = self.reader.ends is not None and self.reader.position != before
+                if len(rows) or moved:
+                    batch: tuple[Any, ...] = (self.reader.position, rows, *self.reader.more)
                     if (sent := self.reader.sent) is not None:
                         batch = (*batch, Sent(*sent, int(time.time())))
                     self._put(batch)

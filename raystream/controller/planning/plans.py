@@ -70,9 +70,10 @@ def make_plan(
         )
     vertices_of(flow)  # refuses a flow that cannot be run, before anything is read
     sources = [n for n in flow.nodes if isinstance(n, SourceNode)]
-    splits = {n.name: _splits(n) for n in sources}
+    found = {n.name: _splits(n) for n in sources}
+    splits = {name: [s.name for s in listed] for name, listed in found.items()}
     clock = (
-        _clock(flow, sources, splits)
+        _clock(flow, sources, found)
         if saved is None
         else _clock_of(saved, sources, wishes or ResumeWishes())
     )
@@ -82,6 +83,8 @@ def make_plan(
         flow, splits,
         instances=instances, clock=clock, checkpoint_every=checkpoint_every, check=check, rows=rows,
     )  # fmt: skip
+    for n in sources:
+        plan.starts[plan.vertex(n.name).id] = {s.name: s.begin for s in found[n.name] if s.begin}
     if saved is not None:
         changes_of(saved, flow_now(plan), wishes)  # refuses one that does not fit
     for node in sources:
@@ -91,7 +94,7 @@ def make_plan(
     return plan
 
 
-def _splits(node: SourceNode) -> list[str]:
+def _splits(node: SourceNode) -> list[Split]:
     try:
         found = list(node.source.splits())
     except RaystreamError:
@@ -115,7 +118,7 @@ def _splits(node: SourceNode) -> list[str]:
         )
     if len(set(names)) < len(names):
         raise InputError(f"source {node.name} names a split twice", where=node.where)
-    return names
+    return found
 
 
 def _epoch_real_seconds(sources: list[SourceNode], clock: Clock | None) -> float:
@@ -124,7 +127,7 @@ def _epoch_real_seconds(sources: list[SourceNode], clock: Clock | None) -> float
     return clock.seconds / clock.speed if clock.speed else PACED_EPOCH_SECONDS
 
 
-def _clock(flow: Flow, sources: list[SourceNode], splits: dict[str, list[str]]) -> Clock | None:
+def _clock(flow: Flow, sources: list[SourceNode], splits: dict[str, list[Split]]) -> Clock | None:
     """The job's clock, if its sources are cut into epochs by time: all of them in the same way."""
     timed = [n for n in sources if n.epochs.column is not None]
     if not timed:
@@ -197,7 +200,7 @@ def _one(what: str, values: list[Any], nodes: list[SourceNode]) -> Any:
     return given.pop() if given else None
 
 
-def _first(node: SourceNode, names: list[str]) -> Fraction | None:
+def _first(node: SourceNode, splits: list[Split]) -> Fraction | None:
     """The time at which a source begins, in the flow's unit: its origin if one is given, otherwise
     the least first value of its splits. None if it has no rows: then other sources say where the
     job begins."""
@@ -206,8 +209,10 @@ def _first(node: SourceNode, names: list[str]) -> Fraction | None:
         return Fraction(epochs.origin) / epochs.ticks
     assert epochs.column is not None
     found: list[int] = []
-    for name in names:
-        rows = SplitReader(name, node.name, node.schema, node.source.read).next()
+    for split in splits:
+        reader = SplitReader(split.name, node.name, node.schema, node.source.read, split.begin)
+        rows = reader.next()
+        reader.close()
         if rows is not None:
             found.append(int(rows.column(epochs.column)[0]))  # whatever its batches are
     return Fraction(min(found), epochs.ticks) if found else None

@@ -14,7 +14,14 @@ from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.register import Boundary
 from raystream.dataflow.sources.ahead import ahead_rule
 from raystream.dataflow.sources.arrival_split import ArrivalSplit
-from raystream.dataflow.sources.epochs import EpochRows, Positions, gather, my_splits, parted
+from raystream.dataflow.sources.epochs import (
+    EpochRows,
+    Positions,
+    gather,
+    my_splits,
+    parted,
+    start_of,
+)
 from raystream.dataflow.sources.event_times import follows, holding
 from raystream.dataflow.sources.idling import carried, idling_of, joint
 from raystream.dataflow.sources.live import LiveSplit
@@ -53,7 +60,8 @@ class Arrival:
         self.live: list[LiveSplit] = []
         """Those splits that cannot be read again: all of them, or none."""
         for group, name in my_splits(plan, vertex, keys):
-            _, at, watermark, *beyond = (positions or {}).get(name, (group, 0, BEFORE_ALL))
+            start = start_of(plan, vertex, name) if positions is None else 0
+            _, at, watermark, *beyond = (positions or {}).get(name, (group, start, BEFORE_ALL))
             senders = beyond.pop() if beyond and isinstance(beyond[-1], tuple) else ()
             registered = f"{vertex.id}:{name}"
             split = (name, registered, timed, disorder, idling, at, watermark, *beyond)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -56,6 +57,8 @@ class ArrivalSplit:
         self._silent = 0.0
         self.guard: AheadGuard | None = None
         self._aside: dict[int, np.ndarray] = {}
+        self._ends: dict[int, np.ndarray] = {}
+        """By the position of a batch the positions after each of its rows, if they are known."""
         self.taken_aside: np.ndarray = np.zeros(0, bool)
         """bool [n]: with a guard, which of the rows that were taken last are set aside."""
 
@@ -65,14 +68,19 @@ class ArrivalSplit:
         if BEFORE_ALL < self.watermark < NEVER:
             guard.greatest = self.watermark + self.disorder
 
-    def add(self, position: int, rows: Columns) -> None:
+    def add(self, position: int, rows: Columns, ends: Any = None) -> None:
         """Take a batch that was read and ends at `position`.
+
+        Args:
+            ends: the position after each row, if the source says so: an epoch may end there.
 
         Raises:
             InputError: a record is far ahead, and the source refuses such records.
         """
         if self.guard is not None and (aside := self.guard.aside(rows)) is not None:
             self._aside[position] = aside
+        if ends is not None:
+            self._ends[position] = ends
         self.read.append((position, rows))
 
     def wanted(self, silent: float = 0.0) -> Boundary:
@@ -107,7 +115,9 @@ class ArrivalSplit:
         return due[-1][0] if due else self.position
 
     def reaches(self, boundary: Boundary) -> bool:
-        """Whether one of the batches that were read ends at a boundary, so that it can be taken."""
+        """Whether what was read can be cut at a boundary, so that it can be taken."""
+        if self.read and self.read[-1][0] in self._ends:
+            return self.position <= boundary.position <= self.read[-1][0]
         ends = (self.position, *(position for position, _ in self.read))
         return boundary.position in ends
 
@@ -126,10 +136,28 @@ class ArrivalSplit:
         self.beyond = boundary.beyond
         return taken
 
+    def _cut_first(self, position: int) -> None:
+        """Cut the first batch at a position inside it, if the source says where its rows end.
+
+        Reading again yields the same rows, but in other batches: those of before may have been cut
+        by what was there at that moment.
+        """
+        at, rows = self.read[0]
+        ends = self._ends.get(at)
+        if ends is None or at <= position:
+            return
+        n = int(ends.searchsorted(position, "right"))
+        self.read[:1] = [(position, rows.slice(0, n)), (at, rows.slice(n, len(rows)))]
+        self._ends[position], self._ends[at] = ends[:n], ends[n:]
+        if (aside := self._aside.get(at)) is not None:
+            self._aside[position], self._aside[at] = aside[:n], aside[n:]
+
     def _rows_upto(self, boundary: Boundary) -> list[Columns]:
         taken, marks = [], [np.zeros(0, bool)]
         while self.read and self.position != boundary.position:
+            self._cut_first(boundary.position)
             self.position, rows = self.read.pop(0)
+            self._ends.pop(self.position, None)
             taken.append(rows)
             if self.guard is not None:
                 aside = self._aside.pop(self.position, None)

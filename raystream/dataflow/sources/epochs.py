@@ -73,6 +73,11 @@ def my_splits(plan: Plan, vertex: Vertex, keys: KeyRange) -> list[tuple[int, str
     return [(g, n) for g, n in placed if keys.holds(g)]
 
 
+def start_of(plan: Plan, vertex: Vertex, split: str) -> int:
+    """The position at which a job that begins its input begins to read a split."""
+    return plan.starts.get(vertex.id, {}).get(split, 0)
+
+
 def gather(groups: list[int], rows: list[Columns], keys: KeyRange) -> tuple[Columns, np.ndarray]:
     """Rows of several splits in canonical order, with offsets by key group of the range."""
     counts = np.zeros(len(keys) + 1, np.int64)

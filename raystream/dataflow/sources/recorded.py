@@ -18,7 +18,14 @@ from raystream.api.connectors import changed
 from raystream.api.epochs import Epochs
 from raystream.dataflow.plan import Clock, Plan, Vertex
 from raystream.dataflow.sources.ahead import AheadGuard, ahead_rule, stilled
-from raystream.dataflow.sources.epochs import EpochRows, Positions, gather, my_splits, parted
+from raystream.dataflow.sources.epochs import (
+    EpochRows,
+    Positions,
+    gather,
+    my_splits,
+    parted,
+    start_of,
+)
 from raystream.dataflow.sources.event_times import follows, holding
 from raystream.dataflow.sources.split_reader import SplitReader
 from raystream.errors import ConfigError, InputError
@@ -206,9 +213,10 @@ class RecordedSplit:
                 self.greatest = self.guard.greatest
             rows = self.reader.next()
             self.end = self.reader.position
-            if self._read_before and self.end < self._read_before:
+            if self.end < self._read_before and (rows is None or self.reader.ends is None):
                 raise changed(self.reader.split.name, self._read_before)
-            self._read_before = 0
+            if self.end >= self._read_before:
+                self._read_before = 0
             if rows is None:
                 self.done = True
                 self.rows, self.runs, self.at = empty(self.reader.schema), _NO_RUNS, 0
@@ -271,10 +279,12 @@ class Recorded:
         self._follows = follows(vertex)
         self._none = np.zeros(len(keys) + 1, np.int64)
         self._next: int | None = None  # the epoch of the next row, once it is known
-        new: tuple[int, ...] = (0, 0, 1 if positions is None else taken + 1, 0)
+        new: tuple[int, ...] = (0, 0, taken + 1, 0)
         column = vertex.epochs.column
         self.rule = ahead_rule(vertex.epochs, column, plan.ticks * vertex.epochs.ticks)
         for group, name in my_splits(plan, vertex, keys):
+            if positions is None:
+                new = (0, start_of(plan, vertex, name), 1, 0)
             known = new if positions is None else positions.get(name, new)
             _, at, last, end, *greatest = known
             guard = self.rule.guard(vertex.name, name, *greatest) if self.rule else None

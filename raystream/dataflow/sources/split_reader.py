@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from raystream.api.batch import Batch
 from raystream.api.connectors import Source
 from raystream.errors import (
@@ -56,6 +58,8 @@ class SplitReader:
         self.ahead = ahead
         self.sent: tuple[str, int] | None = None
         """The sender and sequence of the batch that was read last, if it has them."""
+        self.ends: np.ndarray | None = None
+        """The positions after each row of the batch that was read last, if the source says so."""
         self._recorded = recorded
         with told(self.source, "read", self.split):
             self._batches = read(self.split, position)
@@ -82,6 +86,12 @@ class SplitReader:
             match found:
                 case (position, Batch() as batch) if hasattr(position, "__index__"):
                     self.position, columns, self.sent = int(position), batch._columns, None
+                    self.ends = None
+                case (position, Batch() as batch, np.ndarray() as ends) if (
+                    self._recorded is None and hasattr(position, "__index__")
+                ):
+                    self.position, columns, self.ends = int(position), batch._columns, ends
+                    self._check_ends(before, len(batch))
                 case (position, Batch() as batch, (str() as sender, int() as sequence)) if (
                     self._recorded is not None and hasattr(position, "__index__")
                 ):
@@ -118,6 +128,27 @@ class SplitReader:
         if self._recorded is not None:
             with told(self.source, "knows", self.split):
                 self._recorded.knows(self.split, sequences)
+
+    @property
+    def more(self) -> tuple[np.ndarray, ...]:
+        """What `ArrivalSplit.add` takes besides the position and rows of a batch."""
+        return () if self.ends is None else (self.ends,)
+
+    def _check_ends(self, before: int, rows: int) -> None:
+        ends = self.ends
+        assert ends is not None
+        if ends.dtype != np.int64 or ends.shape != (rows,):
+            wrong = f"{ends.dtype} of shape {ends.shape} for {rows} records"
+        elif rows and not (before < ends[0] and ends[-1] <= self.position):
+            wrong = f"{ends[0]} to {ends[-1]} for a batch from {before} to {self.position}"
+        elif (np.diff(ends) <= 0).any():
+            wrong = "positions that do not rise"
+        else:
+            return
+        raise InputError(
+            f"{self.source}.read({self.split.name!r}) yields as positions of records {wrong}",
+            hint="An int64 array beside a batch has the position after each of its records.",
+        )
 
     def _stays(self) -> InputError:
         return InputError(

@@ -189,4 +189,4 @@ def _read(split: ArrivalSplit, reader: SplitReader | LiveReader) -> None:
     elif isinstance(split, LiveSplit) and isinstance(reader, LiveReader):
         split.add(reader.position, rows, reader.sent)
     else:
-        split.add(reader.position, rows)
+        split.add(reader.position, rows, *(() if isinstance(reader, LiveReader) else reader.more))

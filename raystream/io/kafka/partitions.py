@@ -1,0 +1,185 @@
+"""Where partitions begin and end, and which positions stand for their offsets.
+
+A split is a partition, `orders/3`. Its position 0 stands for the first message that there is: so a
+partition that is new when a job is resumed is read from its first message, whatever `start=` says.
+Position n + 1 stands for offset n.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from raystream.errors import ConfigError, InputError
+from raystream.io.kafka.client import ASK_SECONDS, driver, patiently
+from raystream.io.kafka.settings import Settings
+
+Start = str | datetime | Mapping[str, int]
+"""`"earliest"`, `"latest"`, a moment, or offsets by split."""
+
+
+class Extent(NamedTuple):
+    """What there is of a partition."""
+
+    low: int
+    """The offset of its first message."""
+    high: int
+    """The offset of the next message that comes."""
+
+
+def position_of(offset: int) -> int:
+    """The position at which the message with this offset comes next."""
+    return offset + 1
+
+
+def offset_of(position: int, low: int) -> int:
+    """The offset of the message that comes next at a position.
+
+    Args:
+        low: of the first message that there is.
+    """
+    return position - 1 if position else low
+
+
+def split_name(topic: str, partition: int) -> str:
+    """The name of a split."""
+    return f"{topic}/{partition}"
+
+
+def partition_of(split: str) -> tuple[str, int]:
+    """The topic and the number of the partition of a split."""
+    topic, _, number = split.rpartition("/")
+    return topic, int(number)
+
+
+def check_topics(call: str, topics: Any) -> tuple[str, ...]:
+    """The topics of a user.
+
+    Raises:
+        ConfigError: one is no name of a topic.
+    """
+    found: tuple[Any, ...] = (topics,) if isinstance(topics, str) else ()
+    if isinstance(topics, list | tuple):
+        found = tuple(topics)
+    wrong = [t for t in found if not (isinstance(t, str) and _TOPIC.fullmatch(t))]
+    if wrong or not found or len(set(found)) != len(found):
+        raise ConfigError(
+            f"{call}({topics!r:.80}): the name of a topic, or a list of different ones",
+            hint="Letters, digits, dots, underscores and hyphens; patterns are not taken.",
+        )
+    return found
+
+
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+
+
+def check_start(call: str, start: Any) -> Start:
+    """Where a user wants to begin.
+
+    Raises:
+        ConfigError: that is no place.
+    """
+    if start in ("earliest", "latest") or (isinstance(start, datetime) and start.tzinfo):
+        return start
+    if isinstance(start, Mapping) and all(
+        isinstance(k, str) and "/" in k and type(v) is int and v >= 0 for k, v in start.items()
+    ):
+        return dict(start)
+    raise ConfigError(
+        f"{call}(start={start!r:.80}): where to begin",
+        hint='"earliest", "latest", a datetime with its zone, or offsets by partition:'
+        ' {"orders/0": 1200}.',
+    )
+
+
+# ---------------------------------------------------------------- what the cluster says
+
+
+def partitions_of(client: Any, settings: Settings, topic: str) -> int:
+    """How many partitions a topic has.
+
+    Raises:
+        InputError: there is no such topic, or the cluster does not answer.
+    """
+    listed = patiently(
+        settings, "could not be asked for topics", lambda: client.list_topics(topic, ASK_SECONDS)
+    )
+    found = listed.topics.get(topic)
+    if found is None or found.error is not None or not found.partitions:
+        said = "" if found is None or found.error is None else f": {found.error.str()}"
+        raise InputError(
+            f"Kafka at {settings.servers} has no topic {topic}{said}",
+            hint="Make it first, or correct the name. It may also be that the user may not see it.",
+        )
+    return len(found.partitions)
+
+
+def extent(client: Any, settings: Settings, split: str) -> Extent:
+    """What there is of a partition. client: a consumer."""
+    place = driver().TopicPartition(*partition_of(split))
+    low, high = patiently(
+        settings,
+        f"could not be asked for the offsets of {split}",
+        lambda: client.get_watermark_offsets(place, ASK_SECONDS),
+    )
+    return Extent(low, high)
+
+
+def begins(client: Any, settings: Settings, splits: Sequence[str], start: Start) -> dict[str, int]:
+    """By split the offset at which a job begins that reads it for the first time.
+
+    Raises:
+        InputError: an offset is not there, or the cluster does not answer.
+    """
+    if isinstance(start, Mapping) and (unknown := [s for s in start if s not in splits]):
+        raise InputError(
+            f"start= names {unknown[0]}, which is no partition of the topic",
+            hint=f"There are {', '.join(splits[:8])}{' ...' if len(splits) > 8 else ''}.",
+        )
+    extents = {split: extent(client, settings, split) for split in splits}
+    if isinstance(start, datetime):
+        return _at(client, settings, extents, start)
+    if isinstance(start, Mapping):
+        for split, offset in start.items():
+            check_there(split, offset, extents[split])
+        return {split: start.get(split, there.low) for split, there in extents.items()}
+    return {s: there.low if start == "earliest" else there.high for s, there in extents.items()}
+
+
+def _at(
+    client: Any, settings: Settings, extents: Mapping[str, Extent], start: datetime
+) -> dict[str, int]:
+    """The first offsets with this timestamp or a later one; the ends where there are none."""
+    moment = int(start.timestamp() * 1000)
+    places = [driver().TopicPartition(*partition_of(split), moment) for split in extents]
+    found = patiently(
+        settings,
+        "could not be asked for offsets of a time",
+        lambda: client.offsets_for_times(places, ASK_SECONDS),
+    )
+    at = {split_name(p.topic, p.partition): p.offset for p in found}
+    return {s: at[s] if at[s] >= 0 else there.high for s, there in extents.items()}
+
+
+def check_there(split: str, offset: int, there: Extent) -> None:
+    """Check that reading may go on at an offset.
+
+    Raises:
+        InputError: messages from there on are gone, or the partition ends before.
+    """
+    if offset < there.low:
+        raise InputError(
+            f"{split} begins at offset {there.low:,} now, and the job is to read on at {offset:,}:"
+            f" {there.low - offset:,} offsets are gone by the topic's retention.",
+            hint="Nothing is skipped silently. Begin the job again from the start (--fresh,"
+            " resume=False), or with start= at an offset that is there; and keep messages longer"
+            " than the job may stand still (retention.ms, retention.bytes).",
+        )
+    if offset > there.high:
+        raise InputError(
+            f"{split} ends at offset {there.high:,}, and the job is to read on at {offset:,}: the"
+            " topic was made again, or has lost messages that had been read.",
+            hint="Begin the job again from the start (--fresh, resume=False).",
+        )

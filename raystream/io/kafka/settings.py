@@ -1,0 +1,113 @@
+"""The settings of clients: what is set here, what users may set, and what is secret.
+
+The names are those of librdkafka (`CONFIGURATION.md` of its sources lists them all).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from raystream.errors import ConfigError
+
+OWN = {
+    "bootstrap.servers": "servers=",
+    "group.id": "group=",
+    "group.instance.id": "nothing: there is no group that divides partitions",
+    "transactional.id": "nothing: each range of key groups has one of its own",
+    "enable.idempotence": "exactly_once=",
+    "enable.auto.commit": "nothing: offsets are committed after checkpoints",
+    "enable.auto.offset.store": "nothing: positions belong to the checkpoints",
+    "auto.offset.reset": "start=",
+    "enable.partition.eof": "nothing",
+    "acks": "nothing: a message counts when all replicas in sync have it",
+    "error_cb": "nothing: errors end the job, or are waited for",
+    "on_delivery": "nothing",
+    "stats_cb": "nothing",
+    "logger": "logging.getLogger('raystream.kafka')",
+}
+"""Settings that users do not give, with what they say instead."""
+
+_SECRET = re.compile(r"password|secret|key\.pem|keytab|jaas|oauthbearer|sasl\.username|token")
+_KEPT_KB = 16 << 10
+"""How much a partition may have read ahead, in KiB."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to reach a cluster. It is sent to the processes of the job, and shows no secret.
+
+    Attributes:
+        servers: `host:port,host:port`.
+        given: what the user has set besides.
+        wait: for how many seconds a cluster that cannot be reached is tried again.
+    """
+
+    servers: str
+    given: Mapping[str, Any] = field(repr=False)
+    wait: float = 60.0
+
+    def words(self, text: str) -> str:
+        """A text of a client without what is secret."""
+        for secret in sorted(self._secrets(), key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+    def _secrets(self) -> Iterable[str]:
+        return [v for k, v in self.given.items() if _SECRET.search(k) and isinstance(v, str) and v]
+
+    def consumer(self, group: str | None) -> dict[str, Any]:
+        """The settings of a client that reads."""
+        return {
+            "queued.max.messages.kbytes": _KEPT_KB,
+            "isolation.level": "read_committed",
+            **self._common(),
+            "group.id": group or "raystream",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+        }
+
+    def admin(self) -> dict[str, Any]:
+        """The settings of a client that looks what is there."""
+        return {k: v for k, v in self._common().items() if k not in _CONSUMERS}
+
+    def _common(self) -> dict[str, Any]:
+        return {"client.id": "raystream", **self.given, "bootstrap.servers": self.servers}
+
+
+_CONSUMERS = {"isolation.level", "queued.max.messages.kbytes", "max.poll.interval.ms"}
+"""Settings of consumers that a user may give: others warn of them."""
+
+
+def settings_of(call: str, servers: Any, given: Mapping[str, Any] | None, wait: Any) -> Settings:
+    """The settings of a user, checked.
+
+    Raises:
+        ConfigError: one cannot be.
+    """
+    many = servers if isinstance(servers, list | tuple) else ()
+    listed = servers if isinstance(servers, str) else ",".join(map(str, many))
+    if not listed or any(not _SERVER.fullmatch(s.strip()) for s in listed.split(",")):
+        raise ConfigError(
+            f'{call}(servers={servers!r:.80}): "host:port", or a list of them',
+            hint="The port of Kafka is usually 9092.",
+        )
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(f"{call}(settings=...): a dict of settings of librdkafka")
+    for name in given or ():
+        if not isinstance(name, str):
+            raise ConfigError(f"{call}(settings=...): {name!r:.80} is no name of a setting")
+        if name in OWN:
+            raise ConfigError(
+                f"{call}(settings=...): {name!r} is not set there", hint=f"Use {OWN[name]}."
+            )
+    if isinstance(wait, bool) or not (isinstance(wait, int | float) and 0 <= wait <= 86_400):
+        raise ConfigError(f"{call}(wait={wait!r:.80}): seconds, from 0 to a day")
+    return Settings(",".join(s.strip() for s in listed.split(",")), dict(given or {}), wait)
+
+
+_SERVER = re.compile(r"(\w+://)?(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5}")

@@ -1,0 +1,173 @@
+"""The source: partitions of topics, read by `assign` with positions of its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from raystream.api.batch import Batch
+from raystream.api.connectors import Source
+from raystream.api.looking import counted
+from raystream.io.kafka.client import consumer, driver, failed
+from raystream.io.kafka.layout import Layout
+from raystream.io.kafka.messages import MessageDecoder, Tombstones
+from raystream.io.kafka.partitions import (
+    Start,
+    begins,
+    extent,
+    partition_of,
+    partitions_of,
+    position_of,
+    split_name,
+)
+from raystream.io.kafka.reading import PartitionReader
+from raystream.io.kafka.settings import Settings
+from raystream.schema.fields import AnyRecord
+from raystream.schema.types import Split
+
+U = TypeVar("U", bound=AnyRecord)
+
+LOOK_SECONDS = 0.2
+"""How long a partition is waited for before its reader may see to other things."""
+CHECK_SECONDS = 5.0
+"""How long `raystream check` waits for a record."""
+
+
+class Topics(Source[U]):
+    """Each partition is a split. The attributes are the arguments of `rs.io.kafka`."""
+
+    def __init__(
+        self,
+        topics: tuple[str, ...],
+        record: type[U],
+        settings: Settings,
+        layout: Layout,
+        *,
+        start: Start,
+        bounded: bool,
+        group: str | None,
+        tombstones: Tombstones,
+    ) -> None:
+        driver()
+        self.topics, self.record = topics, record
+        self.settings, self.layout = settings, layout
+        self.start, self.bounded, self.group = start, bounded, group
+        self.tombstones: Tombstones = tombstones
+        self.waits = not bounded
+        self._ends: dict[str, int] = {}
+        """With `end="latest"`: by split the offset at which it ends, as of when it was planned."""
+        self._teller: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_teller": None}
+
+    def __repr__(self) -> str:
+        return f"kafka({', '.join(self.topics)}, {self.record.__name__}, {self.settings.servers})"
+
+    def in_unit(self, unit: str, /) -> Topics[U]:
+        """Timestamps are given in this unit where the record declares an int."""
+        made = object.__new__(Topics)
+        made.__dict__.update(self.__getstate__(), layout=replace(self.layout, unit=unit))
+        return made
+
+    def splits(self) -> Sequence[Split]:
+        """The partitions that there are now, in order of topics and numbers.
+
+        Raises:
+            InputError: there is no such topic, or the cluster does not answer.
+        """
+        with closing(consumer(self.settings, None)) as client:
+            names = self._names(client)
+            if self.bounded:
+                self._ends = {name: extent(client, self.settings, name).high for name in names}
+            first = begins(client, self.settings, names, self.start)
+        return [Split(name, position_of(first[name])) for name in names]
+
+    def _names(self, client: Any) -> list[str]:
+        return [
+            split_name(topic, n)
+            for topic in self.topics
+            for n in range(partitions_of(client, self.settings, topic))
+        ]
+
+    def read(self, split: Split, position: int, /) -> Iterator[Any]:
+        """What there is, in batches; a batch without records when nothing comes for a while.
+
+        Raises:
+            InputError: messages are gone or are no records, or the cluster cannot be reached.
+        """
+        end = self._ends.get(split.name) if self.bounded else None
+        topic, _ = partition_of(split.name)
+        decode = MessageDecoder(self.record, self.layout, self.tombstones, topic)
+        with closing(PartitionReader(self.settings, split.name, position)) as reader:
+            while end is None or reader.next < end:
+                messages = reader.take(LOOK_SECONDS)
+                if end is None and (more := reader.grown()):
+                    warnings.warn(_more(topic, more), RuntimeWarning, stacklevel=2)
+                if end is not None and reader.next > end:
+                    messages = [m for m in messages if m.offset() < end]
+                batch, after = decode(messages)
+                upto = reader.next if end is None else min(reader.next, end)
+                yield position_of(upto), batch, _positions(after)
+
+    def commit(self, positions: Mapping[str, int], /) -> None:
+        """Commit the offsets of the group, for tools that look at how far it is."""
+        if self.group is None:
+            return
+        places = [
+            driver().TopicPartition(*partition_of(name), position - 1)
+            for name, position in positions.items()
+            if position
+        ]
+        if not places:
+            return
+        if self._teller is None:
+            self._teller = consumer(self.settings, self.group)
+        try:
+            self._teller.commit(offsets=places, asynchronous=False)
+        except driver().KafkaException as error:
+            raise failed(
+                self.settings, f"did not take the offsets of the group {self.group}", error
+            ) from None
+
+    def close(self) -> None:
+        """Close the client that commits."""
+        teller, self._teller = self._teller, None
+        if teller is not None:
+            teller.close()
+
+    def check(self) -> str:
+        """Look what is there, and read a record."""
+        with closing(consumer(self.settings, None)) as client:
+            names = self._names(client)
+            there = {name: extent(client, self.settings, name) for name in names}
+        offsets = sum(e.high - e.low for e in there.values())
+        said = f"{counted(len(names), 'partition')}, {counted(offsets, 'offset')}"
+        full = next((name for name, e in there.items() if e.high > e.low), None)
+        if full is None:
+            return f"{said}; no records now"
+        topic, _ = partition_of(full)
+        decode = MessageDecoder(self.record, self.layout, self.tombstones, topic)
+        with closing(PartitionReader(self.settings, full, 0)) as reader:
+            batch: Batch[Any] = decode(reader.take(CHECK_SECONDS)[:1]).batch
+        if not len(batch):
+            return f"{said}; no record of {full} came within {CHECK_SECONDS:g} s"
+        return f"{said}; read a record ({self.record.__name__}) of {full}"
+
+
+def _more(topic: str, partitions: int) -> str:
+    return (
+        f"The topic {topic} has {partitions} partitions by now, and this run does not read those"
+        " that are new. Stop the job (raystream stop --save) and resume it: they are then read from"
+        " their first message."
+    )
+
+
+def _positions(after: Any) -> Any:
+    """Positions after messages, from the offsets after them."""
+    return after + np.int64(position_of(0))

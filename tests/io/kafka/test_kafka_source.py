@@ -1,0 +1,295 @@
+"""Topics of a real Kafka as a source."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import raystream as rs
+from raystream.api.looking import look_at
+from raystream.errors import InputError, RaystreamError
+from raystream.io.kafka import reading
+from raystream.io.kafka.partitions import position_of
+from raystream.io.kafka.reading import PartitionReader
+from raystream.io.kafka.settings import settings_of
+from raystream.testing import Collect
+from tests.docs.test_docs import blocks
+from tests.gates import LIMIT_SECONDS
+from tests.kafka_server import Kafka
+
+
+class Order(NamedTuple):
+    time: int
+    shop: str
+    n: int
+
+
+def values(*numbers: int) -> list[bytes | None]:
+    return [json.dumps({"n": n, "time": n}).encode() for n in numbers]
+
+
+def orders(kafka: Kafka, topic: Any, **options: Any) -> Any:
+    return rs.io.kafka(topic, Order, servers=kafka.servers, key="shop", **options)
+
+
+def run(source: Any, epochs: Any = None, **options: Any) -> list[Any]:
+    flow, sink = rs.Flow("orders", key_groups=8), Collect()
+    flow.source(source, epochs=epochs or rs.by_arrival(seconds=0.01)).to(sink)
+    flow.run(**options)
+    return sink.records()
+
+
+def test_what_is_there_is_read_once(kafka: Kafka) -> None:
+    kafka.topic("read", 2)
+    kafka.produce("read", *values(1, 2, 3), key=b"north")
+    kafka.produce("read", *values(4, 5), key=b"south", partition=1)
+    kafka.topic("empty")
+    found = run(orders(kafka, ["read", "empty"], end="latest"))
+    assert sorted((r.n, r.shop) for r in found) == [
+        (1, "north"), (2, "north"), (3, "north"), (4, "south"), (5, "south"),
+    ]  # fmt: skip
+    by_time = run(orders(kafka, "read", end="latest"), rs.by_time("time", seconds=2))
+    assert sorted(by_time) == sorted(found)
+    assert [r.n for r in run(orders(kafka, "read", end="latest", start={"read/0": 2}))
+            if r.shop == "north"] == [3]  # fmt: skip
+    assert run(orders(kafka, "read", end="latest", start="latest")) == []
+    source = orders(kafka, "read")
+    assert source.check() == "2 partitions, 5 offsets; read a record (Order) of read/0"
+    assert look_at(source) == "2 splits; read a record (Order) of read/0"
+    assert orders(kafka, "empty").check() == "1 partition, 0 offsets; no records now"
+
+
+def drain(take: Callable[[], Any]) -> None:
+    """Go on until an error comes."""
+    until = time.monotonic() + LIMIT_SECONDS
+    while time.monotonic() < until:
+        take()
+
+
+def test_it_begins_at_a_time(kafka: Kafka) -> None:
+    kafka.topic("timed")
+    now = datetime.now(UTC).replace(microsecond=0)
+    for n in range(3):
+        at = now - timedelta(minutes=10 - n)
+        kafka.produce("timed", *values(n), key=b"x", timestamp=int(at.timestamp() * 1000))
+    since = orders(kafka, "timed", end="latest", start=now - timedelta(minutes=9))
+    assert [r.n for r in run(since)] == [1, 2]
+    assert run(orders(kafka, "timed", end="latest", start=now)) == []
+
+
+def test_nothing_now_does_not_block_and_later_records_come(kafka: Kafka) -> None:
+    """Also in one process, where other partitions have nothing."""
+    kafka.topic("later", 3)
+    found: list[int] = []
+
+    class Enough(Exception):
+        pass
+
+    def take(batch: Any) -> None:
+        found.extend(r.n for r in batch.records())
+        if 4 in found:
+            raise Enough
+
+    flow = rs.Flow("later")
+    flow.source(orders(kafka, "later"), epochs=rs.by_arrival(seconds=0.01)).to(rs.io.callable(take))
+    errors: list[BaseException] = []
+
+    def job() -> None:
+        try:
+            flow.run()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    kafka.produce("later", *values(1, 2), key=b"x", partition=1)
+    until = time.monotonic() + LIMIT_SECONDS
+    while found != [1, 2] and not errors and time.monotonic() < until:
+        time.sleep(0.02)
+    kafka.produce("later", *values(4), key=b"x", partition=2)
+    thread.join(LIMIT_SECONDS)
+    assert found == [1, 2, 4] and "Enough" in str(errors)
+
+
+def test_only_what_is_committed_is_read(kafka: Kafka) -> None:
+    """And positions go on over what is not shown."""
+    kafka.topic("committed")
+    producer = kafka.producer(transactional_id="t")
+    producer.init_transactions(LIMIT_SECONDS)
+    for numbers, done in (((1, 2), True), ((3,), False), ((4,), True)):
+        producer.begin_transaction()
+        for value in values(*numbers):
+            producer.produce("committed", value, key=b"x", partition=0)
+        producer.flush(LIMIT_SECONDS)  # or what is aborted is not even sent
+        (producer.commit_transaction if done else producer.abort_transaction)()
+    source = orders(kafka, "committed", end="latest")
+    assert [r.n for r in run(source)] == [1, 2, 4]
+    split = source.splits()[0]
+    *_, (position, _, _) = source.read(split, split.begin)
+    assert position == position_of(kafka_end(kafka, "committed")) == position_of(7)
+    dirty = orders(
+        kafka, "committed", end="latest", settings={"isolation.level": "read_uncommitted"}
+    )
+    assert [r.n for r in run(dirty)] == [1, 2, 3, 4]
+
+
+def kafka_end(kafka: Kafka, topic: str) -> int:
+    from confluent_kafka import Consumer, TopicPartition
+
+    client = Consumer({"bootstrap.servers": kafka.servers, "group.id": "end"})
+    _, high = client.get_watermark_offsets(TopicPartition(topic, 0), 10)
+    client.close()
+    return int(high)
+
+
+def test_messages_that_are_gone_end_the_job(kafka: Kafka) -> None:
+    from confluent_kafka import TopicPartition
+
+    kafka.topic("gone")
+    kafka.produce("gone", *values(*range(10)), key=b"x")
+    admin = kafka.admin()
+    for gone in admin.delete_records([TopicPartition("gone", 0, 6)]).values():
+        gone.result(LIMIT_SECONDS)
+    source = orders(kafka, "gone", end="latest")
+    assert [r.n for r in run(source)] == [6, 7, 8, 9]
+    with pytest.raises(InputError, match=r"gone/0 begins at offset 6 now.*3 offsets are gone"):
+        next(source.read(rs.Split("gone/0"), position_of(3)))
+    with pytest.raises(InputError, match="made again"):
+        next(source.read(rs.Split("gone/0"), position_of(11)))
+    with pytest.raises(InputError, match=r"begins at offset 6 now"):
+        run(orders(kafka, "gone", start={"gone/0": 2}))
+
+
+def test_messages_that_vanish_while_it_reads_end_the_job(kafka: Kafka) -> None:
+    from confluent_kafka import TopicPartition
+
+    kafka.topic("vanish")
+    kafka.produce("vanish", *values(1, 2), key=b"x")
+    reader = PartitionReader(settings_of("kafka", kafka.servers, None, 30), "vanish/0", 0)
+    until = time.monotonic() + LIMIT_SECONDS
+    while reader.next < 2 and time.monotonic() < until:
+        reader.take(0.2)
+    reader._client.pause([TopicPartition("vanish", 0)])
+    kafka.produce("vanish", *values(3, 4, 5), key=b"x")
+    admin = kafka.admin()
+    for gone in admin.delete_records([TopicPartition("vanish", 0, 4)]).values():
+        gone.result(LIMIT_SECONDS)
+    reader._client.seek(TopicPartition("vanish", 0, 2))
+    reader._client.resume([TopicPartition("vanish", 0)])
+    with pytest.raises(InputError, match=r"vanish/0 begins at offset 4 now.*2 offsets are gone"):
+        drain(lambda: reader.take(0.2))
+    reader.close()
+
+
+def test_offsets_of_a_group_are_committed_for_lag_tools(kafka: Kafka, tmp_path: Any) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    kafka.topic("lag", 2)
+    kafka.produce("lag", *values(1, 2, 3), key=b"x")
+    source = orders(kafka, "lag", end="latest", group="watched")
+    assert len(run(source, durable=str(tmp_path))) == 3
+    client = Consumer({"bootstrap.servers": kafka.servers, "group.id": "watched"})
+    places = [TopicPartition("lag", n) for n in (0, 1)]
+    found = {p.partition: p.offset for p in client.committed(places, 10)}
+    client.close()
+    assert found[0] == 3 and found[1] in (0, -1001)
+
+
+def test_a_resumed_job_reads_on_and_reads_new_partitions_from_their_first_message(
+    kafka: Kafka, tmp_path: Any
+) -> None:
+    """With `start="latest"`, too: what came between the two runs is not skipped."""
+    from confluent_kafka.admin import NewPartitions
+
+    kafka.topic("grown", 1)
+    kafka.produce("grown", *values(1), key=b"x")
+    make = lambda: orders(kafka, "grown", end="latest", start="latest")  # noqa: E731
+    assert run(make(), durable=str(tmp_path)) == []
+    kafka.produce("grown", *values(2), key=b"x")
+    admin = kafka.admin()
+    admin.create_partitions([NewPartitions("grown", 2)])["grown"].result(LIMIT_SECONDS)
+    until = time.monotonic() + LIMIT_SECONDS
+    while len(make().splits()) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    kafka.produce("grown", *values(3), key=b"x", partition=1)
+    found = run(make(), durable=str(tmp_path), resume=True)
+    assert [r.n for r in found] in ([3], [2, 3], [3, 2])
+
+
+def test_partitions_that_are_added_are_told(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    from confluent_kafka.admin import NewPartitions
+
+    monkeypatch.setattr(reading, "GROWTH_SECONDS", 0.0)
+    kafka.topic("more", 1)
+    read = orders(kafka, "more").read(rs.Split("more/0"), 0)
+    next(read)
+    admin = kafka.admin()
+    admin.create_partitions([NewPartitions("more", 3)])["more"].result(LIMIT_SECONDS)
+    with pytest.warns(RuntimeWarning, match="The topic more has 3 partitions by now"):
+        [next(read) for _ in range(20)]
+    read.close()
+
+
+def test_the_page_says_what_comes_out(
+    kafka: Kafka,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kafka.topic("orders")
+    kafka.produce("orders", b'{"amount": 3}', b'{"amount": 4}', key=b"north")
+    code, said, secured, *_ = blocks("docs/connectors/kafka.md")
+    text = "\n".join([*code.lines, *secured.lines])
+    assert "127.0.0.1:9092" in text
+    (tmp_path / "kafka_page.py").write_text(text.replace("127.0.0.1:9092", kafka.servers))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("kafka_page")
+    assert capsys.readouterr().out.splitlines() == list(said.lines)
+
+
+def test_what_is_not_there_is_said(kafka: Kafka) -> None:
+    with pytest.raises(InputError, match="has no topic nowhere"):
+        orders(kafka, "nowhere").splits()
+    gone = rs.io.kafka("x", Order, servers="127.0.0.1:1", wait=0.3)
+    with pytest.raises(InputError, match=r"Kafka at 127\.0\.0\.1:1 could not be asked"):
+        gone.splits()
+    kafka.topic("bad")
+    kafka.produce("bad", *values(1), b"no json", key=b"x")
+    with pytest.raises(RaystreamError, match="bad/0, offset 1"):
+        run(orders(kafka, "bad", end="latest"))
+
+
+def test_a_server_that_is_killed_and_comes_back_is_waited_for(kafka: Kafka) -> None:
+    kafka.topic("back")
+    kafka.produce("back", *values(1), key=b"x")
+    source = orders(kafka, "back", settings={"reconnect.backoff.max.ms": 200})
+    read = source.read(rs.Split("back/0"), 0)
+
+    def upto(n: int) -> None:
+        until = time.monotonic() + LIMIT_SECONDS
+        for _, batch, _ in read:
+            if n in [r.n for r in batch.records()]:
+                return
+            assert time.monotonic() < until
+
+    upto(1)
+    kafka.stop()
+    for _ in range(5):
+        next(read)
+    kafka.start()
+    kafka.produce("back", *values(2), key=b"x")
+    upto(2)
+    impatient = orders(kafka, "back", wait=0.0).read(rs.Split("back/0"), 0)
+    next(impatient)
+    kafka.stop()
+    with pytest.raises(InputError, match="cannot be reached any more"):
+        drain(lambda: next(impatient))
+    kafka.start()
