@@ -22,7 +22,7 @@ from benchmarks.against import command as against
 from benchmarks.chaos import schedules, soak_summary
 from benchmarks.jobs import checkpoints, compare, elastic, epochs, start
 from benchmarks.model import simulate
-from benchmarks.parts import compiled, kernels, restore, tables, touch
+from benchmarks.parts import compiled, kernels, restore, small_epochs, tables, touch
 from benchmarks.recovery import table as recovery_table
 from raystream.errors import RaystreamError
 
@@ -35,6 +35,7 @@ app.command("tables")(tables.main)
 app.command("touch")(touch.main)
 app.command("restore")(restore.main)
 app.command("compiled")(compiled.main)
+app.command("small-epochs")(small_epochs.main)
 app.command("schedules")(schedules.main)
 app.command("soak-summary")(soak_summary.main)
 app.command("simulate", help=simulate.__doc__)(simulate.main)

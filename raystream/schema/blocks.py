@@ -39,6 +39,19 @@ class Input:
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
+    @property
+    def groups(self) -> int:
+        """How many key groups the range of the instance has."""
+        return len(self.offsets) - 1
+
+    def filled(self) -> list[tuple[int, int, int]]:
+        """The key groups that have records: (its place in the range, its first record, the one
+        after its last). An epoch may be small, so nothing is done for the others."""
+        offsets = self.offsets
+        places = np.flatnonzero(offsets[1:] > offsets[:-1])
+        begins, ends = offsets[places].tolist(), offsets[places + 1].tolist()
+        return list(zip(places.tolist(), begins, ends, strict=True))
+
 
 @dataclass(slots=True)
 class Emitted:

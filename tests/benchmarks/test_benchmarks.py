@@ -65,6 +65,8 @@ if TYPE_CHECKING:
         "kernels --rows 500 --distinct 100 --repeat 1",
         "tables --rows 3000 --each 100 --changed 50 --repeat 1",
         "touch --megabytes 4 --pauses 0,0.01",
+        "small-epochs --epochs 100",
+        "small-epochs --epochs 100 --interpreted --rows 3",
         "restore --megabytes 0.1 --repeat 1",
         "restore --megabytes 0.1 --repeat 1 --parts 2 --chain 5",
         "checkpoints sizes --largest 100 --repeat 1",

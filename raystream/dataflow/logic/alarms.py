@@ -44,6 +44,10 @@ class Dues:
             heap[:] = sorted({each for each in heap if self._stands(*self._parts(each))})
             self._most[group] = max(LEAST, 2 * len(heap))
 
+    def groups(self, upto: int) -> list[int]:
+        """The key groups that may have an entry up to a time, in order."""
+        return sorted(g for g, heap in self.heaps.items() if heap and heap[0][0] <= upto)
+
     def ready(self, group: int, upto: int) -> Iterator[Any]:
         """Take out the entries of a key group up to a time, in order, and yield those that still
         hold. What is added meanwhile comes too, if it is due."""

@@ -26,11 +26,16 @@ from raystream.state.tables.object_table import ObjectTable
 
 
 class Collector:
-    """Collects the records that are emitted in an epoch; `output` turns them into columns."""
+    """Collects the records that are emitted in an epoch; `output` turns them into columns.
 
-    def __init__(self, spec: OperatorSpec, epoch: int) -> None:
+    Args:
+        groups: how many key groups the range of the instance has; 1 where rows have none.
+    """
+
+    def __init__(self, spec: OperatorSpec, epoch: int, groups: int = 1) -> None:
         self.spec = spec
         self.epoch = epoch
+        self.groups = groups
         self.schemas = spec.outputs
         self.out: list[Any] = []
         self.offsets: list[int] = [0]
@@ -53,16 +58,12 @@ class Collector:
                 record = record_maker(type(record))(values)
             self.out.append(record)
 
-    def close_group(self) -> None:
-        """End a key group: all its records were taken."""
-        self.offsets.append(len(self.out))
-
-    def close_groups(self, n: int, ends: dict[int, int]) -> None:
-        """End `n` key groups at once. ends: how many records there were, of all groups up to one in
-        which some were taken."""
-        offsets = np.zeros(n + 1, np.int64)
-        offsets[[at + 1 for at in ends]] = list(ends.values())
-        self.offsets = np.maximum.accumulate(offsets).tolist()
+    def close_group(self, at: int = 0) -> None:
+        """End the key group at a place in the range: all its records were taken. Those before it
+        that were not ended have none."""
+        offsets = self.offsets
+        offsets.extend([offsets[-1]] * (at + 1 - len(offsets)))
+        offsets.append(len(self.out))
 
     def output(self, *, origin: np.ndarray | None = None, late: list[int] | None = None) -> Output:
         """The records as columns by type.
@@ -70,7 +71,8 @@ class Collector:
         origin: the input record of each row, for stateless operators. late: the positions of late
         input records, for windows.
         """
-        offsets = np.array(self.offsets, np.int64)
+        last = self.groups + 1 - len(self.offsets)
+        offsets = np.array(self.offsets + [len(self.out)] * last, np.int64)
         emitted = (
             self._one(offsets, origin) if len(self.schemas) == 1 else self._many(offsets, origin)
         )
@@ -244,15 +246,13 @@ class KeyedLogic(Logic):
             self.table = ObjectTable(kept_shape(spec), groups)
 
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
-        collector = Collector(self.spec, epoch)
+        collector = Collector(self.spec, epoch, given.groups)
         records = in_order(given)
         keys = keys_in_order(self.keys_of, given, records)
-        bounds = given.offsets.tolist()
         step = self._stateless if self.table is None else self._run
-        for g in range(len(bounds) - 1):
-            if bounds[g] < bounds[g + 1]:
-                step(collector, keys, records, bounds[g], bounds[g + 1])
-            collector.close_group()
+        for at, lo, hi in given.filled():
+            step(collector, keys, records, lo, hi)
+            collector.close_group(at)
         if self.table is not None:
             tidy_rows(self.table, self.spec, keys)
         return collector.output()

@@ -51,17 +51,15 @@ class TimedLogic(KeyedLogic):
     # ------------------------------------------------------------ records
 
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
-        collector = Collector(self.spec, epoch)
+        collector = Collector(self.spec, epoch, given.groups)
         records = in_order(given)
         keys = keys_in_order(self.keys_of, given, records)
         latest = self._latest(given, upto)
-        bounds = given.offsets.tolist()
-        for g in range(len(bounds) - 1):
-            if bounds[g] < bounds[g + 1]:
-                part = slice(bounds[g], bounds[g + 1])
-                taken = zip(records[part], keys[part], latest[part], strict=True)
-                self._take(collector, given.lo + g, taken, bounds[g + 1])
-            collector.close_group()
+        for g, lo, hi in given.filled():
+            part = slice(lo, hi)
+            taken = zip(records[part], keys[part], latest[part], strict=True)
+            self._take(collector, given.lo + g, taken, hi)
+            collector.close_group(g)
         tidy_rows(self.table, self.spec, keys)
         return collector.output()
 
@@ -141,11 +139,12 @@ class TimedLogic(KeyedLogic):
 
     def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
         self.ends = last
-        if not any(heap and heap[0][0] <= watermark for heap in self.dues.heaps.values()):
+        due_groups = self.dues.groups(watermark)
+        if not due_groups:
             return None
-        collector = Collector(self.spec, epoch)
-        left: list[list[Any]] = []
-        for group in range(keys.lo, keys.hi):
+        collector = Collector(self.spec, epoch, len(keys))
+        left: list[list[Any]] = [[]] * len(keys)
+        for group in due_groups:
             rounds = 0
             while (ready := self._ready(group, watermark)) and not (
                 last and rounds == self.spec.end_rings
@@ -153,8 +152,8 @@ class TimedLogic(KeyedLogic):
                 for due, key in ready:
                     self._ring(collector, group, key, due)
                 rounds += 1
-            left.append([key for _, key in ready])
-            collector.close_group()
+            left[group - keys.lo] = [key for _, key in ready]
+            collector.close_group(group - keys.lo)
         output = collector.output()
         output.cut_off = _cut_off(left)
         return output

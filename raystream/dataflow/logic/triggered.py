@@ -128,11 +128,11 @@ class TriggeredWindows(WindowLogic):
         self.ends = last
         if self.next > watermark or not self.dues.heaps:
             return None
-        collector = Collector(self.spec, epoch)
-        for group in range(keys.lo, keys.hi):
+        collector = Collector(self.spec, epoch, len(keys))
+        for group in self.dues.groups(watermark):
             for due, key, start in self.ready(group, watermark):
                 self._fire(collector, group, key, start, due)
-            collector.close_group()
+            collector.close_group(group - keys.lo)
         self._tidy()
         self.corrected.clear()
         self.next = self.least()
@@ -197,16 +197,16 @@ class CountWindows(WindowLogic):
         self.ends = last
         if not last or not self.starts:
             return None
-        collector = Collector(self.spec, epoch)
+        collector = Collector(self.spec, epoch, len(keys))
         by_group: dict[int, list[Any]] = {}
         for key in self.starts:
             by_group.setdefault(key_group(key, self.groups), []).append(key)
-        for group in range(keys.lo, keys.hi):
-            for key in sorted(by_group.get(group, ()), key=order_of):
+        for group in sorted(by_group):
+            for key in sorted(by_group[group], key=order_of):
                 where = (key, self.starts[key])
                 row, _ = self.table.touch(where, epoch)
                 self._result(collector, key, Window(where[1], NEVER), row, {})
                 self.table.remove(where, epoch)
-            collector.close_group()
+            collector.close_group(group - keys.lo)
         self.starts = {}
         return collector.output()

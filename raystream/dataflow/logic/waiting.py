@@ -69,18 +69,17 @@ class WaitLogic(Logic):
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
         """Take the records of an epoch, and emit all that the watermark has passed now. It is also
         to be called of an epoch without records in which some are due."""
-        collector = Collector(self.spec, epoch)
+        collector = Collector(self.spec, epoch, given.groups)
         records = in_order(given)
         keys = keys_in_order(self.keys_of, given, records)
         times = values_in_order(given, self.spec.time).tolist()
         kinds = [0] * len(records) if given.which is None else given.which.tolist()
-        bounds = given.offsets.tolist()
         end = NEVER + 1 if upto == NEVER else upto
         late: list[int] = []
-        for g in range(len(bounds) - 1):
-            group = given.lo + g
+        parts = {given.lo + g: (lo, hi) for g, lo, hi in given.filled()}
+        for group in sorted({*parts, *self.dues.groups(end - 1)}):
             released = self._release(group, end, epoch)
-            for at in range(bounds[g], bounds[g + 1]):
+            for at in range(*parts.get(group, (0, 0))):
                 time, kind, record = times[at], kinds[at], records[at]
                 if time < watermark:
                     late.append(at)
@@ -90,7 +89,7 @@ class WaitLogic(Logic):
                     self._hold(group, keys[at], (time, kind, bytes(encode(record))), epoch)
             released.sort(key=_PLACE)
             collector.extend([record for _, _, record in released])
-            collector.close_group()
+            collector.close_group(group - given.lo)
         return collector.output(late=late)
 
     def _hold(self, group: int, key: Any, entry: tuple[int, int, bytes], epoch: int) -> None:

@@ -53,14 +53,13 @@ class WindowLogic(Logic):
 
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
         self.watermark, self.upto = watermark, upto
-        collector = Collector(self.spec, epoch)
+        collector = Collector(self.spec, epoch, given.groups)
         records = in_order(given)
         keys = keys_in_order(self.keys_of, given, records)
         times = self._times(given, epoch).tolist()
-        bounds = given.offsets.tolist()
         late: list[int] = []
-        for g in range(len(bounds) - 1):
-            for at in range(bounds[g], bounds[g + 1]):
+        for g, lo, hi in given.filled():
+            for at in range(lo, hi):
                 key = keys[at]
                 try:
                     if not self._take(collector, given.lo + g, key, times[at], records[at]):
@@ -69,7 +68,7 @@ class WindowLogic(Logic):
                     raise operator_error(
                         self.spec, error, epoch=epoch, key=key, doing=f"record {at}"
                     ) from error
-            collector.close_group()
+            collector.close_group(g)
         self._tidy()
         return collector.output(late=late)
 
@@ -127,11 +126,11 @@ class WindowLogic(Logic):
         heaps, self.ends = self.dues.heaps, last
         if self.next > watermark or not heaps:
             return None
-        collector = Collector(self.spec, epoch)
-        for group in range(keys.lo, keys.hi):
+        collector = Collector(self.spec, epoch, len(keys))
+        for group in self.dues.groups(watermark):
             for end, key, start in self.ready(group, watermark):
                 self._close(collector, key, Window(start, end))
-            collector.close_group()
+            collector.close_group(group - keys.lo)
         self.next = self.least()
         return collector.output()
 
@@ -217,8 +216,8 @@ class FixedWindows(WindowLogic):
         """As `process`, for tumbling windows when no record is late. It is one loop over the key
         groups that have records, because most have few or none in an epoch."""
         assert self.spec.state is not None
-        collector = Collector(self.spec, epoch)
-        out, extend = collector.out, collector.extend
+        collector = Collector(self.spec, epoch, given.groups)
+        extend = collector.extend
         get, new, settle = self.table.get, self.table.new, self.spec.state.settle
         function, end_of = self.spec.process, self.assigner.end
         records = in_order(given)
@@ -226,12 +225,10 @@ class FixedWindows(WindowLogic):
         left, window = iter(records), (None, 0)
         windows: Iterator[tuple[Any, int]] = zip(keys, starts, strict=True)
         taken = zip(left, windows, strict=True)
-        sizes = np.diff(given.offsets)
-        ends: dict[int, int] = {}
         try:
-            for at in np.flatnonzero(sizes).tolist():
+            for at, lo, hi in given.filled():
                 group = given.lo + at
-                for record, window in islice(taken, int(sizes[at])):
+                for record, window in islice(taken, hi - lo):
                     row = get(window)
                     if row is None:
                         row = new(window)
@@ -244,7 +241,7 @@ class FixedWindows(WindowLogic):
                         settle(row)
                     if row._mark == FORGOTTEN:
                         self.table.remove(window, epoch)
-                ends[at] = len(out)
+                collector.close_group(at)
         except Exception as error:
             raise operator_error(
                 self.spec,
@@ -255,7 +252,6 @@ class FixedWindows(WindowLogic):
             ) from error
         if self._holds:
             tidy_rows(self.table, self.spec, zip(keys, starts, strict=True))
-        collector.close_groups(len(sizes), ends)
         return collector.output(late=[])
 
     def _take(self, collector: Collector, group: int, key: Any, time: int, record: Any) -> bool:
