@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ from raystream.actors.network.frames import PIECES, packed
 from raystream.actors.network.wire import Decoder, messages
 from raystream.controller.planning.plans import make_plan
 from raystream.dataflow.instances.base import Instance
-from raystream.local.job import LocalJob, LocalSource
+from raystream.local.job import LocalJob
+from raystream.local.source import LocalSource
 
 RUN = 100
 """Epochs over which a mean is taken."""
@@ -143,7 +145,7 @@ def _epoch(job: LocalJob, source: LocalSource, epoch: int, timing: Timing) -> No
 
         timing.part(f"{link.consumer.vertex.name}: receive", receive)
         link.next = epoch + 1
-        timing.part(f"{name}: trim", lambda m=machine: m.outlets.trim(epoch - 8))
+        timing.part(f"{name}: trim", partial(machine.outlets.trim, epoch - 8))
         machine = link.consumer
         timing.part(f"{machine.vertex.name}: step", machine.step)
 
