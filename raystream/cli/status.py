@@ -15,7 +15,7 @@ from rich.text import Text
 
 from raystream.cli.live import committed_line
 from raystream.cli.plan import UNLIMITED
-from raystream.controller.reporting.status import Pace, Status, Worker, pace, together
+from raystream.controller.reporting.status import Pace, Status, Worker, pace, paces, together
 from raystream.controller.reporting.story import Told
 
 PLAIN_WIDTH = 150
@@ -144,6 +144,7 @@ def as_data(now: Status, before: Status | None, nodes: Mapping[str, str]) -> dic
     A key that was renamed is there by both of its names in this version.
     """
     committed = None if now.committed is None else asdict(now.committed)
+    each = paces(now, before)
     return {
         "format": 1,
         "run": now.run,
@@ -153,9 +154,10 @@ def as_data(now: Status, before: Status | None, nodes: Mapping[str, str]) -> dic
         "floor": committed and {**committed, "short": committed["under_replicated"]},
         "keepers": [nodes.get(n, n) for n in now.keepers],
         "operators": [
-            {"name": name, **_data(together(pace(w, now, before) for w in now.of(name)))}
+            {"name": name, **_data(together(each[w.name] for w in now.of(name)))}
             for name in now.operators
         ],
+        "totals": {name: asdict(done) for name, done in now.totals.operators.items()},
         "instances": [
             {
                 "name": w.name,
@@ -164,7 +166,7 @@ def as_data(now: Status, before: Status | None, nodes: Mapping[str, str]) -> dic
                 "node": nodes.get(w.node, w.node),
                 "pid": w.pid,
                 "dead": w.dead,
-                **_data(pace(w, now, before)),
+                **_data(each[w.name]),
             }
             for w in now.workers
         ],

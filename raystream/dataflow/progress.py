@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -106,6 +108,19 @@ class Progress:
     """What its process and its node use of the node's memory."""
     unstored: str = ""
     """Why its newest checkpoint is not stored, if its keepers could not; otherwise empty."""
+    marks: bytes = field(default=b"", repr=False)
+    """Of a source or sink: when it had passed its newest epochs; see `marks_in`."""
+
+
+def marks_of(passed: Iterable[tuple[int, float]]) -> bytes:
+    """Epochs and the Unix times at which they were passed, as they travel."""
+    return array("d", [x for mark in passed for x in mark]).tobytes()
+
+
+def marks_in(marks: bytes) -> Iterator[tuple[int, float]]:
+    """What `marks_of` was made of."""
+    flat = array("d", marks)
+    return ((int(flat[i]), flat[i + 1]) for i in range(0, len(flat), 2))
 
 
 def older(one: Progress, other: Progress | None) -> bool:

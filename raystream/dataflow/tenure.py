@@ -381,6 +381,7 @@ class Tenure(Generic[K]):
         unstored: str = "",
         spent: Spent = IDLE,
         memory: MemoryUse = UNKNOWN,
+        marks: bytes = b"",
     ) -> Progress:
         """Where the instance stands. The arguments are what only a shell can measure, see
         `Progress`. The machine may step meanwhile, on another thread."""
@@ -408,4 +409,5 @@ class Tenure(Generic[K]):
             kept_at=at,
             unstored=unstored,
             memory=memory,
+            marks=marks,
         )

@@ -55,6 +55,12 @@ PARTS = [
         RAY,
     ),
     Part("ray", "ray._common.utils:get_default_ray_temp_dir", "to find notes of runs", RAY),
+    Part(
+        "ray",
+        f"{_RAYLET}:Config.metrics_report_interval_ms",
+        "to know how long Ray shows the metrics of a process that has died",
+        RAY,
+    ),
     Part("ray", f"{_WORKER}:_global_node", "to find the folder of a session", RAY),
     Part(
         "ray", "ray._private.node:Node.get_session_dir_path", "to find the folder of a session", RAY

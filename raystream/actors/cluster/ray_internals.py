@@ -125,6 +125,11 @@ def draining_nodes() -> Mapping[str, int]:
     return found
 
 
+def metric_seconds() -> float:
+    """How many seconds there are from one time that a process hands its metrics on to the next."""
+    return max(1000.0, _its.Config.metrics_report_interval_ms()) / 1000
+
+
 class Pulse:
     """Asks the head of the cluster that this process is connected to for a sign of life."""
 

@@ -6,6 +6,7 @@ The machine itself decides without Ray: `raystream/controller/protocol/`.
     job_loop        events into the machine, its commands out, until the job ends
     requests        what clients ask for, handed from their threads to that loop
     reporter        samples, status and report of a job
+    exporter        gives the metrics of the job to Ray
     answers         what a controller is made with, and what it answers to clients
     succession      what a restarted controller finds of its job
     processes       does what the machine commands: starts, calls and ends actors

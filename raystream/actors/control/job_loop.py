@@ -13,6 +13,7 @@ from functools import partial
 
 from raystream.actors.control.actor_names import processes_of
 from raystream.actors.control.answers import Charter
+from raystream.actors.control.exporter import Exporter
 from raystream.actors.control.nodes import UNREACHABLE, Nodes
 from raystream.actors.control.processes import ActorPool
 from raystream.actors.control.reporter import Reporter
@@ -67,6 +68,7 @@ class JobLoop:
         self._actors = processes
         self._requests = requests
         self._nodes = Nodes(charter.run, self.note)
+        self._exporter = Exporter(plan.job, again=entry is not None)
         self._scaling: Scaling | None = None
         self._turn = 0
         self._asked = self._polled = 0.0
@@ -121,6 +123,8 @@ class JobLoop:
         for event in self._actors.events(0.0):  # this may be late, and those came before
             todo += self._hear(event)
         self.reporter.sample()
+        if self._exporter.due() and self.reporter.started:
+            self._exporter.give(self.reporter.status(self._run, self.notes.said))
         if self._nodes.due():
             self._nodes.look()
             self._actors.look_after(k.process for k in self.machine.journal.keepers)
@@ -163,6 +167,7 @@ class JobLoop:
                     todo.appendleft(command)
                     self._hear_at_once(todo)
                     return
+                self.reporter.written = command.entry
             else:
                 self._actors.perform(command)
             self._hear_at_once(todo)

@@ -30,6 +30,8 @@ class Reporter:
         self._machine = machine
         self._actors = processes
         self._samples = Samples()
+        self.written = machine.journal
+        """The newest entry of the journal that keepers have: what is shown for good is of it."""
         self._lock = threading.Lock()
         self._known: dict[str, OperatorReport] = {}
 
@@ -60,7 +62,9 @@ class Reporter:
         machine = self._machine
         members = list(machine.members)
         committed = self.committed()
-        return status_of(self._plan, run, machine.journal, members, committed, time.time(), notes)
+        now, totals = time.time(), self.written.totals
+        entry = machine.journal
+        return status_of(self._plan, run, entry, members, committed, now, notes, totals)
 
     def committed(self) -> Committed | None:
         """The committed checkpoint; None in a job without checkpoints, and before it begins."""

@@ -6,6 +6,7 @@ import gc
 import queue
 import threading
 import time
+from collections import deque
 from concurrent.futures import Future
 from typing import Any
 
@@ -31,6 +32,8 @@ from raystream.schema.types import SinkContext
 
 WAIT_SECONDS = 0.5
 """How long the thread waits at most before it looks whether the shell stops."""
+MARKS = 256
+"""Of this many epochs, the newest, a source or sink says when it had passed them."""
 TRIM_EPOCHS = 32
 """Up to this many epochs of each log are dropped between two others: thousands at once take
 milliseconds."""
@@ -68,6 +71,8 @@ class ComputeLoop:
         """Tells a source of commits, if it wants to know."""
         self.context: SinkContext | None = None
         """What the sink is told before its first write; set when the work begins."""
+        self._marks: deque[tuple[int, float]] = deque(maxlen=MARKS)
+        self._marking = tenure.machine.vertex.kind in ("source", "sink")
         self.ended_at: float | None = None
         """The Unix time at which the last epoch was applied."""
         self.again = False
@@ -81,6 +86,16 @@ class ComputeLoop:
         self._thread = threading.Thread(target=self._guarded, name="compute", daemon=True)
 
     # ------------------------------------------------------------ called by other threads
+
+    @property
+    def marks(self) -> list[tuple[int, float]]:
+        """The epochs that a source or sink has passed last, and when."""
+        for _ in range(MARKS):  # one may be added meanwhile
+            try:
+                return list(self._marks)
+            except RuntimeError:
+                continue
+        return []
 
     def start(self, context: SinkContext) -> None:
         """Start the thread."""
@@ -177,6 +192,8 @@ class ComputeLoop:
         """
         if not self._server.push(at_leisure):
             self._cursors.notify()
+        if self._marking:
+            self._marks.append((header.epoch, time.time()))
         self._subscriptions.advanced()
         if self.shipper is not None and self._tenure.takes_checkpoint(header):
             with self._meter.meanwhile("blocked"):

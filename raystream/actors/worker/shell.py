@@ -31,7 +31,7 @@ from raystream.dataflow.instances.base import Instance
 from raystream.dataflow.instances.making import make_instance
 from raystream.dataflow.pieces import Header
 from raystream.dataflow.plan import Plan, Vertex
-from raystream.dataflow.progress import Progress
+from raystream.dataflow.progress import Progress, marks_of
 from raystream.dataflow.snapshot import Captured, view_with
 from raystream.dataflow.tenure import Storing, Tenure
 from raystream.dataflow.warming import warm_vertex
@@ -268,6 +268,7 @@ class Shell:
             view=view,
             unstored=unstored,
             memory=memory_use(),
+            marks=marks_of(self._loop.marks),
         )
 
     def stop(self) -> None:

@@ -5,6 +5,7 @@ parts           the parts of the machine
 messages        commands and events between the machine and its shell; calls of processes
 job             what all parts look at
 journal         what the controller has to know again after its own death
+totals          what a job has done in all, in counts that never fall
 history         what has happened to a job: recoveries and moves that have ended
 members         instances as the controller knows them, and processes without a place
 placement       places that are taken together: phases and events

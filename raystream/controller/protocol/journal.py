@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from raystream.controller.protocol.history import MoveRecord, Recovery
 from raystream.controller.protocol.move_requests import Move
 from raystream.controller.protocol.recovery import Place
+from raystream.controller.protocol.totals import Totals
 from raystream.dataflow.assignment import Assignment
 from raystream.dataflow.progress import Progress
 from raystream.dataflow.register import NO_VIEW
@@ -109,6 +110,8 @@ class JournalEntry:
     moved are there."""
     drained: frozenset[str] = frozenset()
     """The nodes that the job leaves and does not use again."""
+    totals: Totals = field(default_factory=Totals)
+    """What the job has done in all, as far as it is shown."""
     over: Any = None
     """How the job has ended: its error, or "ended"; None while it runs."""
 

@@ -4,10 +4,11 @@ fast and how hard they work."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from raystream.controller.protocol.journal import JournalEntry
 from raystream.controller.protocol.members import Member
+from raystream.controller.protocol.totals import Totals
 from raystream.controller.reporting.report import Committed
 from raystream.controller.reporting.story import Told, story
 from raystream.dataflow.plan import Plan
@@ -53,6 +54,8 @@ class Status:
     """The nodes that have a keeper."""
     story: tuple[Told, ...]
     """What has happened so far, in order."""
+    totals: Totals = field(default_factory=Totals)
+    """What it has done in all, in counts that never fall."""
     epoch_seconds: float | None = None
     """In a paced job, whose epoch 1 begins at 0 seconds, the real seconds of an epoch; otherwise
     None."""
@@ -98,6 +101,7 @@ def status_of(
     committed: Committed | None,
     now: float,
     notes: Iterable[tuple[float, str]] = (),
+    totals: Totals | None = None,
 ) -> Status:
     """The state of a job, from what its controller knows.
 
@@ -105,6 +109,7 @@ def status_of(
         run: the name of the run.
         now: the Unix time.
         notes: seconds since the start, and the text.
+        totals: those of the newest entry that is written; unless given, those of `entry`.
     """
     clock = plan.clock
     paced = clock is not None and clock.speed is not None
@@ -127,6 +132,7 @@ def status_of(
         committed=committed,
         keepers=tuple(p.node for p in entry.keepers),
         story=story(entry.recoveries, entry.moved, notes),
+        totals=entry.totals if totals is None else totals,
         epoch_seconds=clock.seconds / clock.speed
         if clock is not None and clock.speed and paced
         else None,
@@ -142,11 +148,22 @@ def newest(status: Status) -> int:
 def pace(worker: Worker, now: Status, before: Status | None) -> Pace | None:
     """How an instance worked since the moment before, or since it began if it was not there then.
     None as long as nothing was heard of it."""
+    olds = [w.progress for w in before.workers if w.name == worker.name] if before else []
+    return _pace(worker, now, olds[0] if olds else None, newest(now))
+
+
+def paces(now: Status, before: Status | None) -> dict[str, Pace | None]:
+    """The same of all instances, by name."""
+    olds = {w.name: w.progress for w in before.workers} if before else {}
+    last = newest(now)
+    return {w.name: _pace(w, now, olds.get(w.name), last) for w in now.workers}
+
+
+def _pace(worker: Worker, now: Status, old: Progress | None, last: int) -> Pace | None:
     p = worker.progress
     if p is None:
         return None
-    olds = [w.progress for w in before.workers if w.name == worker.name] if before else []
-    old = olds[0] if olds and olds[0] is not None and olds[0].seconds < p.seconds else None
+    old = old if old is not None and old.seconds < p.seconds else None
     seconds = p.seconds - (old.seconds if old else 0.0)
 
     def share(what: str) -> float:
@@ -166,7 +183,7 @@ def pace(worker: Worker, now: Status, before: Status | None) -> Pace | None:
         waiting=p.waiting,
         state_rows=p.state_rows,
         state_bytes=p.state_bytes,
-        behind=0 if p.ended else newest(now) - p.position,
+        behind=0 if p.ended else last - p.position,
         late=late,
     )
 
