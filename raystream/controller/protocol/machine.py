@@ -51,7 +51,6 @@ from raystream.controller.protocol.parts.replication import (
 from raystream.controller.protocol.parts.requests import RequestHandler
 from raystream.controller.protocol.placement import Placement
 from raystream.controller.protocol.strategies import strategy_of
-from raystream.controller.protocol.totals import Tally
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
 from raystream.errors import JobError, OvertakenError, RaystreamError, StateError, Stopped
@@ -97,7 +96,6 @@ class Machine:
         self._drill = Drill(job, self.placements)
         self._out: list[Command] = []
         self._decisions = Decisions(job, self._checkpoints, self.moves)
-        self._tally = Tally(plan, entry.totals)
 
     # ------------------------------------------------------------ what is known
 
@@ -224,8 +222,6 @@ class Machine:
         match event:
             case on.Heard(process, progress):  # by far the most
                 self._out += self.commits.heard(process, progress)
-                if progress.marks:
-                    self._mark(process, progress)
                 self._decisions.memory.look(process)
             case on.Tick():
                 self._tick(event)
@@ -269,16 +265,6 @@ class Machine:
             case _:
                 assert_never(event)
 
-    def _sum(self) -> None:
-        """Have the next entry of the journal hold the totals of now."""
-        self._job.journal.amend(totals=self._tally.summed(self.progress(), self._job.now))
-
-    def _mark(self, process: str, progress: Progress) -> None:
-        """Take when an owner had passed which epochs."""
-        member = self._job.member(process)
-        if member is not None and member.name not in self.candidates:
-            self._tally.heard(member.record.place.keys, progress, self._job.now)
-
     def _end(self, error: RaystreamError | None) -> None:
         job = self._job
         job.ended = True
@@ -286,7 +272,7 @@ class Machine:
             for m in job.members:  # for the report, which another controller may have to make
                 m.record = replace(m.record, last=m.progress or m.record.last)
             instances = tuple(m.record for m in job.members)
-            self._sum()
+            self.commits.add_up()
             self._out += job.journal.write(over=error or "ended", instances=instances)
             self._out += self._decisions.memory.kills
         self._out.append(do.End(error))
@@ -304,9 +290,6 @@ class Machine:
             self._out += self.hiring.hire_spare()
         self._out += self._checkpoints.tick()
         self._out += self.commits.tick()
-        if self._tally.due(job.now):
-            self._sum()
-            self._out += job.journal.write()
         for m in stalled(job.members, job.plan, job.now):
             m.dead = f"it stayed where it was for {STALL_SECONDS:g} s"
         self._decide()
@@ -362,8 +345,6 @@ class Machine:
             match decision:
                 case Commit(epoch):
                     self.placements.deaths.moved()
-                    self._tally.stored(self.progress())
-                    self._sum()
                     self._out += self.commits.commit(epoch)
                     self._end_if_wanted()
                 case Recover():

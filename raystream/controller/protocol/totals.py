@@ -102,7 +102,7 @@ class Totals:
     """Seconds until the slowest instance had a committed checkpoint stored in all copies."""
 
 
-class Tally:
+class RunningTotals:
     """Adds up what instances say. Nothing here decides.
 
     Args:

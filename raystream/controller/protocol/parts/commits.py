@@ -13,6 +13,7 @@ from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.recovery import passed_on
 from raystream.controller.protocol.saving import LAST_SECONDS, Saver
+from raystream.controller.protocol.totals import RunningTotals
 from raystream.dataflow.progress import Progress, older
 from raystream.errors import Stopped
 
@@ -24,6 +25,7 @@ class Commits:
         self._job = job
         self.saver = Saver(job.plan)
         """Saves committed checkpoints in the durable tier."""
+        self._totals = RunningTotals(job.plan, job.entry.totals)
         self.committed_at = 0.0
         """When the newest checkpoint was committed, as far as this controller knows."""
         self._last_since: float | None = None  # since when the end of the job is not saved
@@ -52,6 +54,8 @@ class Commits:
                 m.record = replace(m.record, last=m.progress)
             m.note_held(epoch)
         instances = tuple(m.record for m in job.members)
+        self._totals.stored(self._said())
+        self.add_up()
         commands = job.journal.write(committed=epoch, instances=instances)
         commands += self._tell()
         commands += self._save()
@@ -71,7 +75,18 @@ class Commits:
         """Time has passed. Saving a checkpoint is given up if it takes too long. Saving the end of
         the job is tried again if it failed, because no other commit comes; after `LAST_SECONDS`
         sinks publish their last output all the same."""
-        return self.saver.tick(self._job.now) + self._save_last()
+        commands: list[Command] = []
+        if self._totals.due(self._job.now):
+            self.add_up()
+            commands += self._job.journal.write()
+        return commands + self.saver.tick(self._job.now) + self._save_last()
+
+    def add_up(self) -> None:
+        """Have the next entry of the journal hold the totals of now."""
+        self._job.journal.amend(totals=self._totals.summed(self._said(), self._job.now))
+
+    def _said(self) -> list[Progress]:
+        return [m.progress for m in self._job.owners if m.progress is not None]
 
     def _save_last(self) -> list[Command]:
         job, entry = self._job, self._job.entry
@@ -110,6 +125,8 @@ class Commits:
             member.stays = None
         member.progress = progress
         self._job.furthest = max(self._job.furthest, progress.position)
+        if progress.marks and member.name not in self._job.candidates:
+            self._totals.heard(member.record.place.keys, progress, self._job.now)
         entry, upto = self._job.entry, self.published_upto
         member.note_held(entry.committed)
         version, kept = entry.assignment.version, member.record.kept
