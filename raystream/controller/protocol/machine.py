@@ -272,7 +272,6 @@ class Machine:
             for m in job.members:  # for the report, which another controller may have to make
                 m.record = replace(m.record, last=m.progress or m.record.last)
             instances = tuple(m.record for m in job.members)
-            self.commits.add_up()
             self._out += job.journal.write(over=error or "ended", instances=instances)
             self._out += self._decisions.memory.kills
         self._out.append(do.End(error))
