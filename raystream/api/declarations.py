@@ -13,6 +13,7 @@ from typing import Any, Literal
 from raystream.api.batch import Batch, Rows
 from raystream.api.operator_checks import check_spec
 from raystream.api.operators import Form, Mark, OperatorSpec
+from raystream.api.world.controls import control_of
 from raystream.api.world.options import Asking, asking_of
 from raystream.api.world.signature import emitted, taken
 from raystream.errors import GraphError
@@ -58,7 +59,8 @@ def spec_of(op: Any) -> OperatorSpec:
     asking = asking_of(process, mark.asking, recorded=mark.recorded)
     reader = _Reader(name, mark, asking)
     reader.refuse_async([getattr(op, m, None) for m in _OTHERS])
-    signature = reader.signature(process)
+    control = control_of(op, process, mark.scope, reader.fail, reader.records)
+    signature = reader.signature(process, controlled=control is not None)
     methods: dict[str, Any] = {} if function else {m: getattr(op, m, None) for m in _OTHERS}
     outputs = list(signature.outputs)
     told: dict[str, tuple[str, ...]] = {}
@@ -85,6 +87,7 @@ def spec_of(op: Any) -> OperatorSpec:
         on_error="end",
         told=told.get("close", told.get("timer", ())),
         asking=asking,
+        control=control,
         **methods,
     )
     check_spec(spec)
@@ -129,9 +132,11 @@ class _Reader:
                     hint="`process` alone may be: its answers are recorded.",
                 )
 
-    def signature(self, process: Callable[..., Any]) -> _Signature:
+    def signature(self, process: Callable[..., Any], *, controlled: bool = False) -> _Signature:
+        """What `process` takes and emits. controlled: its last argument is not looked at."""
         hints = resolve_hints(process, self.mark.scope)
         params = _parameters(process)
+        params = params[:-1] if controlled else params
         if not 1 <= len(params) <= 2:
             raise self.fail(
                 f"`process` takes a record and, with state, a row: not {len(params)} arguments",
@@ -148,7 +153,7 @@ class _Reader:
         if self.asking is not None:
             return self._asks(process, first, len(params))
         form: Form = "batch" if typing.get_origin(first) is Batch else "record"
-        inputs = self._records(typing.get_args(first)[0] if form == "batch" else first, "takes")
+        inputs = self.records(typing.get_args(first)[0] if form == "batch" else first, "takes")
         state = self._state(hints[params[1].name], form) if len(params) == 2 else None
         return _Signature(form, inputs, state, self.outputs(process))
 
@@ -173,8 +178,8 @@ class _Reader:
                 " list with an answer for each record.",
             )
         none = outputs is type(None)
-        emits = () if none else self._records(outputs, "answers")
-        return _Signature("record", self._records(records, "takes"), None, emits)
+        emits = () if none else self.records(outputs, "answers")
+        return _Signature("record", self.records(records, "takes"), None, emits)
 
     def _state(self, hint: Any, form: Form) -> StateSchema | None:
         if typing.get_origin(hint) is Rows:
@@ -254,7 +259,7 @@ class _Reader:
             )
         if not args:
             raise self.fail(f"{method.__name__} returns {hint!r}, not Iterator[...]")
-        found = self._records(args[0], "yields")
+        found = self.records(args[0], "yields")
         if typing.get_origin(hint) is not Batch and never_returns_any(method):
             raise self.fail(
                 f"{method.__name__} is to emit {' | '.join(r.name for r in found)}, and has no"
@@ -263,7 +268,8 @@ class _Reader:
             )
         return found
 
-    def _records(self, hint: Any, verb: str) -> tuple[RecordSchema, ...]:
+    def records(self, hint: Any, verb: str) -> tuple[RecordSchema, ...]:
+        """The types of records that an annotation names."""
         union = typing.get_origin(hint) in (typing.Union, types.UnionType)
         classes = typing.get_args(hint) if union else (hint,)
         for cls in classes:

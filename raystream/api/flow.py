@@ -46,15 +46,12 @@ from raystream.api.protocols import (
     Referenced,
     Timed,
 )
+from raystream.api.world.controls import apart, branches_of
 from raystream.errors import GraphError, Where, placed
 from raystream.renamed import with_new_names
 from raystream.schema.fields import AnyRecord
 from raystream.schema.lengths import Seconds
-from raystream.schema.records import (
-    RecordSchema,
-    caller,
-    located,
-)
+from raystream.schema.records import RecordSchema, caller, located
 from raystream.schema.state import State
 from raystream.schema.types import MAX_KEY_GROUPS
 
@@ -189,8 +186,10 @@ class Stream(Generic[T_co]):
         where, _ = caller(2)
         check_name("through", name)
         check_flag("through", "late", late)
+        op, by = apart(op)
         with located(where):
             spec = spec_of(op)
+        control = branches_of(by, spec, self._flow, where)
         if not isinstance(on_error, str) or on_error not in ("end", "stream"):
             raise GraphError(f'through({on_error=!r:.80}): it is "end" or "stream"', where=where)
         if on_error == "stream":
@@ -214,7 +213,7 @@ class Stream(Generic[T_co]):
             waiting = OperatorNode(before, where, inputs, spec=waiting_spec(spec, where))
             self._flow._add(waiting)
             inputs = tuple(Branch(waiting, schema) for schema in spec.inputs)
-        node = OperatorNode(unique, where, inputs, spec=spec)
+        node = OperatorNode(unique, where, inputs, spec=spec, control=control)
         self._flow._add(node)
         out: Stream[Any] = Stream(self._flow, tuple(Branch(node, o) for o in spec.outputs), node)
         if not late:

@@ -49,6 +49,8 @@ class SourceNode(FlowNode):
 @dataclass(eq=False, repr=False, kw_only=True)
 class OperatorNode(FlowNode):
     spec: OperatorSpec
+    control: tuple[Branch, ...] = ()
+    """Its control stream."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -14,6 +14,7 @@ from raystream.api.windows.kinds import (
     in_words,
     is_triggered,
 )
+from raystream.api.world.controls import check_control
 from raystream.errors import GraphError, Where
 from raystream.schema.fields import Field
 from raystream.schema.records import RecordSchema, apart
@@ -32,6 +33,8 @@ def check_spec(spec: OperatorSpec) -> None:
             "it keeps state, but has no key",
             hint='State belongs to a key: @rs.operator(key="...").',
         )
+    if spec.control is not None:
+        check_control(spec)
     if spec.asking is not None:
         _check_asking(spec)
     if spec.load and (spec.form != "batch" or not spec.key):

@@ -25,6 +25,7 @@ from raystream.api.windows.kinds import (
     WindowKind,
     is_triggered,
 )
+from raystream.api.world.controls import Control
 from raystream.api.world.options import Asking, AskingOptions, checked
 from raystream.errors import GraphError, OperatorError, Where
 from raystream.schema.records import (
@@ -228,6 +229,8 @@ class OperatorSpec:
     `last` epoch of the input."""
     asking: Asking | None = None
     """How it asks the world; None of an operator that does not."""
+    control: Control | None = None
+    """What it does with its control stream; None of an operator without one."""
 
     @property
     def keyed(self) -> bool:
@@ -236,7 +239,7 @@ class OperatorSpec:
     @property
     def alone(self) -> bool:
         """Whether it has instances of its own, and is not part of the one that feeds it."""
-        return self.keyed or self.asking is not None
+        return self.keyed or self.asking is not None or self.control is not None
 
     @cached_property
     def event_time(self) -> str | None:
@@ -329,6 +332,8 @@ class OperatorSpec:
             raise self.fail(
                 'on_error="stream" is not for windows with early results, lateness, or a count'
             )
+        if self.control is not None and not self.key:
+            raise self.fail('on_error="stream" with a control stream is for operators with a key')
         outputs = (*self.outputs, record_schema(FailedRecord))
         return replace(self, outputs=outputs, on_error="stream")
 

@@ -18,6 +18,8 @@ K_contra = TypeVar("K_contra", contravariant=True)
 S_contra = TypeVar("S_contra", bound=State, contravariant=True)
 S = TypeVar("S", bound=State)
 D = TypeVar("D")
+C_contra = TypeVar("C_contra", bound=AnyRecord, contravariant=True)
+R_contra = TypeVar("R_contra", bound=State, contravariant=True)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -98,6 +100,20 @@ class TimedTold(Protocol[T_contra, K_contra, S_contra, U_co]):
 Timed = (
     TimedPlain[T_contra, K_contra, S_contra, U_co] | TimedTold[T_contra, K_contra, S_contra, U_co]
 )
+
+
+class ControlledBy(Protocol[T_contra, C_contra, R_contra, U_co]):
+    """An operator with a control stream, and without state of its own."""
+
+    def control(self, record: C_contra, row: R_contra, /) -> None: ...
+    def process(self, record: T_contra, row: R_contra, /) -> Iterable[U_co]: ...
+
+
+class KeyedControlledBy(Protocol[T_contra, S_contra, C_contra, R_contra, U_co]):
+    """An operator with a control stream and state."""
+
+    def control(self, record: C_contra, row: R_contra, /) -> None: ...
+    def process(self, record: T_contra, state: S_contra, row: R_contra, /) -> Iterable[U_co]: ...
 
 
 class AskedBy(Protocol[T_contra, U_co]):

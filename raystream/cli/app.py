@@ -1,5 +1,5 @@
-"""The command `raystream`: plan, check, run, jobs, status, top, story, scale, move, drain, stop,
-version.
+"""The command `raystream`: plan, check, run, jobs, status, top, story, scale, move, drain, push,
+stop, version.
 
 Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
 """
@@ -320,7 +320,7 @@ def _run_on_screen(flow: Flow, **options: Any) -> None:
 
 _OF_JOBS: dict[str, list[Callable[..., None]]] = {
     WATCH: [jobs.jobs, jobs.status, jobs.top, jobs.story],
-    CHANGE: [jobs.stop, jobs.scale, jobs.move, jobs.drain],
+    CHANGE: [jobs.stop, jobs.scale, jobs.move, jobs.drain, jobs.push],
 }
 for _panel, _commands in _OF_JOBS.items():
     for _command in _commands:

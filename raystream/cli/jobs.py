@@ -1,5 +1,5 @@
 """The commands that look at jobs of a cluster, or change them: jobs, status, top, story; stop,
-scale, move, drain. `app.py` puts them into the command `raystream`.
+scale, move, drain, push. `app.py` puts them into the command `raystream`.
 """
 
 from __future__ import annotations
@@ -208,6 +208,41 @@ def drain(job: JobOption, node: NodeOption, address: Address = "auto") -> None:
         from raystream.actors.client.rescaling import drain as ask
 
         _tell_moves(ask(job, address, node))
+
+
+def push(
+    job: JobOption,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The name of a push source.")],
+    json: Annotated[
+        list[str],
+        typer.Option(
+            "--json",
+            metavar="RECORD",
+            help="A record as a JSON object, or a list of them; may be given several times.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006  the way of typer
+    end: Annotated[
+        bool, typer.Option("--end", help="End the input of the source afterwards.")
+    ] = False,
+    address: Address = "auto",
+) -> None:
+    """Push records into a running job by hand, as into a control stream.
+
+    Returns when they are recorded. Many records are sent with raystream.push.Client.
+
+    Example: raystream push alerts rules --json '{"user": "ann", "limit": 50}'
+    """
+    with errors_reported():
+        from raystream.actors.client.pushing import push as send
+        from raystream.actors.client.pushing import records_in
+
+        records = records_in(json)
+        if not records and not end:
+            raise ConfigError("nothing to push", hint="--json '{...}', or --end.")
+        send(job, source, records, address, end=end)
+        what = "1 record is" if len(records) == 1 else f"{len(records)} records are"
+        typer.echo(f"{what} recorded" if records else f"{source} has ended")
 
 
 def _tell_moves(moves: Sequence[MoveRecord]) -> None:

@@ -16,7 +16,8 @@ from raystream.api.flow import Flow
 from raystream.api.operators import OperatorSpec
 from raystream.api.windows.kinds import Sliding, Tumbling, WindowKind, in_words
 from raystream.dataflow.asking.claiming import asks
-from raystream.dataflow.plan import PLAIN, Edge, Fused, Vertex, vertices_of
+from raystream.dataflow.plan import Edge, Fused, Vertex, vertices_of
+from raystream.dataflow.sources.watermark_rules import PLAIN
 from raystream.schema.records import RecordSchema
 
 UNLIMITED = 10_000
@@ -49,6 +50,7 @@ def describe(flow: Flow) -> dict[str, Any]:
                 "record": e.schema.name,
                 "key": None if e.key is None else list(e.key),
                 "merged_in_order_of_emission": e.ranked,
+                "to_all": e.to_all,
                 "event_time": _event_time(e, vertices[e.producer], flow.ticks),
             }
             for e in edges
@@ -139,6 +141,13 @@ def _operator(spec: OperatorSpec) -> dict[str, Any]:
         if state is None
         else {"name": state.name, "fields": [str(f) for f in state.fields], "timer": state.timer},
         "reference": spec.load is not None,
+        "control": None
+        if spec.control is None
+        else {
+            "takes": [s.name for s in spec.control.inputs],
+            "row": spec.control.state.name,
+            "fields": [str(f) for f in spec.control.state.fields],
+        },
         "asks": None if spec.asking is None else _asking(spec),
     }
 

@@ -36,11 +36,16 @@ class Feed:
         return self.edges[0].ranked
 
 
-def feeds_of(vertex: Vertex) -> list[Feed]:
-    """The feeds of a vertex in canonical order: by the first of their types, then by producer."""
+def feeds_of(vertex: Vertex, *, to_all: bool = False) -> list[Feed]:
+    """The feeds of a vertex in canonical order: by the first of their types, then by producer.
+
+    Args:
+        to_all: those of its control stream.
+    """
     by_producer: dict[int, list[Edge]] = {}
     for edge in vertex.inputs:
-        by_producer.setdefault(edge.producer, []).append(edge)
+        if edge.to_all == to_all:
+            by_producer.setdefault(edge.producer, []).append(edge)
     return [
         Feed(tuple(edges))
         for edges in sorted(

@@ -9,13 +9,14 @@ emission (see `dataflow.order`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from raystream.api.epochs import Epochs
 from raystream.api.flow import Flow
 from raystream.api.nodes import Branch, FlowNode, OperatorNode, SinkNode, SourceNode
 from raystream.api.operators import WAIT_SUFFIX, OperatorSpec
+from raystream.dataflow.sources.watermark_rules import PLAIN, WatermarkRule, rules_of
 from raystream.durable.manifest import Saved
 from raystream.errors import ConfigError, GraphError, Where
 from raystream.schema.records import RecordSchema
@@ -26,33 +27,6 @@ VertexKind = Literal["source", "operator", "sink"]
 
 ROWS_MOST = 2**31 - 1
 """The most rows that a table has: slots are numbered with 32 bits."""
-
-
-@dataclass(frozen=True, slots=True)
-class WatermarkRule:
-    """What a watermark follows (`dataflow.sources.event_times`)."""
-
-    port: int | None = None
-    """The port of which it follows the greatest time; None: it is the watermark of the vertex."""
-    field: str = ""
-    """The field of that port's records that is the time."""
-    disorder: int = 0
-    """By how much it stays behind that time, in the flow's unit."""
-    behind: int = 0
-    """By how much it stays behind the watermark that a stream had before, in the flow's unit."""
-
-    def of(self, branch: Branch, port: int) -> WatermarkRule:
-        """What the watermark of a branch of a port follows, if that of the port follows this."""
-        timed = branch.timed
-        if timed is None:
-            return self
-        if timed.behind is not None:
-            return replace(self, behind=self.behind + timed.behind)
-        return WatermarkRule(port, timed.field, timed.disorder)
-
-
-PLAIN = (WatermarkRule(),)
-"""A watermark that is that of the vertex, as nearly all are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +80,8 @@ class Edge:
     order of emission."""
     rules: tuple[WatermarkRule, ...] = PLAIN
     """The watermark of the edge is the least of what these give."""
+    to_all: bool = False
+    """Whether it is a control stream: every range of the consumer is given all of it."""
     greatest: bool = False
     """Whether the consumer takes the greatest of the watermarks of the producer's ranges, not the
     least: they follow times that the producer emits, which is no source."""
@@ -258,16 +234,17 @@ def vertices_of(flow: Flow) -> tuple[list[Vertex], list[Edge]]:
     return builder.vertices, builder.finish()
 
 
-def _rules(taken: list[tuple[Branch, Vertex, int]]) -> tuple[WatermarkRule, ...]:
-    """What the watermark of several branches together follows; of each the vertex and the port."""
-    rules = (m.of(branch, port) for branch, v, port in taken for m in v.ports[port].rules)
-    return tuple(dict.fromkeys(rules))
+def _schemas(vertex: Vertex, *, to_all: bool) -> tuple[RecordSchema, ...]:
+    """The types of the records that come in, or of those of its control stream."""
+    if not to_all or vertex.spec is None or vertex.spec.control is None:
+        return vertex.schemas
+    return vertex.spec.control.inputs
 
 
 class _Builder:
     def __init__(self) -> None:
         self.vertices: list[Vertex] = []
-        self.loose: list[tuple[int, int, Vertex, int, tuple[WatermarkRule, ...]]] = []
+        self.loose: list[tuple[int, int, Vertex, int, tuple[WatermarkRule, ...], bool]] = []
         self.places: dict[Branch, list[tuple[Vertex, int]]] = {}
 
     def _vertex(self, node: FlowNode, kind: VertexKind, **fields: Any) -> Vertex:
@@ -300,18 +277,19 @@ class _Builder:
             for schema in node.spec.inputs:
                 self._port(vertex, Branch(node, schema, late=True))
         self._feed(vertex, node.inputs)
+        self._feed(vertex, node.control, to_all=True)
 
     def add_sink(self, node: SinkNode) -> None:
         schemas = tuple(dict.fromkeys(b.schema for b in node.inputs))
         vertex = self._vertex(node, "sink", sink=node.sink, schemas=schemas)
         self._feed(vertex, node.inputs)
 
-    def _feed(self, vertex: Vertex, inputs: tuple[Branch, ...]) -> None:
+    def _feed(self, vertex: Vertex, inputs: tuple[Branch, ...], *, to_all: bool = False) -> None:
         for branch in inputs:
-            kind = vertex.schemas.index(branch.schema)
+            kind = _schemas(vertex, to_all=to_all).index(branch.schema)
             for producer, port in self.places[branch.untimed]:
-                rules = _rules([(branch, producer, port)])
-                self.loose.append((producer.id, port, vertex, kind, rules))
+                rules = rules_of([(branch, producer.ports[port].rules, port)])
+                self.loose.append((producer.id, port, vertex, kind, rules, to_all))
 
     def _fuse(self, node: OperatorNode) -> None:
         feeders = list(dict.fromkeys(v.id for b in node.inputs for v, _ in self.places[b.untimed]))
@@ -326,8 +304,13 @@ class _Builder:
                 )
                 for schema in node.spec.inputs
             )
-            rules = _rules(
-                [(b, v, port) for b, places in taken for v, port in places if v is vertex]
+            rules = rules_of(
+                [
+                    (b, v.ports[port].rules, port)
+                    for b, places in taken
+                    for v, port in places
+                    if v is vertex
+                ]
             )
             if vertex.kind != "source" and len(rules) > 1:
                 raise GraphError(
@@ -339,22 +322,25 @@ class _Builder:
             vertex.fused.append(Fused(node.name, node.spec, inputs, outputs))
 
     def finish(self) -> list[Edge]:
-        pairs = [(p, c.id) for p, _, c, *_ in self.loose]
+        pairs = [(p, c.id, to_all) for p, _, c, *_, to_all in self.loose]
         edges: list[Edge] = []
-        for producer, port, consumer, kind, rules in self.loose:
+        for producer, port, consumer, kind, rules, to_all in self.loose:
             follows = any(rule.port is not None for rule in rules)
             spec, sink = consumer.spec, consumer.sink
             key = (spec.key or None) if spec is not None else sink and sink.keyed_by
+            if to_all:
+                key = None
             edge = Edge(
                 id=len(edges),
                 producer=producer,
                 port=port,
                 consumer=consumer.id,
                 type=kind,
-                schema=consumer.schemas[kind],
+                schema=_schemas(consumer, to_all=to_all)[kind],
                 key=key,
-                ranked=pairs.count((producer, consumer.id)) > 1,
+                ranked=pairs.count((producer, consumer.id, to_all)) > 1,
                 rules=rules,
+                to_all=to_all,
                 greatest=follows and self.vertices[producer].kind != "source",
             )
             edges.append(edge)

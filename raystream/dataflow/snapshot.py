@@ -131,6 +131,7 @@ def capture(
             machine.input_ends(),
             dict(splits or {}),
             {**machine.counts.stored(), **_left(machine), **machine.outlets.times.stored()},
+            _control_row(machine),
         ),
         oldest=wanted.oldest,
         table=table,
@@ -138,6 +139,12 @@ def capture(
     where = machine.vertex.where if machine.vertex.spec is None else machine.vertex.spec.where
     with _of(header.operator, header.checkpoint, where):
         return Captured(header, _take(machine, wanted, named=bool(table)), where)
+
+
+def _control_row(machine: Instance) -> bytes:
+    where = None if machine.vertex.spec is None else machine.vertex.spec.where
+    with _of(machine.vertex.name, machine.position, where):
+        return machine.control_row()
 
 
 def next_wanted(machine: Instance, chain: Chain) -> CheckpointRequest:

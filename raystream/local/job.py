@@ -262,7 +262,7 @@ class LocalJob:
             machine.outlets.trim(machine.position)
 
     def _pass(self, link: LocalStream) -> None:
-        piece = link.producer.outlets.piece(link.edge, link.next, link.consumer.keys)
+        piece = link.producer.outlets.piece(link.edge, link.next, link.consumer.takes(link.edge))
         link.consumer.receive(link.edge, piece)
         link.next = piece.header.epoch + 1
 

@@ -85,7 +85,7 @@ class Again:
             else:
                 again.step(last)
             for link in self.job.out[id(first)]:
-                piece = second.outlets.piece(link.edge, epoch, link.consumer.keys)
+                piece = second.outlets.piece(link.edge, epoch, link.consumer.takes(link.edge))
                 link.consumer.receive(link.edge, piece)
             second.outlets.trim(second.position)
             epoch = second.position + 1
@@ -105,7 +105,8 @@ class Again:
         for edge in instance.vertex.inputs:
             for producer in self.job.by_vertex[edge.producer]:
                 if epoch <= producer.position:  # who has ended is silent
-                    instance.receive(edge.id, producer.outlets.piece(edge.id, epoch, instance.keys))
+                    keys = instance.takes(edge.id)
+                    instance.receive(edge.id, producer.outlets.piece(edge.id, epoch, keys))
 
 
 def _machine(each: LocalSource | ReceivingInstance) -> Instance:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import raystream as rs
 from raystream.simulation.processes.asking_flows import asking, asking_arriving
+from raystream.simulation.processes.control_flows import controlled, controlled_arriving
 from raystream.simulation.processes.lists import ListSource, LiveSource, Numbered
 from raystream.testing.collect import Collect
 
@@ -443,5 +444,5 @@ FLOWS: dict[str, Callable[[Collect], rs.Flow]] = {
     f.__name__: f
     for f in (words, windows, sessions, batches, seldom, timers, join, arriving, arriving_join,
               idling, live, ahead, waiting, arriving_waiting, derived, failing, gaps, asking,
-              asking_arriving)
+              asking_arriving, controlled, controlled_arriving)
 }  # fmt: skip

@@ -112,6 +112,20 @@ def operator(**given: Any) -> None:
     words().through(op).to(Collect())
 
 
+@rs.operator(key="text")
+class Ruled:
+    def control(self, word: Word, rules: Tally) -> None: ...
+
+    def process(self, word: Word, tally: Tally, rules: Tally) -> Iterator[Word]:
+        yield word
+
+
+def controlled(op: Any, **given: Any) -> None:
+    flow = given["by"]._flow if isinstance(given["by"], rs.Stream) else rs.Flow("x")
+    source = flow.source(rs.io.iterable([Word(1, "a")], Word))
+    source.through(rs.controlled(op, **given)).to(Collect())
+
+
 def windowed(**given: Any) -> None:
     @rs.operator(**given)
     class Op:
@@ -184,6 +198,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
     "Stream.to": (lambda sink, **n: words().to(sink, **n), rs.Stream.to, {"sink": Collect()}),
     "Stream |": (lambda other: words() | other, lambda other: None, {}),
     "Stream []": (lambda record: words()[record], lambda record: None, {}),
+    "controlled": (controlled, rs.controlled, {"op": Ruled(), "by": words()}),
     "operator": (operator, rs.operator, {"key": "text"}),
     "operator window": (windowed, rs.operator, {"key": "text", "window": rs.tumbling(seconds=1)}),
     "operator target": (rs.operator, lambda form: None, {}),

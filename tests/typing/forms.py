@@ -21,6 +21,7 @@ from tests.typing.batches import (
 )
 from tests.typing.connectors import Files, Folder, Least, Repeated, Whole, print_counted
 from tests.typing.operators import (
+    Allowed,
     AskedAt,
     Balance,
     CountAgain,
@@ -32,6 +33,7 @@ from tests.typing.operators import (
     Line,
     Query,
     Running,
+    RunningBut,
     Sessions,
     Silences,
     SilencesToTheEnd,
@@ -66,6 +68,8 @@ def build() -> rs.Flow:
     assert_type(words.through(asked_together), rs.Stream[Running])
     assert_type(words.through(asked_for_several), rs.Stream[Running])
     assert_type(words.through(AskedAt("here")), rs.Stream[Running])
+    assert_type(words.through(rs.controlled(RunningBut(), by=lines)), rs.Stream[Running])
+    assert_type(words.through(rs.controlled(Allowed(), by=lines)), rs.Stream[Word])
     assert_type(words.through(LongWords(at_least=4)), rs.Stream[Word])
     assert_type(words.through(RunningFrom(first=1)), rs.Stream[Running])
 

@@ -76,6 +76,33 @@ def distinct(word: Word, seen: Seen) -> Iterable[Word]:
     return ()
 
 
+# ---------------------------------------------------------------- control streams
+
+
+class Stopped(rs.State):
+    words: list[str] = rs.field(factory=list)
+
+
+@rs.operator(key="word")
+class RunningBut:
+    def control(self, line: Line, stopped: Stopped) -> None:
+        stopped.words.append(line.text)
+
+    def process(self, word: Word, tally: Tally, stopped: Stopped) -> Iterator[Running]:
+        tally.n += word.word not in stopped.words
+        yield Running(word.word, tally.n)
+
+
+@rs.operator()
+class Allowed:
+    def control(self, line: Line, stopped: Stopped) -> None:
+        stopped.words.append(line.text)
+
+    def process(self, word: Word, stopped: Stopped) -> Iterator[Word]:
+        if word.word not in stopped.words:
+            yield word
+
+
 # ---------------------------------------------------------------- windows; parameters are fields
 
 

@@ -55,6 +55,12 @@ def _over(run: str, controller: Any) -> bool:
     return outcome is None or bool(outcome.ended)
 
 
+def addresses() -> list[str]:
+    """The addresses of the nodes of the cluster to which this process is connected."""
+    listed: Any = ray.nodes
+    return sorted({n["NodeManagerAddress"] for n in listed() if n["Alive"]})
+
+
 def node_names() -> dict[str, str]:
     """Names of the nodes for people, by id: the address. Where several nodes share an address, the
     beginning of the id is added."""

@@ -39,6 +39,7 @@ from raystream.controller.reporting.status import Status
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
 from raystream.errors import ConfigError, InternalError, RaystreamError, Stopped, lost
+from raystream.io.push.entrance import Entrance, entrances
 
 ORPHAN_SECONDS = 60.0
 """How long a job that has ended, or has not begun, waits for somebody who wants it."""
@@ -188,6 +189,12 @@ class Controller:
             return JobOutcome("", unsaved)
         error = self._result if isinstance(self._result, RaystreamError) else None
         return JobOutcome("all its input was processed" if error is None else str(error), unsaved)
+
+    @ray.method(concurrency_group="control")
+    def entrances(self) -> dict[str, Entrance] | None:
+        """Where clients push, by source; None if the job has not begun yet."""
+        job = self._job()
+        return None if job is None else entrances(job.plan)
 
     def _job(self) -> JobLoop | None:
         """The job, once it may be asked; None before."""

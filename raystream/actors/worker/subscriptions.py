@@ -49,7 +49,7 @@ class Subscriptions:
                 address=serving.address,
                 token=self._token,
                 instance=self._tenure.name,
-                keys=self._machine.keys,
+                keys=self._machine.takes(edge.id),
                 first=serving.first,
             )
             self._open[name] = Subscription(peer, self)

@@ -235,4 +235,6 @@ def _in_words(plan: Plan, edge: Edge) -> str:
     words = f"{edge.schema.fingerprint} from {port.node} to {consumer.name}"
     if port.late:
         words = f"{'ahead' if producer.kind == 'source' else 'late'} {words}"
+    if edge.to_all:
+        return f"{words} to all"
     return words if edge.key is None else f"{words} by {', '.join(edge.key)}"

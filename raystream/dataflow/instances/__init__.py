@@ -10,6 +10,8 @@ A driver (the process of an instance, the local runner, the simulator) does this
     inputs    `ReceivingInstance`: the receiving half, shared by the two kinds that have inputs
     keyed     `KeyedInstance`: an operator, with its logic and its rows of state
     asking    `AskingInstance`: an operator that asks the world
+    controlled, control_row
+              `ControlledInstance`: an operator with a control stream, and the row it makes of it
     sink      `SinkInstance`: hands batches to the user's sink
     outlets   `Outlets`: the sending half: fused operators, and an epoch log for each edge
     making    `make_instance`: the instance of a vertex, of whatever kind

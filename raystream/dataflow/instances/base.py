@@ -55,6 +55,18 @@ class Instance(ABC):
         """Prepare for the first epoch, after a restore if there is one: load references."""
         self.outlets.open()
 
+    def takes(self, edge: int) -> KeyRange:
+        """Which key groups of an input it takes."""
+        return self.keys
+
+    def control_row(self) -> bytes:
+        """The row of its control stream, as it is stored; nothing without one.
+
+        Raises:
+            StateError: it cannot be stored, or was changed.
+        """
+        return b""
+
     def begin(self, context: SinkContext) -> None:  # noqa: B027  a default
         """Open the user's sink, before the first step. Other kinds have nothing to open."""
 

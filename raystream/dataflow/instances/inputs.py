@@ -72,6 +72,7 @@ class ReceivingInstance(Instance):
         pieces = {edge: inlet.apply(epoch, last) for edge, inlet in inlets.items()}
         watermark, idle = self._watermark_after(last, pieces)
         headers = [p.header for ps in pieces.values() for p in ps]
+        timing = [p.header for ps in self._timing(pieces).values() for p in ps]
         self.watermark = max(before, watermark)
         ended = all(inlet.finished for inlet in inlets.values())
         checkpoint = any(h.checkpoint for h in headers if h.epoch == last)
@@ -83,7 +84,7 @@ class ReceivingInstance(Instance):
             ended,
             idle,
             last - epoch + 1,
-            lag_of(headers) if last > epoch else None,
+            lag_of(timing) if last > epoch else None,
         )
         self._apply(pieces, header, before)
         if checkpoint:
@@ -92,6 +93,10 @@ class ReceivingInstance(Instance):
         self.position = last
         self.ended = ended
         return header
+
+    def _timing(self, pieces: dict[int, list[Piece]]) -> dict[int, list[Piece]]:
+        """Those of the pieces that the watermark follows, by edge."""
+        return pieces
 
     def _watermark_after(self, epoch: int, pieces: dict[int, list[Piece]]) -> tuple[int, bool]:
         """The watermark of the input after an epoch that all of these pieces are of, and whether
@@ -138,7 +143,7 @@ class ReceivingInstance(Instance):
         for edge in self.vertex.inputs:
             inlet = Inlet(self.plan.groups, checkpoint)
             inlet.ended = [
-                silence(e.epoch, KeyRange(e.lo, e.hi), edge.schema, len(self.keys))
+                silence(e.epoch, KeyRange(e.lo, e.hi), edge.schema, len(self.takes(edge.id)))
                 for e in at.inlets.get(edge.id, ())
             ]
             self.inlets[edge.id] = inlet

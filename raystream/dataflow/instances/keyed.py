@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from raystream.api.operators import OperatorSpec
 from raystream.dataflow.emission import emissions, late_emission, nothing, two_phases
 from raystream.dataflow.instances.inputs import ReceivingInstance
 from raystream.dataflow.logic.select import logic_of
@@ -21,9 +22,13 @@ class KeyedInstance(ReceivingInstance):
         super().__init__(plan, vertex, keys)
         if vertex.spec is None:
             raise InternalError(f"{vertex.name} is no operator")
-        self.spec = vertex.spec
-        self.logic = logic_of(vertex.spec, plan)
+        self.spec = self._bound(vertex.spec)
+        self.logic = logic_of(self.spec, plan)
         self._nothing = [nothing(schema, len(keys)) for schema in vertex.spec.outputs]
+
+    def _bound(self, spec: OperatorSpec) -> OperatorSpec:
+        """The operator as this instance calls it."""
+        return spec
 
     @property
     def table(self) -> Table | None:

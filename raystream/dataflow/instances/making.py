@@ -6,6 +6,7 @@ from typing import Any
 
 from raystream.dataflow.instances.asking import AskingInstance
 from raystream.dataflow.instances.base import Instance
+from raystream.dataflow.instances.controlled import ControlledInstance
 from raystream.dataflow.instances.inputs import ReceivingInstance
 from raystream.dataflow.instances.keyed import KeyedInstance
 from raystream.dataflow.instances.sink import SinkInstance
@@ -29,4 +30,6 @@ def make_receiving(
         return SinkInstance(plan, vertex, keys, sink)
     if vertex.spec is not None and vertex.spec.asking is not None:
         return AskingInstance(plan, vertex, keys)
+    if vertex.spec is not None and vertex.spec.control is not None:
+        return ControlledInstance(plan, vertex, keys)
     return KeyedInstance(plan, vertex, keys)

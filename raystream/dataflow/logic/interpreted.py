@@ -240,7 +240,7 @@ class KeyedLogic(Logic):
     def __init__(self, spec: OperatorSpec, groups: int) -> None:
         self.spec = spec
         self.groups = groups
-        self.keys_of = [key_getter(spec, s) for s in spec.inputs]
+        self.keys_of = [key_getter(spec, s) for s in spec.inputs] if spec.keyed else []
         self.table: ObjectTable | None = None
         if spec.state is not None:
             self.table = ObjectTable(kept_shape(spec), groups)
@@ -248,7 +248,9 @@ class KeyedLogic(Logic):
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
         collector = Collector(self.spec, epoch, given.groups)
         records = in_order(given)
-        keys = keys_in_order(self.keys_of, given, records)
+        keys: list[Any] = [None] * len(records)
+        if self.keys_of:
+            keys = keys_in_order(self.keys_of, given, records)
         step = self._stateless if self.table is None else self._run
         for at, lo, hi in given.filled():
             step(collector, keys, records, lo, hi)

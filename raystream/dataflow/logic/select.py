@@ -39,7 +39,7 @@ def logic_of(spec: OperatorSpec, plan: Plan) -> Logic:
         return WaitLogic(spec, plan.groups)
     if spec.timer is not None:
         return TimedLogic(spec, plan.groups)
-    return KeyedLogic(spec, plan.groups) if spec.keyed else Stateless(spec)
+    return KeyedLogic(spec, plan.groups) if spec.alone else Stateless(spec)
 
 
 def window_logic(spec: OperatorSpec, groups: int, ticks: int) -> WindowLogic:

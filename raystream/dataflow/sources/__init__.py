@@ -8,5 +8,7 @@ live          the same for what cannot be read again: the register holds the row
 ahead         records whose time is far ahead of those before them are set aside
 idling        when a split is idle, and the watermark of several parts together
 event_times   the watermark of a stream whose event time is a field of its own
+watermark_rules
+              what the watermark of a stream follows
 epochs        what both have in common: the rows of an epoch, and where the splits are after it
 """

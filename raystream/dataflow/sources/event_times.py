@@ -15,7 +15,8 @@ import numpy as np
 
 from raystream.dataflow.emission import Emission
 from raystream.dataflow.pieces import Header
-from raystream.dataflow.plan import PLAIN, Plan, Port, Vertex, WatermarkRule, split_group
+from raystream.dataflow.plan import Plan, Port, Vertex, split_group
+from raystream.dataflow.sources.watermark_rules import PLAIN, WatermarkRule
 from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
 from raystream.state.counts import EncodedCounts, at_time
 

@@ -225,7 +225,7 @@ class SimulatedServer:
         full = feeding.under_way >= WINDOW or feeding.next >= log.next
         if full and feeding.next <= outlets.last:
             return  # as most often
-        keys = feeding.consumer.place.keys
+        keys = feeding.consumer.machine.takes(edge)
         began = feeding.next
         while feeding.under_way < WINDOW and max(feeding.next, log.first) < log.next:
             piece = outlets.piece(edge, max(feeding.next, log.first), keys)

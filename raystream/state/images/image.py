@@ -71,6 +71,8 @@ class InputPosition:
     """For a source: by split its key group, and what says where to read on."""
     counts: EncodedCounts = field(default_factory=dict)
     """What the range has done so far, so that totals survive a restore."""
+    control: bytes = b""
+    """The row of the operator's control stream, which all its ranges have alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,14 +260,17 @@ def _packed(header: ImageHeader) -> list[Any]:
         s.watermark,
         s.ended,
         *(sorted(d.items()) for d in (s.inlets, s.splits, s.counts)),
+        *([s.control] if s.control else []),
     ]
 
 
 def _unpacked(values: tuple[Any, ...]) -> ImageHeader:
     operator, shape, groups, keys, base, checkpoint, oldest, table, *stands = values
-    watermark, ended, inlets, splits, counts = stands
+    watermark, ended, inlets, splits, counts, *control = stands
     ends = {edge: tuple(EndedRange(*e) for e in ranges) for edge, ranges in inlets}
-    input_position = InputPosition(watermark, ended, ends, dict(splits), dict(counts))
+    input_position = InputPosition(
+        watermark, ended, ends, dict(splits), dict(counts), b"".join(control)
+    )
     whole = KeyRange(*keys)
     return ImageHeader(
         operator=operator,

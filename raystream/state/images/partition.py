@@ -259,6 +259,7 @@ def _together(one: InputPosition, two: InputPosition) -> InputPosition:
         inlets,
         {**one.splits, **two.splits},
         joined(one.counts, two.counts),
+        one.control or two.control,
     )
 
 
