@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from raystream.api.world.context import now as now
     from raystream.api.world.context import random as random
     from raystream.api.world.context import request_id as request_id
-    from raystream.api.world.controls import controlled as controlled
+    from raystream.api.world.controlled import controlled as controlled
     from raystream.controller.elastic.policy import CpuThreshold as CpuThreshold
     from raystream.controller.elastic.policy import Load as Load
     from raystream.controller.elastic.policy import Policy as Policy
@@ -88,7 +88,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "api.batch": ("Batch", "Rows"),
     "api.connectors": ("Sink", "Source"),
-    "api.world.controls": ("controlled",),
+    "api.world.controlled": ("controlled",),
     "api.epochs": ("by_arrival", "by_time"),
     "api.flow": ("Flow", "Stream"),
     "api.keys": ("key_groups",),

@@ -46,7 +46,7 @@ from raystream.api.protocols import (
     Referenced,
     Timed,
 )
-from raystream.api.world.controls import apart, branches_of
+from raystream.api.world.steering import apart, branches_of
 from raystream.errors import GraphError, Where, placed
 from raystream.renamed import with_new_names
 from raystream.schema.fields import AnyRecord

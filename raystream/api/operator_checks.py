@@ -14,7 +14,6 @@ from raystream.api.windows.kinds import (
     in_words,
     is_triggered,
 )
-from raystream.api.world.controls import check_control
 from raystream.errors import GraphError, Where
 from raystream.schema.fields import Field
 from raystream.schema.records import RecordSchema, apart
@@ -34,7 +33,7 @@ def check_spec(spec: OperatorSpec) -> None:
             hint='State belongs to a key: @rs.operator(key="...").',
         )
     if spec.control is not None:
-        check_control(spec)
+        _check_control(spec)
     if spec.asking is not None:
         _check_asking(spec)
     if spec.load and (spec.form != "batch" or not spec.key):
@@ -87,6 +86,23 @@ def _check_asking(spec: OperatorSpec) -> None:
             raise spec.fail(
                 f"an operator that asks the world has no {what}",
                 hint="What is made of its answers belongs into an operator after it.",
+            )
+
+
+def _check_control(spec: OperatorSpec) -> None:
+    """Its function is called record by record, and nothing else is."""
+    for what, there in (
+        ("asks the world", spec.asking),
+        ("takes batches", spec.form == "batch"),
+        ("is compiled", spec.compiled),
+        ("has windows", spec.window or spec.close),
+        ("has timers", spec.timer),
+    ):
+        if there:
+            raise spec.fail(
+                f"an operator that {what} takes no control stream",
+                hint="Let an operator before it take the control stream, and put what follows from"
+                " the rules into its records.",
             )
 
 

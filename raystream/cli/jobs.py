@@ -214,14 +214,14 @@ def push(
     job: JobOption,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The name of a push source.")],
     json: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--json",
             metavar="RECORD",
             help="A record as a JSON object, or a list of them; may be given several times.",
             show_default=False,
         ),
-    ] = [],  # noqa: B006  the way of typer
+    ] = None,
     end: Annotated[
         bool, typer.Option("--end", help="End the input of the source afterwards.")
     ] = False,
@@ -237,7 +237,7 @@ def push(
         from raystream.actors.client.pushing import push as send
         from raystream.actors.client.pushing import records_in
 
-        records = records_in(json)
+        records = records_in(json or [])
         if not records and not end:
             raise ConfigError("nothing to push", hint="--json '{...}', or --end.")
         send(job, source, records, address, end=end)

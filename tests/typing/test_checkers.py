@@ -99,4 +99,4 @@ def test_the_forms_run() -> None:
     things = {**vars(operators), **vars(batches)}
     declared = {name for name, thing in things.items() if hasattr(thing, "__raystream__")}
     assert wired == declared
-    assert len(declared) == 23
+    assert len(declared) == 25

@@ -6,6 +6,8 @@ sources     how source instances read: recorded data at a pace, or what has arri
 asking      how instances ask the world, and record what it answered
 asking_flows
             flows that ask the world
+control_flows
+            flows with control streams
 lists       what the sources of the flows read
 sinks       compare all that they are given with what it has to be
 keepers     hold images and the journal; how instances ship checkpoints to them, part by part
