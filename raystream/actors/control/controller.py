@@ -194,7 +194,9 @@ class Controller:
     def entrances(self) -> dict[str, Entrance] | None:
         """Where clients push, by source; None if the job has not begun yet."""
         job = self._job()
-        return None if job is None else entrances(job.plan)
+        if job is None:
+            return None
+        return entrances({v.name: v.source for v in job.plan.vertices if v.kind == "source"})
 
     def _job(self) -> JobLoop | None:
         """The job, once it may be asked; None before."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from raystream.api.connectors import as_given
-from raystream.dataflow.plan import Plan
 from raystream.io.push.source import Pushed
 
 
@@ -17,9 +17,9 @@ class Entrance(NamedTuple):
     token: str
 
 
-def entrances(plan: Plan) -> dict[str, Entrance]:
-    """The push sources of a job, by name."""
-    found = {v.name: as_given(v.source) for v in plan.vertices if v.kind == "source"}
+def entrances(sources: Mapping[str, Any]) -> dict[str, Entrance]:
+    """Those of the sources of a job, by name, that are push sources."""
+    found = {name: as_given(source) for name, source in sources.items()}
     return {
         name: Entrance(source.port, source.path, source.token)
         for name, source in found.items()
