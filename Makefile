@@ -1,4 +1,5 @@
-# make run    sets everything up, generates Linear Road input, runs it on Ray, checks every answer
+# make run    sets everything up, generates Linear Road input, runs it on Ray, checks every answer;
+#             FEED=spark: Spark feeds the running job instead of the job reading files
 # make test   sets everything up, runs all checks and tests
 # make check  style, layers and types only
 # make mutants  tries the tests of the core: changes one thing at a time (MUTANTS="inlet --sample 15")
@@ -6,7 +7,8 @@
 
 XWAYS ?= 1
 DURATION ?= 5400
-SPEED ?= 60
+FEED ?= files
+SPEED ?= $(if $(filter spark,$(FEED)),20,60)
 PYTEST ?=
 MUTANTS ?=
 
@@ -25,7 +27,7 @@ help:
 	@sed -n 's/^# //p' Makefile
 
 run: $(VENV)/.ready-run
-	@$(PYTHON_IN) -m lrb demo --xways $(XWAYS) --seconds $(DURATION) --speed $(SPEED)
+	@$(PYTHON_IN) -m lrb demo --xways $(XWAYS) --seconds $(DURATION) --speed $(SPEED) --feed $(FEED)
 
 test: $(VENV)/.ready-dev
 	@$(PYTHON_IN) tools/check.py --tests $(PYTEST)

@@ -187,6 +187,10 @@ def demo(
     instances: Instances = "",
     address: Address = None,
     out: Home = Path(),
+    feed: Annotated[
+        Literal["files", "spark"],
+        typer.Option(help="Does the job read files, or does Spark feed it while it runs?"),
+    ] = "files",
 ) -> None:
     """Generate traffic, answer it on Ray, check every answer, write a report.
 
@@ -197,7 +201,8 @@ def demo(
         home = options.absolute(out, "--out")
         steps.reserve(home / ANSWERS)
         steps.generate(home / DATA, xways, seconds, seed)
-        record = steps.answered(
+        answer = steps.answered_as_fed if feed == "spark" else steps.answered
+        record = answer(
             home / DATA,
             home / ANSWERS,
             speed=pace,

@@ -10,7 +10,7 @@ from rich.console import Console
 import raystream as rs
 from lrb import options
 from raystream.cli.errors import say
-from raystream.errors import ConfigError, InputError
+from raystream.errors import ConfigError, InputError, JobError
 
 SCREEN = Console()
 ERRORS = Console(stderr=True)
@@ -200,6 +200,41 @@ def fed(
             instances=instances or {},
             on_progress=told,
         )
+
+
+def answered_as_fed(
+    data: Path,
+    out: Path,
+    *,
+    speed: float | None,
+    cluster: str | None,
+    instances: dict[str, int] | None = None,
+) -> dict[str, Any]:
+    """As `answered`, with Spark feeding the rows meanwhile instead of the job reading them.
+
+    Raises:
+        JobError: the feed has failed, or the job did not get all rows.
+    """
+    from lrb.query.feeder import feeding
+    from spark_ingest.layout import read_meta
+
+    rows = read_meta(data).rows_total
+    pace = "as fast as it goes" if speed is None else f"{speed:g} times real time"
+    say(f"Spark feeds {rows:,} rows, {pace}")
+    with feeding(data, speed) as feeder:
+        record = fed(
+            data,
+            out,
+            port=feeder.port,
+            token=feeder.token,
+            cluster=cluster,
+            instances=instances,
+        )
+        feeder.refuse_failed()
+    came = sum(record["rows_in"].values())
+    if came != rows:
+        raise JobError(f"the job was given {came:,} of {rows:,} rows")
+    return record
 
 
 def validated(data: Path, answers: Path) -> Any:

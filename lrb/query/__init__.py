@@ -11,6 +11,7 @@ From the run down to the records:
     source     prepared data as a source
     fed        the flow over rows that are pushed while it runs
     fed_run    one run of it
+    feeder     the feed of a run, as a process of its own
     replicas   a few expressways of traffic, replayed as many
     sink       answers, stamped and written as parts
     folder     the folder of answers: what may be in it

@@ -27,6 +27,7 @@ BIND_SECONDS = 0.2
 FLUSH_SECONDS = 1.0
 """How long a process that ends waits for the answers that are under way."""
 START_SECONDS = 60.0
+LOOPBACK = "127.0.0.1"
 
 
 class Hub:
@@ -143,12 +144,17 @@ class Hub:
             await self._handling.close()
 
     async def _bind(self, runner: web.AppRunner) -> bool:
-        """Listen on the fixed port of the node; False if another one does."""
+        """Listen on the fixed port of the node; False if another one does. Clients on the node
+        itself also find it at the loopback address, if nobody else listens there."""
+        host = self._context.host
         try:
-            fixed = _listening(self._context.host, self._port)
+            fixed = _listening(host, self._port)
         except OSError:
             return False
         await web.SockSite(runner, fixed).start()
+        if host != LOOPBACK:
+            with suppress(OSError):
+                await web.SockSite(runner, _listening(LOOPBACK, self._port)).start()
         return True
 
 
