@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import raystream.actors  # noqa: F401  before Ray: it says what Ray is not to print
+from tests.servers import Postgres
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +40,15 @@ def kafka() -> Iterator[Kafka]:
     server = Kafka()
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """One PostgreSQL for all tests that leave it running."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    found = Postgres()
+    yield found
+    found.remove()
 
 
 @pytest.fixture(scope="module")

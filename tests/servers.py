@@ -69,6 +69,7 @@ class Postgres:
             "port": self.port,
             "unix_socket_directories": "",
             "fsync": "off",
+            "wal_level": "logical",
         }
         self.process = subprocess.Popen(
             [

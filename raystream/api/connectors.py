@@ -66,7 +66,9 @@ class Source(ABC, Generic[U_co]):
     number of its own, which rises and comes back by `acknowledge`. It may yield a third thing,
     (sender, sequence): who sent the batch, and a number that rises from batch to batch of that
     sender. A batch whose sequence is not above the last recorded one of its sender is left out,
-    and acknowledged: it was sent again. `knows` says before the first read what is recorded."""
+    and acknowledged: it was sent again. In the place of one sequence may be a NumPy array with one
+    for each row, which do not fall: rows that are not above the last recorded one are left out.
+    `knows` says before the first read what is recorded, `stored` what a checkpoint holds of it."""
 
     waits: bool = False
     """Whether a split may have nothing now and more later: its epochs are cut by arrival. `read`
@@ -76,12 +78,10 @@ class Source(ABC, Generic[U_co]):
     """With `rs.by_arrival`: how many batches of a split may wait in the process that reads it."""
 
     def open(self, context: SourceContext, /) -> None:
-        """Called in each process that is to read, before the first read, also where the process
-        only stands by. `context` says where it runs."""
+        """Called in each process that is to read or stands by, before the first read."""
 
     def close(self) -> None:
-        """Called in each process where `open` was, when nothing is read there any more. It is not
-        called where the process dies."""
+        """Called where `open` was, when nothing is read there any more; not if that dies."""
 
     @abstractmethod
     def splits(self) -> Sequence[Split]:
@@ -98,18 +98,21 @@ class Source(ABC, Generic[U_co]):
         """
 
     def acknowledge(self, split: Split, number: int, /) -> None:
-        """Everything that `read` has yielded for a split, up to the batch with this number, is
-        recorded: the place that it came from may forget it. Called where it was read, soon after
-        and on another thread, and only if the source is `recorded`; it must not block."""
+        """What `read` has yielded up to this number is recorded: where it came from, it may be
+        forgotten. Called where it was read, soon after and on another thread, if `recorded`; it
+        must not block."""
 
     def knows(self, split: Split, sequences: Mapping[str, int], /) -> None:
         """By sender the last sequence that is recorded of a split. Called before a split is read
-        here, and again with what a predecessor turns out to have recorded; only if the source is
-        `recorded`, and as `acknowledge` is."""
+        here, and again with what a predecessor turns out to have recorded; as `acknowledge` is."""
 
     def ended(self, split: Split, /) -> None:
-        """The end of a split that was read here is recorded: what was not acknowledged until now
-        comes too late. Called as `acknowledge` is."""
+        """The end of a split that was read here is recorded: the rest comes too late. Called as
+        `acknowledge` is."""
+
+    def stored(self, split: Split, sequences: Mapping[str, int], /) -> None:
+        """By sender the last sequence of a split that is in a checkpoint of which `commit` hears:
+        nothing up to there is asked for again. Called after `commit`, if `recorded`."""
 
     def commit(self, positions: Mapping[str, int], /) -> None:
         """A checkpoint is committed and published: by split the position before which nothing is
@@ -223,37 +226,28 @@ class AdaptedSource(Source[Any]):
 
     def __init__(self, given: Any) -> None:
         self.given = given
+        self.reads = getattr(given, "reads", None)
+        self.recorded = bool(getattr(given, "recorded", False))  # type: ignore[misc]
+        self.waits = bool(getattr(given, "waits", False))
 
-    @property
-    def reads(self) -> Any:
-        """Those of the given source, if it says."""
-        return getattr(self.given, "reads", None)
-
-    @property
-    def recorded(self) -> bool:  # type: ignore[override]
-        """Whether the given source says so."""
-        return bool(getattr(self.given, "recorded", False))
-
-    @property
-    def waits(self) -> bool:  # type: ignore[override]
-        """Whether the given source says so."""
-        return bool(getattr(self.given, "waits", False))
+    def _call(self, method: str, *given: Any) -> None:
+        if (found := getattr(self.given, method, None)) is not None:
+            found(*given)
 
     def acknowledge(self, split: Split, number: int, /) -> None:
-        if (acknowledge := getattr(self.given, "acknowledge", None)) is not None:
-            acknowledge(split, number)
+        self._call("acknowledge", split, number)
 
     def knows(self, split: Split, sequences: Mapping[str, int], /) -> None:
-        if (knows := getattr(self.given, "knows", None)) is not None:
-            knows(split, sequences)
+        self._call("knows", split, sequences)
 
     def ended(self, split: Split, /) -> None:
-        if (ended := getattr(self.given, "ended", None)) is not None:
-            ended(split)
+        self._call("ended", split)
+
+    def stored(self, split: Split, sequences: Mapping[str, int], /) -> None:
+        self._call("stored", split, sequences)
 
     def commit(self, positions: Mapping[str, int], /) -> None:
-        if (commit := getattr(self.given, "commit", None)) is not None:
-            commit(positions)
+        self._call("commit", positions)
 
     def check(self) -> str:
         check = getattr(self.given, "check", None)
@@ -267,9 +261,12 @@ class AdaptedSource(Source[Any]):
 
 
 def hears_commits(source: Source[Any]) -> bool:
-    """Whether a source has a `commit` of its own."""
+    """Whether a source has a `commit` or `stored` of its own."""
     given: Any = source.given if isinstance(source, AdaptedSource) else source
-    return getattr(type(given), "commit", None) not in (None, Source.commit)
+    return any(
+        getattr(type(given), name, None) not in (None, getattr(Source, name))
+        for name in ("commit", "stored")
+    )
 
 
 class AdaptedSink(Sink[Any]):

@@ -224,10 +224,10 @@ class Tenure(Generic[K]):
         self.over = False
         self._told = (committed, 0)
         """The newest committed checkpoint and the last epoch to publish, as far as it was told."""
-        self.tell: Callable[[Mapping[str, int]], None] | None = None
-        """Of a source that wants to know: takes the positions that are never read again, by split.
-        It must not wait."""
-        self._noted: dict[int, Mapping[str, int]] = {}
+        self.tell: Callable[[Mapping[str, tuple[Any, ...]]], None] | None = None
+        """Of a source that wants to know: takes the positions before which nothing is read again,
+        by split. It must not wait."""
+        self._noted: dict[int, Mapping[str, tuple[Any, ...]]] = {}
         self._trimmed = True
         self._settles = settles
 
@@ -309,11 +309,11 @@ class Tenure(Generic[K]):
         self.over = True
         return True
 
-    def note(self, splits: Mapping[str, tuple[int, ...]]) -> None:
+    def note(self, splits: Mapping[str, tuple[Any, ...]]) -> None:
         """The splits of a source stand there after the epoch that was applied last, which is a
         checkpoint. Once that is committed and published, the source is told."""
         if self.tell is not None:
-            self._noted[self.machine.position] = {name: at[1] for name, at in splits.items()}
+            self._noted[self.machine.position] = splits
 
     def _pass_on(self, published: int) -> None:
         """Tell the source what is never read again, now that this epoch is published."""

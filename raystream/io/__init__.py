@@ -10,6 +10,7 @@
     at_least_once   sinks that call a function, or print
     kafka           topics of Kafka
     databases       sinks to SQLite, DuckDB and PostgreSQL
+    capture         PostgreSQL as a source: the changes of a table, or its new rows
     formats         how the messages of brokers stand for records
 
 Files can be read again: each is a split with positions. What cannot is recorded by the job. Columns
@@ -33,6 +34,7 @@ from raystream.api.arguments import check_flag, check_record, whole
 from raystream.errors import ConfigError, placed
 from raystream.io import formats as formats
 from raystream.io.at_least_once import Calls, Console
+from raystream.io.capture.making import postgres_changes, postgres_rows
 from raystream.io.databases.making import duckdb, postgres, sqlite
 from raystream.io.feeds import recorded
 from raystream.io.file_functions import csv, json, parquet, text
@@ -62,6 +64,8 @@ __all__ = [
     "parquet",
     "parts",
     "postgres",
+    "postgres_changes",
+    "postgres_rows",
     "push",
     "read_parts",
     "recorded",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from raystream.api.connectors import Source, hears_commits
 from raystream.controller.planning.resuming import images_of, save
 from raystream.controller.reporting.report import JobReport, Sample, Samples, totals
 from raystream.dataflow.plan import Plan
+from raystream.dataflow.sources.epochs import Positions
 from raystream.durable.saves import Saves
 from raystream.errors import JobError, OvertakenError, exited
 from raystream.local.job import LocalJob
@@ -162,7 +163,7 @@ def _run_opened(
 class Teller(Protocol):
     """Tells a source which positions are never read again, and does not wait for it."""
 
-    def __call__(self, positions: Mapping[str, int], /) -> None: ...
+    def __call__(self, positions: Positions, /) -> None: ...
 
     def drain(self) -> bool:
         """Wait, for a limited time, until the source was told all."""

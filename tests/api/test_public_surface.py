@@ -273,6 +273,16 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
         rs.io.kafka,
         {"topic": "t", **RECORD, "servers": "127.0.0.1:1"},
     ),
+    "io.postgres_changes": (
+        lambda *a, **n: source(rs.io.postgres_changes(*a, **n)),
+        rs.io.postgres_changes,
+        {"url": "postgresql://nobody@127.0.0.1:1/none", **RECORD, "table": "t", "operation": None},
+    ),
+    "io.postgres_rows": (
+        lambda *a, **n: source(rs.io.postgres_rows(*a, **n)),
+        rs.io.postgres_rows,
+        {"url": "postgresql://nobody@127.0.0.1:1/none", **RECORD, "table": "t", "rising": "id"},
+    ),
     "global_window": (rs.global_window, rs.global_window, {}),
     "run": (ran, run, {}),
     "run durable": (ran, run, {"durable": "saved", "resume": True}),

@@ -45,4 +45,5 @@ def test_the_example_of_tests_passes() -> None:
 
 
 def test_every_example_is_tried() -> None:
-    assert [p.stem for p in EXAMPLES if not printed(p)] == ["testing_an_operator"]
+    elsewhere = ["changes_to_files", "testing_an_operator"]  # one by tests/io/capture
+    assert [p.stem for p in EXAMPLES if not printed(p)] == elsewhere

@@ -99,7 +99,7 @@ def test_a_source_that_hangs_is_waited_for_only_so_long() -> None:
 
     teller = CommitTeller(Hangs(), "broker")
     for n in range(5):
-        teller({"a": n})
+        teller({"a": (0, n)})
     began = time.monotonic()
     with pytest.warns(RuntimeWarning, match=r"broker\.commit has not returned within 0.05 s"):
         assert not teller.drain(0.05)
@@ -107,6 +107,22 @@ def test_a_source_that_hangs_is_waited_for_only_so_long() -> None:
     gate.set()
     assert teller.drain()
     assert told == [{"a": n} for n in range(5)]
+
+
+def test_what_a_checkpoint_holds_of_senders_is_told_after_the_commit() -> None:
+    told: list[Any] = []
+
+    class Log(Broker):
+        def commit(self, positions: Mapping[str, int], /) -> None:
+            told.append(dict(positions))
+
+        def stored(self, split: rs.Split, sequences: Mapping[str, int], /) -> None:
+            told.append((split.name, dict(sequences)))
+
+    teller = CommitTeller(Log(), "log")
+    teller({"a": (0, 5, 7, (("wal", 9, 0), ("other", 2, 0))), "b": (1, 6, 7)})
+    assert teller.drain()
+    assert told == [{"a": 5, "b": 6}, ("a", {"wal": 9, "other": 2})]
 
 
 def test_no_thread_for_a_source_that_does_not_ask() -> None:

@@ -7,7 +7,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -17,11 +17,17 @@ from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.register import Boundary, HeldBoundary
 from raystream.dataflow.sources.arrival import Arrival, reader_of
 from raystream.dataflow.sources.arrival_split import ArrivalSplit
-from raystream.dataflow.sources.epochs import EndedSource, EpochRows, Positions, my_splits
+from raystream.dataflow.sources.epochs import (
+    EndedSource,
+    EpochRows,
+    Positions,
+    my_splits,
+    senders_at,
+)
 from raystream.dataflow.sources.live import LiveSplit, Sent
 from raystream.dataflow.sources.recorded import Recorded
 from raystream.dataflow.sources.split_reader import SplitReader, tell_end
-from raystream.schema.types import KeyRange
+from raystream.schema.types import KeyRange, Split
 
 WAIT_SECONDS = 0.5
 """How long a source sleeps at most before it looks whether it should stop."""
@@ -232,7 +238,8 @@ COMMITS_MAX = 1000
 
 
 class CommitTeller:
-    """Calls `Source.commit` on a thread of its own, in order. What it raises is warned of.
+    """Calls `Source.commit` and `Source.stored` on a thread of its own, in order. What they raise
+    is warned of.
 
     Args:
         name: of the source, for warnings.
@@ -240,12 +247,12 @@ class CommitTeller:
 
     def __init__(self, source: Source[Any], name: str) -> None:
         self._source, self._name = source, name
-        self._waiting: deque[Mapping[str, int]] = deque(maxlen=COMMITS_MAX)
+        self._waiting: deque[Positions] = deque(maxlen=COMMITS_MAX)
         self._changed = threading.Condition()
         self._calling = False
         self._thread: threading.Thread | None = None
 
-    def __call__(self, positions: Mapping[str, int]) -> None:
+    def __call__(self, positions: Positions) -> None:
         """Tell the source soon. Returns at once."""
         with self._changed:
             self._waiting.append(positions)
@@ -268,7 +275,10 @@ class CommitTeller:
                 self._changed.wait_for(lambda: bool(self._waiting))
                 positions, self._calling = self._waiting.popleft(), True
             try:
-                self._source.commit(positions)
+                self._source.commit({name: at[1] for name, at in positions.items()})
+                for name, at in positions.items():
+                    if senders := senders_at(at):
+                        self._source.stored(Split(name), {who: last for who, last, _ in senders})
             except Exception as error:
                 self._warn(f"raised {type(error).__name__}: {error}")
             finally:
@@ -306,11 +316,12 @@ class ReadAhead:
                     self._ended = True
                     break
                 moved = self.reader.ends is not None and self.reader.position != before
-                if len(rows) or moved:
-                    batch: tuple[Any, ...] = (self.reader.position, rows, *self.reader.more)
-                    if (sent := self.reader.sent) is not None:
-                        batch = (*batch, Sent(*sent, int(time.time())))
-                    self._put(batch)
+                if (sent := self.reader.sent) is not None:
+                    sender, sequence, each = sent
+                    came = Sent(sender, sequence, int(time.time()), each)
+                    self._put((self.reader.position, rows, came))
+                elif len(rows) or moved:
+                    self._put((self.reader.position, rows, *self.reader.more))
             self.reader.close()
         except BaseException as error:
             self._error = error
@@ -352,7 +363,8 @@ class ReadAhead:
             except queue.Empty:
                 break
         if found:
-            self._came = time.monotonic()
+            if any(len(rows) for _, rows, *_ in found):
+                self._came = time.monotonic()
         elif self._error is not None:
             raise self._error
         return found

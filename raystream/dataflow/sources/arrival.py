@@ -20,6 +20,7 @@ from raystream.dataflow.sources.epochs import (
     gather,
     my_splits,
     parted,
+    senders_at,
     start_of,
 )
 from raystream.dataflow.sources.event_times import follows, holding
@@ -62,7 +63,8 @@ class Arrival:
         for group, name in my_splits(plan, vertex, keys):
             start = start_of(plan, vertex, name) if positions is None else 0
             _, at, watermark, *beyond = (positions or {}).get(name, (group, start, BEFORE_ALL))
-            senders = beyond.pop() if beyond and isinstance(beyond[-1], tuple) else ()
+            if senders := senders_at(tuple(beyond)):
+                beyond.pop()
             registered = f"{vertex.id}:{name}"
             split = (name, registered, timed, disorder, idling, at, watermark, *beyond)
             if vertex.source.recorded:

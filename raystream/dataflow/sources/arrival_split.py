@@ -101,7 +101,8 @@ class ArrivalSplit:
                     watermark = max(watermark, int(times.max()) - self.disorder)
         if self.done and len(due) == len(self.read):
             return Boundary(position, NEVER, True)
-        if self.idling is None or due or watermark == NEVER:  # it had ended before
+        came = any(len(rows) for _, rows in due)
+        if self.idling is None or came or watermark == NEVER:  # it had ended before
             return Boundary(position, watermark, False)
         beyond = self.idling.beyond(self.idle, silent)
         return Boundary(position, watermark, False, beyond is not None, beyond or 0)

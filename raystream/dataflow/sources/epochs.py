@@ -98,6 +98,11 @@ idle split `Boundary.beyond`; then, of a split that cannot be read again and has
 `LiveSplit.senders`."""
 
 
+def senders_at(position: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`LiveSplit.senders` in the position of a split; none where it has none."""
+    return position[-1] if position and isinstance(position[-1], tuple) else ()
+
+
 class EndedSource:
     """A source instance that replaces one that had ended, so it reads nothing.
 

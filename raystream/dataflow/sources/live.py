@@ -20,8 +20,10 @@ A batch may name its *sender* and a number that rises from batch to batch of tha
 *sequence*. A sender that gets no answer sends the batch again, to whichever process feeds the
 split by then. Each boundary says which sequences it holds, so all readers know the same last
 sequence of each sender. A batch that is not above it is a repeated one: its rows are left out,
-and it is acknowledged with those before it. What is known of senders is part of the position of
-the split, and is bounded: see `SENDER_SECONDS` and `SENDERS`.
+and it is acknowledged with those before it. Where each row of a batch has a sequence, the rows
+that are not above it are left out: who reads a log again need not cut it into the same batches.
+What is known of senders is part of the position of the split, and is bounded: see `SENDER_SECONDS`
+and `SENDERS`.
 """
 
 from __future__ import annotations
@@ -57,6 +59,9 @@ class Sent(NamedTuple):
     """At least 0; it rises from batch to batch of a sender."""
     at: int
     """When it was received, in Unix seconds."""
+    each: np.ndarray | None = None
+    """int64 [n]: the sequence of each row, if they have such; they do not fall, and `sequence` is
+    not below the last one."""
 
 
 Senders = tuple[tuple[str, int, int], ...]
@@ -148,9 +153,11 @@ class LiveSplit(ArrivalSplit):
         """Take a batch that came. Its rows are left out if it was recorded, or is pending."""
         if sent is not None:
             known = self._senders.get(sent.sender, (-1, 0))[0]
-            if sent.sequence <= max(known, self._pending.get(sent.sender, -1)):
+            last = max(known, self._pending.get(sent.sender, -1))
+            if sent.sequence <= last:
                 rows = empty(self.schema)
             else:
+                rows, sent = _above(last, rows, sent)
                 self._sent[position] = sent
                 self._pending[sent.sender] = sent.sequence
         super().add(position, rows)
@@ -216,13 +223,16 @@ class LiveSplit(ArrivalSplit):
             known[sender] = (max(sequence, known.pop(sender, (-1, 0))[0]), at)
         while len(known) > SENDERS or known[next(iter(known))][1] <= at - SENDER_SECONDS:
             del known[next(iter(known))]
-        if not self._sent:
-            return
-        twice = {n for n, (p, s, _) in self._sent.items() if s <= known.get(p, (-1, 0))[0]}
-        if twice:
-            self._forget(twice)
-            nothing = empty(self.schema)
-            self.read = [(n, nothing if n in twice else rows) for n, rows in self.read]
+        for i, (n, rows) in enumerate(self.read if self._sent else ()):
+            if (sent := self._sent.get(n)) is None:
+                continue
+            last = known.get(sent.sender, (-1, 0))[0]
+            if sent.sequence <= last:
+                self._forget([n])
+                self.read[i] = (n, empty(self.schema))
+            else:
+                rows, self._sent[n] = _above(last, rows, sent)
+                self.read[i] = (n, rows)
 
     def _forget(self, numbers: Collection[int]) -> None:
         """Pending batches are recorded now, or never."""
@@ -230,3 +240,11 @@ class LiveSplit(ArrivalSplit):
             sent = self._sent.pop(number, None)
             if sent is not None and self._pending.get(sent.sender) == sent.sequence:
                 del self._pending[sent.sender]
+
+
+def _above(last: int, rows: Columns, sent: Sent) -> tuple[Columns, Sent]:
+    """What of a batch is above a sequence of its sender."""
+    if sent.each is None or not len(sent.each) or sent.each[0] > last:
+        return rows, sent
+    at = int(np.searchsorted(sent.each, last, side="right"))
+    return rows.take(np.arange(at, len(rows))), sent._replace(each=sent.each[at:])

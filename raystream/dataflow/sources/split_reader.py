@@ -56,8 +56,9 @@ class SplitReader:
         self.schema = schema
         self.position = position
         self.ahead = ahead
-        self.sent: tuple[str, int] | None = None
-        """The sender and sequence of the batch that was read last, if it has them."""
+        self.sent: tuple[str, int, np.ndarray | None] | None = None
+        """The sender and sequence of the batch that was read last, if it has them, and the sequence
+        of each row, if they have such."""
         self.ends: np.ndarray | None = None
         """The positions after each row of the batch that was read last, if the source says so."""
         self._recorded = recorded
@@ -96,7 +97,12 @@ class SplitReader:
                     self._recorded is not None and hasattr(position, "__index__")
                 ):
                     self.position, columns = int(position), batch._columns
-                    self.sent = (sender, sequence)
+                    self.sent = (sender, sequence, None)
+                case (position, Batch() as batch, (str() as sender, np.ndarray() as each)) if (
+                    self._recorded is not None and hasattr(position, "__index__")
+                ):
+                    self.position, columns = int(position), batch._columns
+                    self.sent = (sender, *self._sequences(each, len(columns)))
                 case _:
                     raise self._unlike("yields", found)
             if columns.schema is not self.schema:
@@ -108,6 +114,17 @@ class SplitReader:
                 return columns
             if empty:
                 return columns
+
+    def _sequences(self, each: np.ndarray, rows: int) -> tuple[int, np.ndarray]:
+        """The sequences of the rows of a batch, the last one first by itself."""
+        rising = each.dtype.kind in "iu" and len(each) == rows > 0 and (np.diff(each) >= 0).all()
+        if not rising:
+            raise InputError(
+                f"{self.source}.read({self.split.name!r}) yields {rows} rows with {len(each)}"
+                " sequences",
+                hint="Each row has one, an integer, and it is not below the one before.",
+            )
+        return int(each[-1]), each
 
     def acknowledge(self, number: int) -> None:
         """Tell a source that everything is recorded up to the batch with this number.

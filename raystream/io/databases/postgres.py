@@ -177,7 +177,7 @@ class PostgresSink(TableSink):
 
     def words_of(self, error: Exception) -> str:
         """The error without the password, wherever it may be."""
-        return _without(secrets_of(self.url), str(error).strip())
+        return without_secrets(secrets_of(self.url), str(error).strip())
 
 
 def driver() -> Any:
@@ -203,10 +203,10 @@ def secrets_of(url: str) -> list[str]:
 
 def without_password(url: str) -> str:
     """A connection string as messages show it."""
-    return _without(secrets_of(url), url)
+    return without_secrets(secrets_of(url), url)
 
 
-def _without(secrets: Iterable[str], words: str) -> str:
+def without_secrets(secrets: Iterable[str], words: str) -> str:
     """Words with `***` in the place of secrets."""
     for secret in secrets:
         words = words.replace(secret, "***")

@@ -1,4 +1,4 @@
-"""How long a sink waits for a database that cannot be reached.
+"""How long a source or sink waits for a database that cannot be reached, and how often it asks.
 
 This is the one module below the shells that looks at a clock: only a sink that waits for another
 system needs it, and what the sink writes does not depend on it.
@@ -29,3 +29,24 @@ class Patience:
         """Wait before the next attempt."""
         time.sleep(max(0.0, min(self._pause, self._until - time.monotonic())))
         self._pause = min(2 * self._pause, PAUSE_MOST)
+
+
+class Beat:
+    """What is to be done now and then. seconds: how often."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._next = time.monotonic() + seconds
+
+    def due(self) -> bool:
+        """Whether it is time again; if so, the next time is that much later."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True
+
+
+def pause(seconds: float) -> None:
+    """Do nothing for so long."""
+    time.sleep(seconds)

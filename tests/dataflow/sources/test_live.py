@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -240,3 +241,48 @@ def test_clients_that_repeat_are_recorded_once(
     for client, next_one in sequence.items():
         numbers = [n for n, who in recorded["p"] if who == client]
         assert numbers in ([*range(1, next_one)], [*range(1, next_one + 1)])
+
+
+def numbered(split: LiveSplit, number: int, *sequences: int) -> None:
+    """A batch of a log comes to a split: its rows say their sequences."""
+    each = np.array(sequences)
+    batch = rows(*((n, "log") for n in sequences))
+    split.add(number, batch, Sent("log", sequences[-1], 0, each))
+
+
+@examples(200)
+@given(st.data())
+def test_a_log_that_is_cut_into_other_batches_is_recorded_once(data: st.DataObject) -> None:
+    """Two processes read the same log from where it was recorded, each in batches of its own."""
+    lanes = {name: split(name) for name in "pq"}
+    at = dict.fromkeys("pq", 0)
+    count = dict.fromkeys("pq", 0)
+    found: list[Any] = []
+    for _ in range(data.draw(st.integers(1, 12))):
+        for name in data.draw(st.lists(st.sampled_from("pq"))):
+            size = data.draw(st.integers(1, 4))
+            count[name] += 1
+            # Rows of one transaction have one sequence, and come in one batch.
+            numbers = [n for n in range(at[name] + 1, at[name] + size + 1) for _ in range(n % 3)]
+            at[name] += size
+            if numbers:
+                numbered(lanes[name], count[name], *numbers)
+        held = lanes[data.draw(st.sampled_from("pq"))].wanted()
+        taken = [ticks(lane.take(held)) for lane in lanes.values()]
+        assert taken[0] == taken[1]
+        found += taken[0]
+    assert [n for n, _ in found] == [n for n in range(1, len(found) + 1) for _ in range(n % 3)][
+        : len(found)
+    ]
+
+
+def test_a_sequence_without_rows_is_recorded_and_stored() -> None:
+    lane, other = split("p"), split("q")
+    lane.add(1, rows(), Sent("log", 7, 3))
+    held = lane.wanted()
+    assert (held.position, bool(held.rows)) == (0, True)
+    assert ticks(other.take(held)) == ticks(lane.take(held)) == []
+    assert lane.senders == other.senders == (("log", 7, 3),)
+    assert (lane.acknowledged, other.heard) == (1, {"log": 7})
+    numbered(other, 1, 6, 7, 8)
+    assert ticks(other.take(other.wanted())) == [(8, "log")]

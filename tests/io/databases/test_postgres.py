@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
-import types
-from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -36,18 +36,10 @@ class Event(NamedTuple):
 TABLES = "counts, raystream_runs, raystream_markers, raystream_staged"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    pytest.importorskip("psycopg", reason="psycopg is not installed")
-    found = Postgres()
-    yield found
-    found.remove()
-
-
 @pytest.fixture
-def postgres(server: Postgres) -> Postgres:
-    server.query(f"DROP TABLE IF EXISTS {TABLES}")
-    return server
+def postgres(postgres_server: Postgres) -> Postgres:
+    postgres_server.query(f"DROP TABLE IF EXISTS {TABLES}")
+    return postgres_server
 
 
 def sink(server: Postgres, **options: Any) -> Any:
@@ -184,22 +176,6 @@ def test_a_database_that_has_gone_back_is_noticed(postgres: Postgres) -> None:
         flow.run()
 
 
-def test_the_page_says_what_comes_out(postgres: Postgres) -> None:
-    page = (Path(__file__).parents[3] / "docs/connectors/postgres.md").read_text(encoding="utf-8")
-    code, said = (re.search(f"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("python", "text"))
-    assert code is not None and said is not None
-    text = code[1].replace("postgresql://me@127.0.0.1/postgres", postgres.url)
-    module = types.ModuleType("postgres_page")
-    sys.modules["postgres_page"] = module
-    try:
-        exec(compile(text, "postgres.md", "exec"), module.__dict__)
-    finally:
-        del sys.modules["postgres_page"]
-    found = postgres.query("SELECT * FROM totals ORDER BY shop")
-    assert "\n".join(f"{shop}|{amount}" for shop, amount in found) == said[1].strip()
-    postgres.query("DROP TABLE totals")
-
-
 def test_nothing_is_imported_when_no_connector_is_used() -> None:
     seen = (
         "import sys, raystream, raystream.io, raystream.testing, raystream.run\n"
@@ -225,12 +201,19 @@ def test_what_is_refused(postgres: Postgres) -> None:
 def test_the_page_of_postgres_does_what_it_says(
     postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, said = blocks("docs/connectors/postgres.md")
-    text = "\n".join(code.lines)
+    code, said, changes = blocks("docs/connectors/postgres.md")
+    text = "\n".join([*code.lines, *changes.lines])
     (its_url,) = re.findall(r'^URL = "(.*)"$', text, re.MULTILINE)
     (tmp_path / "postgres_page.py").write_text(text.replace(its_url, postgres.url))
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     importlib.import_module("postgres_page")
+    with closing(sqlite3.connect("copy.db")) as copy:
+        copied = copy.execute("SELECT * FROM totals ORDER BY shop").fetchall()
+    assert copied == postgres.query("SELECT * FROM totals ORDER BY shop")
+    postgres.query(
+        "SELECT pg_drop_replication_slot('raystream_totals'); DROP PUBLICATION raystream_totals"
+    )
     found = postgres.query("SELECT * FROM totals ORDER BY shop")
     postgres.query("DROP TABLE totals")
     assert ["|".join(map(str, row)) for row in found] == list(said.lines)
