@@ -1,5 +1,7 @@
 """The command `raystream`: plan, check, run, jobs, status, top, story, scale, move, drain, push,
 stop, version.
+"""The command `raystream`: new, demo, plan, check, run, jobs, status, top, story, scale, move,
+drain, stop, version.
 
 Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
 """
@@ -18,7 +20,8 @@ from raystream.errors import ConfigError
 if TYPE_CHECKING:
     from raystream.api.flow import Flow
 
-RUN, WATCH, CHANGE = "Run a flow", "Look at jobs of a cluster", "Change a running job"
+BEGIN, RUN = "Begin", "Run a flow"
+WATCH, CHANGE = "Look at jobs of a cluster", "Change a running job"
 """Groups of commands."""
 ON_CLUSTER, CHECKPOINTS = "On a cluster", "Checkpoints"
 """Groups of options."""
@@ -171,6 +174,46 @@ Drops = Annotated[
         " empty.",
     ),
 ]
+
+
+@app.command(rich_help_panel=BEGIN)
+def new(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Of the project and of its folder, which is made.")
+    ],
+) -> None:
+    """Make a project: a flow that runs, its tests, an image, and a job for Kubernetes.
+
+    Example: raystream new sensors
+    """
+    with errors_reported():
+        from pathlib import Path
+
+        from raystream.cli.project import make_project
+
+        made = make_project(Path(name))
+        for path in made:
+            typer.echo(path)
+        flow = f"{made[1].parent.name}.flow:flow"
+        typer.echo(f"\ncd {name} && raystream run {flow} --local")
+
+
+@app.command(rich_help_panel=BEGIN)
+def demo(
+    local: Annotated[
+        bool, typer.Option("--local", help="Run in this process, without Ray.")
+    ] = False,
+    seconds: Annotated[int, typer.Option(min=1, help="How long it takes.")] = 300,
+) -> None:
+    """Run a job to look at: taxis of a town, 2,000 trips a second, two operators with state."""
+    with errors_reported("interrupted: the job was ended"):
+        from raystream.cli.demo import HINTS, taxis
+        from raystream.native.lazy_pandas import put_off_pandas
+
+        put_off_pandas()
+        if not local:
+            typer.echo(HINTS)
+        _run_on_screen(taxis(seconds), cluster=None if local else "auto", checkpoint_seconds=2.0)
 
 
 @app.command(rich_help_panel=RUN)
