@@ -1,7 +1,5 @@
-"""The command `raystream`: plan, check, run, jobs, status, top, story, scale, move, drain, push,
-stop, version.
 """The command `raystream`: new, demo, plan, check, run, jobs, status, top, story, scale, move,
-drain, stop, version.
+drain, push, stop, version.
 
 Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
 """
