@@ -7,6 +7,7 @@
     memory          records that are at hand in Python, as a source
     feeds           records that come once, from a function, as a source: the job records them
     push            records that clients push over HTTP, as a source of the same kind
+    subscriptions   what comes over websockets and from brokers, as sources of the same kind
     at_least_once   sinks that call a function, or print
     kafka           topics of Kafka
     databases       sinks to SQLite, DuckDB and PostgreSQL
@@ -45,6 +46,9 @@ from raystream.io.memory import Records
 from raystream.io.output.manifest import PartFile
 from raystream.io.output.parts import parts, read_parts
 from raystream.io.push.source import push
+from raystream.io.subscriptions.events import events
+from raystream.io.subscriptions.mqtt import mqtt
+from raystream.io.subscriptions.websocket import websocket
 from raystream.plugins import CONNECTORS, Registry
 from raystream.schema.fields import AnyRecord
 from raystream.schema.types import NEVER
@@ -57,10 +61,12 @@ __all__ = [
     "console",
     "csv",
     "duckdb",
+    "events",
     "formats",
     "iterable",
     "json",
     "kafka",
+    "mqtt",
     "parquet",
     "parts",
     "postgres",
@@ -71,6 +77,7 @@ __all__ = [
     "recorded",
     "sqlite",
     "text",
+    "websocket",
 ]
 
 _CONNECTORS: Registry[Any] = Registry(CONNECTORS, {})

@@ -268,6 +268,13 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
         rs.io.postgres,
         {"url": "postgresql://nobody@127.0.0.1:1/none", "table": "t"},
     ),
+    "io.websocket": (rs.io.websocket, rs.io.websocket, {"url": "ws://127.0.0.1:1", **RECORD}),
+    "io.events": (rs.io.events, rs.io.events, {"url": "http://127.0.0.1:1", **RECORD}),
+    "io.mqtt": (
+        rs.io.mqtt,
+        rs.io.mqtt,
+        {"host": "127.0.0.1", "topic": "t", **RECORD, "client": "c"},
+    ),
     "io.kafka": (
         lambda *a, **n: words_from(rs.io.kafka(*a, **n)),
         rs.io.kafka,

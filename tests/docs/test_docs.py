@@ -26,6 +26,7 @@ RUN = {
     "docs/connectors/own.md": "own_page",
     "docs/connectors/files.md": "files_page",
     "docs/connectors/push.md": "push_page",
+    "docs/connectors/subscriptions.md": "subscriptions_page",
 }
 """The documents whose blocks are run, and the module that their Python makes up."""
 MARK = "\0block\0"
@@ -57,6 +58,7 @@ ELSEWHERE = {
     "raystream scale word-count": "tests/actors/jobs/test_ray_moves.py",
     "raystream move word-count": "tests/actors/jobs/test_ray_moves.py",
     "raystream drain word-count": "tests/actors/jobs/test_ray_moves.py",
+    "raystream push alarms limits": "tests/actors/world/test_ray_controlled.py, alike",
     "python -m spark_ingest generate": "tests/spark_ingest/test_cli.py",
     "python -m lrb run": "tests/lrb/test_cli.py",
     "python -m lrb validate": "tests/lrb/test_cli.py",

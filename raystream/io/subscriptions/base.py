@@ -1,0 +1,220 @@
+"""`SubscribedSource`: a source of messages that come once, over a `MessageConnection`."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from raystream.api.batch import Batch
+from raystream.api.connectors import Source
+from raystream.errors import ConfigError, InputError, caller
+from raystream.io.formats.base import Codec, Format, whole
+from raystream.schema.columns import empty
+from raystream.schema.fields import AnyRecord
+from raystream.schema.records import record_schema
+from raystream.schema.types import Split
+
+U = TypeVar("U", bound=AnyRecord)
+
+LOOK_SECONDS = 0.2
+"""How long a connection waits for a message at most before it looks whether it should stop."""
+SENDER = "at"
+"""The name under which the register knows the numbers of a split's messages."""
+
+
+class Incoming(NamedTuple):
+    """What came over a connection."""
+
+    data: bytes
+    number: int | None = None
+    """It rises from message to message of a split, whoever reads them; None without such a one."""
+    token: Any = None
+    """What acknowledges it; None where there is nothing to acknowledge."""
+
+
+class MessageConnection(ABC):
+    """A connection of one split, used by one thread, but for `acknowledge`."""
+
+    @abstractmethod
+    def messages(self) -> Iterator[Sequence[Incoming]]:
+        """What comes, until the end of the input. Nothing, about every `LOOK_SECONDS`, while
+        nothing comes.
+
+        Raises:
+            InputError: the other side cannot be reached for long, or refuses.
+        """
+
+    def acknowledge(self, tokens: Sequence[Any]) -> None:  # noqa: B027  a default
+        """These messages are recorded. Called on another thread; must not block."""
+
+    def close(self) -> None:  # noqa: B027  a default
+        """Give the connection up."""
+
+
+class SubscribedSource(Source[U]):
+    """A source of messages, which the job records.
+
+    Args:
+        record: the type of the records.
+        format: how messages stand for them.
+        name: what is read, for errors; without secrets.
+        number: how many splits there are.
+    """
+
+    recorded: ClassVar[bool] = True
+    read_ahead: ClassVar[int] = 256
+
+    def __init__(self, record: type[U], format: Format, name: str, number: int = 1) -> None:
+        self.record, self.format, self.name, self.number = record, format, name, number
+        if not isinstance(format, Format):
+            raise ConfigError(
+                f"format={format!r:.80} is no format",
+                where=caller()[0],
+                hint="rs.io.formats.json(), or another one of rs.io.formats.",
+            )
+        format.codec(record)  # what does not fit is refused while the flow is built
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, int] = {}
+        self._open: dict[str, _Reading] = {}
+
+    @abstractmethod
+    def connect(self, split: int, since: int | None) -> MessageConnection:
+        """A new connection.
+
+        Args:
+            since: the number of the last message that is recorded; None if none is.
+        """
+
+    def __getstate__(self) -> dict[str, Any]:
+        dropped = ("_lock", "_known", "_open")
+        return {name: value for name, value in self.__dict__.items() if name not in dropped}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def splits(self) -> Sequence[Split]:
+        return [Split(f"{i}/{self.number}") for i in range(self.number)]
+
+    def check(self) -> str:
+        """Connect, and close the connection without a look at what comes."""
+        connection = self.connect(0, None)
+        try:
+            next(connection.messages(), None)
+        finally:
+            connection.close()
+        return f"{self.name} can be read"
+
+    def knows(self, split: Split, sequences: Mapping[str, int], /) -> None:
+        """Read on after what is recorded."""
+        if SENDER in sequences:
+            self._known[split.name] = max(sequences[SENDER], self._known.get(split.name, -1))
+
+    def read(self, split: Split, position: int, /) -> Iterator[Any]:
+        """What comes, in the order in which it came. Numbers of batches count from 1."""
+        number = int(split.name.partition("/")[0])
+        connection = self.connect(number, self._known.get(split.name))
+        reading = _Reading(connection)
+        with self._lock:
+            self._open[split.name] = reading
+        codec: Codec[U] = self.format.codec(self.record)
+        nothing: Batch[U] = Batch._of(empty(record_schema(self.record)))
+        try:
+            for messages in connection.messages():
+                if not messages:
+                    yield reading.number, nothing  # the reader looks whether it should stop
+                for some in _batches(messages):
+                    batch = self._decoded(codec, some)
+                    at = reading.took([m.token for m in some if m.token is not None])
+                    sent = some[-1].number
+                    yield (at, batch) if sent is None else (at, batch, (SENDER, sent))
+        finally:
+            with self._lock:
+                if self._open.get(split.name) is reading:
+                    del self._open[split.name]
+            connection.close()
+
+    def _decoded(self, codec: Codec[U], messages: Sequence[Incoming]) -> Batch[U]:
+        data = [message.data for message in messages]
+
+        def place(n: int) -> str:
+            number = messages[n].number
+            return self.name if number is None else f"{self.name}, message {number}"
+
+        return whole(data, codec.decode, self.record, place)
+
+    def acknowledge(self, split: Split, number: int, /) -> None:
+        """Acknowledge the messages up to that batch to whoever sent them."""
+        with self._lock:
+            reading = self._open.get(split.name)
+        if reading is not None:
+            reading.recorded(number)
+
+
+class _Reading:
+    """One call of `read`: which batch has which messages to acknowledge."""
+
+    def __init__(self, connection: MessageConnection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._tokens: deque[tuple[int, list[Any]]] = deque()
+        self.number = 0
+
+    def took(self, tokens: list[Any]) -> int:
+        """The number of a new batch."""
+        with self._lock:
+            self.number += 1
+            if tokens:
+                self._tokens.append((self.number, tokens))
+            return self.number
+
+    def recorded(self, number: int) -> None:
+        found: list[Any] = []
+        with self._lock:
+            while self._tokens and self._tokens[0][0] <= number:
+                found += self._tokens.popleft()[1]
+        if found:
+            self._connection.acknowledge(found)
+
+
+def _batches(messages: Sequence[Incoming]) -> Iterator[Sequence[Incoming]]:
+    """Messages with numbers go one by one: a batch is left out as a whole if it was recorded."""
+    if messages and messages[0].number is not None:
+        for message in messages:
+            yield [message]
+    elif messages:
+        yield messages
+
+
+def package(name: str, extra: str, what: str) -> Any:
+    """A package that only some sources need.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise ConfigError(
+            f"{what} needs the package {name.partition('.')[0]}",
+            hint=f'pip install "raystream[{extra}]"',
+        ) from None
+
+
+def unreachable(name: str, seconds: float, error: object) -> InputError:
+    """The error of a connection that cannot be made."""
+    return InputError(
+        f"{name} could not be read for {seconds:g} s: {error}",
+        hint="Is it there, and does it let this machine in? give_up= says how long to try.",
+    )

@@ -1,0 +1,242 @@
+"""Topics of an MQTT broker, as a source."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from raystream.api.arguments import check_record, whole
+from raystream.errors import ConfigError, InputError, caller
+from raystream.io.formats.base import Format
+from raystream.io.formats.json import json
+from raystream.io.subscriptions.base import (
+    LOOK_SECONDS,
+    Incoming,
+    MessageConnection,
+    SubscribedSource,
+    package,
+)
+from raystream.io.subscriptions.options import check_give_up, check_text
+from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
+from raystream.schema.fields import AnyRecord
+
+U = TypeVar("U", bound=AnyRecord)
+
+KEEPALIVE_SECONDS = 30
+ANSWER_SECONDS = 10.0
+"""How long the broker may take to answer."""
+IN_FLIGHT = 1000
+"""How many messages may come before the first of them is acknowledged."""
+TAKEN = 1000
+
+
+def mqtt(
+    host: str,
+    topic: str,
+    record: type[U],
+    /,
+    *,
+    client: str,
+    port: int = 1883,
+    splits: int = 1,
+    user: str | None = None,
+    password: str | None = None,
+    tls: bool = False,
+    format: Format | None = None,
+    give_up: float = GIVE_UP_SECONDS,
+) -> Mqtt[U]:
+    """The messages of MQTT topics, as a source. Each is acknowledged when the job has recorded it:
+
+        rooms = rs.io.mqtt("broker", "rooms/#", Reading, client="rooms-job")
+        flow.source(rooms, epochs=rs.by_arrival())
+
+    It subscribes with QoS 1 and a session that outlives connections, so the broker keeps what comes
+    while nobody is connected, and sends again what was not acknowledged: at least once. A message
+    that was recorded by a process that died before it could acknowledge comes twice. The session
+    begins with the first connection, and is the broker's to keep after the job has ended.
+
+    Args:
+        host: the broker.
+        topic: a topic, with `+` and `#` as MQTT has it.
+        record: the type of the records; each message is one.
+        client: names the session at the broker; no other client has this name.
+        port: of the broker.
+        splits: with more than one, a shared subscription: the broker deals the messages out to as
+            many sessions.
+        user, password: for the broker.
+        tls: whether to connect with TLS.
+        format: how messages stand for records; `rs.io.formats.json()` unless given.
+        give_up: after how many seconds without a connection the job ends.
+
+    Raises:
+        GraphError: `record` is no type of records.
+        ConfigError: an argument cannot be, or the package `paho-mqtt` is not installed.
+    """
+    check_record("rs.io.mqtt", record)
+    where = caller()[0]
+    for argument, value in (("host", host), ("topic", topic), ("client", client)):
+        check_text("mqtt", argument, value, where)
+    if (user is not None and not isinstance(user, str)) or not isinstance(password, str | None):
+        raise ConfigError("mqtt(user=..., password=...): text", where=where)
+    if not isinstance(tls, bool):
+        raise ConfigError(f"mqtt(tls={tls!r:.80}): True or False", where=where)
+    check_give_up("mqtt", give_up, where)
+    port = whole("mqtt", "port", port, 1, (1 << 16) - 1, ConfigError)
+    splits = whole("mqtt", "splits", splits, 1, 1024, ConfigError)
+    package("paho.mqtt.client", "mqtt", "rs.io.mqtt")
+    login = None if user is None else (user, password)
+    return Mqtt(
+        record,
+        json() if format is None else format,
+        (host, port, tls),
+        topic,
+        client,
+        splits,
+        login,
+        give_up,
+    )
+
+
+class Mqtt(SubscribedSource[U]):
+    """See `mqtt`."""
+
+    def __init__(
+        self,
+        record: type[U],
+        format: Format,
+        broker: tuple[str, int, bool],
+        topic: str,
+        client: str,
+        splits: int,
+        login: tuple[str, str | None] | None,
+        give_up: float,
+    ) -> None:
+        super().__init__(record, format, f"mqtt {topic}", splits)
+        self.broker, self.topic, self.client, self.login = broker, topic, client, login
+        self.give_up = give_up
+
+    def connect(self, split: int, since: int | None) -> MessageConnection:
+        return _Session(self, split)
+
+
+class _Session(MessageConnection):
+    """The session of a split. Whoever connects under its name ends the connection before."""
+
+    def __init__(self, of: Mqtt[Any], split: int) -> None:
+        self._of = of
+        several = of.number > 1
+        self._name = f"{of.client}-{split}" if several else of.client
+        self._topic = f"$share/{of.client}/{of.topic}" if several else of.topic
+        self._lock = threading.Lock()
+        self._client: Any = None
+
+    def messages(self) -> Iterator[Sequence[Incoming]]:
+        errors = (OSError, EOFError)
+        return again_and_again(self._attempt, errors, self._of.name, self._of.give_up)
+
+    def _attempt(self) -> Iterator[Sequence[Incoming]]:
+        came: queue.Queue[Incoming | BaseException | None] = queue.Queue()
+        client = self._made(came)
+        try:
+            host, port, _ = self._of.broker
+            client.connect(host, port, keepalive=KEEPALIVE_SECONDS)
+            client.loop_start()
+            self._ready(came)
+            with self._lock:
+                self._client = client
+            yield ()
+            while True:
+                yield _taken(came)
+        finally:
+            self.close()
+            client.disconnect()
+            client.loop_stop()
+
+    def _made(self, came: queue.Queue[Any]) -> Any:
+        """A client that puts what comes into a queue; None once it has subscribed."""
+        import paho.mqtt.client as paho
+        from paho.mqtt.enums import CallbackAPIVersion
+
+        client = paho.Client(
+            CallbackAPIVersion.VERSION2, self._name, clean_session=False, manual_ack=True,
+            reconnect_on_failure=False,
+        )  # fmt: skip
+        client.max_inflight_messages_set(IN_FLIGHT)
+        if self._of.login is not None:
+            client.username_pw_set(*self._of.login)
+        if self._of.broker[2]:
+            client.tls_set()
+
+        def connected(_: Any, __: Any, ___: Any, reason: Any, ____: Any) -> None:
+            if reason.is_failure:
+                came.put(InputError(f"{self._of.name} was refused by the broker: {reason}"))
+            else:
+                client.subscribe(self._topic, qos=1)
+
+        def subscribed(_: Any, __: Any, ___: Any, reasons: Any, ____: Any) -> None:
+            bad = [reason for reason in reasons if reason.is_failure]
+            refused = f"{self._of.name}: the broker refuses the subscription"
+            came.put(InputError(f"{refused}: {bad[0]}") if bad else None)
+
+        def message(_: Any, __: Any, one: Any) -> None:
+            came.put(Incoming(one.payload, None, (client, one.mid, one.qos)))
+
+        def gone(_: Any, __: Any, ___: Any, reason: Any, ____: Any) -> None:
+            came.put(EOFError(f"the connection has ended: {reason}"))
+
+        client.on_connect, client.on_subscribe = connected, subscribed
+        client.on_message, client.on_disconnect = message, gone
+        return client
+
+    def _ready(self, came: queue.Queue[Any]) -> None:
+        """Wait until it has subscribed. What a session kept may come before that."""
+        before = []
+        while True:
+            try:
+                one = came.get(timeout=ANSWER_SECONDS)
+            except queue.Empty:
+                raise TimeoutError("the broker does not answer") from None
+            if isinstance(one, BaseException):
+                raise one
+            if one is None:
+                break
+            before.append(one)
+        for one in before:
+            came.put(one)
+
+    def acknowledge(self, tokens: Sequence[Any]) -> None:
+        with self._lock:
+            now = self._client
+            for client, mid, qos in tokens:
+                if client is now and qos:  # another connection would mean other messages by it
+                    client.ack(mid, qos)
+
+    def close(self) -> None:
+        with self._lock:
+            self._client = None
+
+
+def _taken(came: queue.Queue[Any]) -> list[Incoming]:
+    """What has come; nothing where that takes long.
+
+    Raises:
+        EOFError: the connection has ended.
+    """
+    found: list[Incoming] = []
+    with suppress(queue.Empty):
+        one = came.get(timeout=LOOK_SECONDS)
+        while True:
+            if isinstance(one, BaseException):
+                if found:
+                    came.put(one)
+                    break
+                raise one
+            if one is not None:
+                found.append(one)
+            if len(found) == TAKEN:
+                break
+            one = came.get_nowait()
+    return found

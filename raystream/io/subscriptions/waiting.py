@@ -1,0 +1,46 @@
+"""A connection that breaks is made again, after a pause that grows, and for a limited time."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from raystream.io.subscriptions.base import LOOK_SECONDS, Incoming, unreachable
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+GIVE_UP_SECONDS = 300.0
+"""How long a connection is tried to be made before the job ends."""
+
+
+def again_and_again(
+    attempt: Callable[[], Iterator[Sequence[Incoming]]],
+    errors: tuple[type[BaseException], ...],
+    name: str,
+    give_up: float,
+) -> Iterator[Sequence[Incoming]]:
+    """What connections give, one after the other. An attempt that ends without an error ends all.
+
+    Args:
+        attempt: makes a connection and reads it; what it yields first shows that there is one.
+        errors: what it raises where the connection breaks, or cannot be made.
+        give_up: after how many seconds without a connection it is an error.
+
+    Raises:
+        InputError: there was no connection for so long.
+    """
+    lost, pause = time.monotonic(), FIRST_PAUSE
+    while True:
+        try:
+            for messages in attempt():
+                lost, pause = time.monotonic(), FIRST_PAUSE
+                yield messages
+            return
+        except errors as error:
+            if time.monotonic() - lost > give_up:
+                raise unreachable(name, give_up, f"{type(error).__name__}: {error}") from None
+        until = time.monotonic() + pause * random.uniform(0.5, 1.0)
+        pause = min(2 * pause, LONGEST_PAUSE)
+        while (left := until - time.monotonic()) > 0:
+            yield ()
+            time.sleep(min(left, LOOK_SECONDS))
