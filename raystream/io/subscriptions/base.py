@@ -81,7 +81,7 @@ class SubscribedSource(Source[U]):
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[str, int] = {}
-        self._open: dict[str, _Reading] = {}
+        self._open: dict[str, _OpenSplit] = {}
 
     @abstractmethod
     def connect(self, split: int, since: int | None) -> MessageConnection:
@@ -123,7 +123,7 @@ class SubscribedSource(Source[U]):
         """What comes, in the order in which it came. Numbers of batches count from 1."""
         number = int(split.name.partition("/")[0])
         connection = self.connect(number, self._known.get(split.name))
-        reading = _Reading(connection)
+        reading = _OpenSplit(connection)
         with self._lock:
             self._open[split.name] = reading
         codec: Codec[U] = self.format.codec(self.record)
@@ -160,7 +160,7 @@ class SubscribedSource(Source[U]):
             reading.recorded(number)
 
 
-class _Reading:
+class _OpenSplit:
     """One call of `read`: which batch has which messages to acknowledge."""
 
     def __init__(self, connection: MessageConnection) -> None:
