@@ -148,7 +148,7 @@ def run(
         for vertex in plan.vertices:
             if vertex.source is not None and (note := getattr(vertex.source, "note", "")):
                 (on_note or _on_terminal)(f"{vertex.name}: {note}")
-        follow = Follow(cluster, options, saves, on_progress, on_note or _ignore)
+        follow = Followed(cluster, options, saves, on_progress, on_note or _ignore)
         if saves is None:
             report = follow.run(plan)
         else:
@@ -175,7 +175,7 @@ def _alone(job: str, address: str | None) -> Iterator[None]:
         yield
 
 
-class Follow(NamedTuple):
+class Followed(NamedTuple):
     """Where a plan is run, and how it is followed."""
 
     address: str | None
@@ -316,7 +316,7 @@ def _refuse_here(**options: object) -> None:
 
 
 def _run_durably(
-    follow: Follow,
+    follow: Followed,
     plan: Plan,
     saves: Saves,
     begin: StartPoint,

@@ -259,6 +259,8 @@ def test_pure_code_knows_no_clock_thread_or_network(path: Path) -> None:
         allowed = {"asyncio", "random", "threading", "time"}  # it asks the world
     if _name(path) == "raystream/io/databases/waiting.py":
         allowed = {"time"}  # how long a database that is gone is waited for
+    if _name(path) == "raystream/io/following/source.py":
+        allowed = {"time"}  # how long a file has stayed as it is
     if _name(path) == "raystream/io/feeds.py":
         allowed = {"asyncio", "queue", "threading"}  # it calls what users wrote for the world
     if _name(path).startswith("raystream/io/subscriptions/"):

@@ -55,8 +55,8 @@ class Source(ABC, Generic[U_co]):
     record: Any = _Unset()
     """The type of the records, `type[U]`. None: it is the one in the annotation of `read`."""
     reads: Any = _Unset()
-    """The path, glob pattern or folder that is read, `str | os.PathLike`, or a list of them: no
-    sink of the flow may own what is there. None: the source says nothing about files."""
+    """The path, glob pattern or folder that is read, or a list of them: no sink of the flow may own
+    what is there. None: the source says nothing about files."""
 
     recorded: ClassVar[bool] = False
     """Whether what is read cannot be read again, as from a socket. The job records it then: each
@@ -71,9 +71,10 @@ class Source(ABC, Generic[U_co]):
     `knows` says before the first read what is recorded, `stored` what a checkpoint holds of it."""
 
     waits: bool = False
-    """Whether a split may have nothing now and more later: its epochs are cut by arrival. `read`
-    then yields batches without records meanwhile, so that its reader can see to other things."""
-
+    """Whether a split may have nothing now and more later: its epochs are cut by arrival, and
+    `read` yields batches without records meanwhile. Its reader sees to other things then."""
+    sender_seconds: ClassVar[float] = 86_400
+    """A sender is forgotten when another one is recorded this long after it."""
     read_ahead: ClassVar[int] = 4
     """With `rs.by_arrival`: how many batches of a split may wait in the process that reads it."""
 

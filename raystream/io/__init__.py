@@ -3,6 +3,7 @@
     file_functions  what users call to read and write files
     files           files in Parquet, CSV, JSON and text, as sources
     buckets         what names and opens files in buckets
+    following       folders and prefixes where files keep arriving
     output          parts of files, as sinks, and the manifests that say which of them count
     memory          records that are at hand in Python, as a source
     feeds           records that come once, from a function, as a source: the job records them
@@ -41,6 +42,7 @@ from raystream.io.feeds import recorded
 from raystream.io.file_functions import csv, json, parquet, text
 from raystream.io.files.bad_lines import BadLine
 from raystream.io.files.lines import Line
+from raystream.io.following.settings import Follow
 from raystream.io.kafka.making import kafka
 from raystream.io.memory import Records
 from raystream.io.output.manifest import PartFile
@@ -55,6 +57,7 @@ from raystream.schema.types import NEVER
 
 __all__ = [
     "BadLine",
+    "Follow",
     "Line",
     "PartFile",
     "callable",

@@ -24,6 +24,8 @@ from raystream.io.files.lines import Line, TextFiles
 from raystream.io.files.listing import Paths, paths_of
 from raystream.io.files.parquet import ParquetFiles
 from raystream.io.files.reading import check_encoding
+from raystream.io.following.settings import Follow, follow_of
+from raystream.io.following.source import Following
 from raystream.io.output.formats import CsvForm, CsvParts, ParquetForm, ParquetParts
 from raystream.schema.fields import AnyRecord
 
@@ -34,13 +36,23 @@ Columns = Mapping[str, str]
 
 @overload
 def parquet(
-    path: Paths, record: type[U], /, *, columns: Columns | None = None
-) -> ParquetFiles[U]: ...
+    path: Paths,
+    record: type[U],
+    /,
+    *,
+    columns: Columns | None = None,
+    follow: bool | Follow = False,
+) -> Source[U]: ...
 @overload
 def parquet(path: AnyPath, /, *, columns: Columns | None = None) -> ParquetParts: ...
 @placed
 def parquet(
-    path: Any, record: type[Any] | None = None, /, *, columns: Columns | None = None
+    path: Any,
+    record: type[Any] | None = None,
+    /,
+    *,
+    columns: Columns | None = None,
+    follow: Any = False,
 ) -> Any:
     """Parquet files: with a record type a source, without one a sink.
 
@@ -54,6 +66,9 @@ def parquet(
         columns: the names of columns by field, where they are others:
             `{"trip_distance": "Trip Distance"}`. The record may say so, too:
             `Annotated[float, rs.field(name="Trip Distance")]`.
+        follow: of a source: also read the files that come later: True, or a `rs.io.Follow` that
+            says how. Files are taken in the order in which they come, each once, when they are
+            whole. Such a source is cut by `rs.by_arrival`.
 
     Raises:
         ConfigError: the path is no place on a disk or in a bucket, or `columns` does not fit the
@@ -61,7 +76,7 @@ def parquet(
     """
     if record is not None:
         check_record("rs.io.parquet", record)
-        return ParquetFiles(paths_of(path), record, mapping_of(record, columns))
+        return _followed(ParquetFiles(paths_of(path), record, mapping_of(record, columns)), follow)
     return ParquetParts(folder_at(path), ParquetForm(), renamed(columns))
 
 
@@ -83,7 +98,8 @@ def csv(
     trim: bool = False,
     encoding: str | None = None,
     bad: Literal["refuse"] = "refuse",
-) -> CsvFiles[U]: ...
+    follow: bool | Follow = False,
+) -> Source[U]: ...
 @overload
 def csv(
     path: Paths,
@@ -102,6 +118,7 @@ def csv(
     thousands: str | None = None,
     trim: bool = False,
     encoding: str | None = None,
+    follow: bool | Follow = False,
 ) -> Source[U | BadLine]: ...
 @overload
 def csv(
@@ -122,6 +139,7 @@ def csv(
     delimiter: str = ",",
     columns: Columns | None = None,
     bad: Any = "refuse",
+    follow: Any = False,
     **reads: Any,
 ) -> Any:
     """CSV files: with a record type a source, without one a sink.
@@ -151,6 +169,7 @@ def csv(
             says which line, column and value it is. With `"stream"` the source has records of
             `rs.io.BadLine`, too, and the job goes on: `stream[rs.io.BadLine]` are those lines,
             `stream[Record]` the rest. A value with line breaks has 100 lines at most then.
+        follow: as of `parquet`.
 
     Raises:
         ConfigError: the path is no place on a disk or in a bucket, or an option does not fit.
@@ -159,7 +178,7 @@ def csv(
     if record is not None:
         check_record("rs.io.csv", record)
         files = CsvFiles(paths_of(path), record, dialect, mapping_of(record, columns))
-        return _with(bad, files)
+        return _followed(_with(bad, files), follow)
     if reads:
         raise ConfigError(
             f"csv({next(iter(reads))}=...) says how files are read; without a record it is a sink",
@@ -177,7 +196,8 @@ def json(
     columns: Columns | None = None,
     encoding: str | None = None,
     bad: Literal["refuse"] = "refuse",
-) -> JsonFiles[U]: ...
+    follow: bool | Follow = False,
+) -> Source[U]: ...
 @overload
 def json(
     path: Paths,
@@ -187,6 +207,7 @@ def json(
     bad: Literal["stream"],
     columns: Columns | None = None,
     encoding: str | None = None,
+    follow: bool | Follow = False,
 ) -> Source[U | BadLine]: ...
 @overload
 def json(path: AnyPath, /, *, columns: Columns | None = None) -> JsonParts: ...
@@ -199,6 +220,7 @@ def json(
     columns: Columns | None = None,
     encoding: str | None = None,
     bad: Any = "refuse",
+    follow: Any = False,
 ) -> Any:
     """JSON: with a record type a source, without one a sink.
 
@@ -219,6 +241,7 @@ def json(
         columns: the names of values by field, where they are others: `{"id": "@id"}`. Of a source
             one that begins with `$.` is a path: `{"user": "$.actor.login", "tag": "$.tags[0]"}`.
         encoding, bad: of a source: as of `csv`.
+        follow: as of `parquet`.
 
     Raises:
         ConfigError: the path is no place on a disk or in a bucket, or an option does not fit.
@@ -229,11 +252,14 @@ def json(
     mapping = mapping_of(record, columns)
     for _, column in mapping:
         json_path(column)
-    return _with(bad, JsonFiles(paths_of(path), record, mapping, check_encoding(encoding)))
+    files = JsonFiles(paths_of(path), record, mapping, check_encoding(encoding))
+    return _followed(_with(bad, files), follow)
 
 
 @overload
-def text(path: Paths, /, *, encoding: str | None = None) -> TextFiles[Line]: ...
+def text(
+    path: Paths, /, *, encoding: str | None = None, follow: bool | Follow = False
+) -> Source[Line]: ...
 @overload
 def text(
     path: Paths,
@@ -243,7 +269,8 @@ def text(
     *,
     encoding: str | None = None,
     bad: Literal["refuse"] = "refuse",
-) -> TextFiles[U]: ...
+    follow: bool | Follow = False,
+) -> Source[U]: ...
 @overload
 def text(
     path: Paths,
@@ -253,6 +280,7 @@ def text(
     *,
     bad: Literal["stream"],
     encoding: str | None = None,
+    follow: bool | Follow = False,
 ) -> Source[U | BadLine]: ...
 @placed
 def text(
@@ -263,6 +291,7 @@ def text(
     *,
     encoding: str | None = None,
     bad: Any = "refuse",
+    follow: Any = False,
 ) -> Any:
     """Lines of text files as a source; they may be packed, as of `csv`.
 
@@ -272,6 +301,7 @@ def text(
         parse: makes a record of a line without its end, or None to leave it out; what it raises is
             a fault of the input.
         encoding, bad: as of `csv`.
+        follow: as of `parquet`.
 
     Raises:
         ConfigError: the path is no place on a disk or in a bucket, or nothing says how a line
@@ -285,7 +315,7 @@ def text(
             " a record; or rs.io.text(path) for the lines as they are.",
         )
     files = TextFiles(paths_of(path), record, parse, encoding=check_encoding(encoding))
-    return _with(bad, files)
+    return _followed(_with(bad, files), follow)
 
 
 def _with(bad: str, files: Any) -> Any:
@@ -293,3 +323,9 @@ def _with(bad: str, files: Any) -> Any:
     if not isinstance(bad, str) or bad not in ("refuse", "stream"):
         raise ConfigError(f'bad={bad!r}: "refuse" or "stream"')
     return Sorted(files) if bad == "stream" else files
+
+
+def _followed(files: Any, follow: Any) -> Any:
+    """Files, and those that come later if that is asked for."""
+    how = follow_of(follow)
+    return files if how is None else Following(files, how)

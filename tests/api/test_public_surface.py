@@ -245,6 +245,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
         rs.io.text,
         {"path": "there.csv", "record": rs.io.Line},
     ),
+    "io.Follow": (rs.io.Follow, rs.io.Follow, {}),
     "io.parts": (rs.io.parts, rs.io.parts, {"folder": "out"}),
     "io.read_parts": (
         lambda *a, **n: list(rs.io.read_parts(*a, **n)),

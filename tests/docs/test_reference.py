@@ -37,6 +37,7 @@ CALLED: dict[str, Any] = {
     "rs.io.json": get_overloads(rs.io.json)[0],
     "rs.io.parquet": get_overloads(rs.io.parquet)[0],
     "rs.io.text": get_overloads(rs.io.text)[1],
+    "rs.io.Follow": rs.io.Follow,
     "rs.io.iterable": rs.io.iterable,
     "rs.io.push": rs.io.push,
     "rs.io.kafka": rs.io.kafka,

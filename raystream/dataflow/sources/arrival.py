@@ -70,6 +70,7 @@ class Arrival:
             if vertex.source.recorded:
                 self.live.append(LiveSplit(self.schema, writer, *split))
                 self.live[-1].knows(senders)
+                self.live[-1].sender_seconds = vertex.source.sender_seconds
             else:
                 self.splits.append(ArrivalSplit(*split))
                 if self.rule is not None:

@@ -22,7 +22,7 @@ split by then. Each boundary says which sequences it holds, so all readers know 
 sequence of each sender. A batch that is not above it is a repeated one: its rows are left out,
 and it is acknowledged with those before it. Where each row of a batch has a sequence, the rows
 that are not above it are left out: who reads a log again need not cut it into the same batches.
-What is known of senders is part of the position of the split, and is bounded: see `SENDER_SECONDS`
+What is known of senders is part of the position of the split, and is bounded: see `sender_seconds`
 and `SENDERS`.
 """
 
@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 import msgpack
 import numpy as np
 
+from raystream.api.connectors import Source
 from raystream.dataflow.register import Boundary
 from raystream.dataflow.sources.arrival_split import ArrivalSplit
 from raystream.errors import InternalError
@@ -45,8 +46,6 @@ from raystream.schema.types import NEVER
 
 ENTRY_BYTES = 8 << 20
 """A boundary takes as many batches as fit into this, and at least one."""
-SENDER_SECONDS = 86_400
-"""A sender is forgotten when another one of the split is recorded this long after it."""
 SENDERS = 10_000
 """So many senders of a split are known: the ones that were recorded last."""
 
@@ -133,6 +132,8 @@ class LiveSplit(ArrivalSplit):
         one has not been told."""
         self.ended = False
         """Whether the end of the split is recorded."""
+        self.sender_seconds: float = Source.sender_seconds
+        """A sender is forgotten when another one is recorded this long after it."""
         self._senders: dict[str, tuple[int, int]] = {}
         self._sent: dict[int, Sent] = {}
         """By number what pending batches say of where they come from, if they are to be
@@ -221,7 +222,7 @@ class LiveSplit(ArrivalSplit):
         at = entry.at if newest is None else max(entry.at, known[newest][1])
         for sender, sequence in entry.sent:
             known[sender] = (max(sequence, known.pop(sender, (-1, 0))[0]), at)
-        while len(known) > SENDERS or known[next(iter(known))][1] <= at - SENDER_SECONDS:
+        while len(known) > SENDERS or known[next(iter(known))][1] <= at - self.sender_seconds:
             del known[next(iter(known))]
         for i, (n, rows) in enumerate(self.read if self._sent else ()):
             if (sent := self._sent.get(n)) is None:

@@ -165,7 +165,7 @@ def _mixed(record: type, name: str, part: Lines[Any], found: list[Found]) -> Bat
                 rows.append((*(getattr(one, n) for n in names), None, 0, None, None, None))
             continue
         at, error = each
-        fill = (_filler(f, last) if _may_be_time(f) else None for f in fields)
+        fill = (_filler(f, last) if may_be_time(f) else None for f in fields)
         reason = error.message.removeprefix(": ")
         column = _COLUMN_NAMED.match(reason)
         data = part.rows[at].rstrip(b"\r\n")
@@ -175,7 +175,7 @@ def _mixed(record: type, name: str, part: Lines[Any], found: list[Found]) -> Bat
     return Batch(mixed, dict(zip((*names, *extra), map(list, columns), strict=True)))
 
 
-def _may_be_time(f: Field) -> bool:
+def may_be_time(f: Field) -> bool:
     """Whether a field may be event time, and so has a value for a damaged line, too."""
     return f.integer and not f.optional and (f.value is None or f.moment)
 
@@ -235,7 +235,7 @@ def mixed_of(record: type) -> type:
     schema = record_schema(record)
     hints = record_hints(record)
     fields = [
-        (f.name, hints[f.name] if _may_be_time(f) else typing.Optional[hints[f.name]])  # noqa: UP045  of any hint
+        (f.name, hints[f.name] if may_be_time(f) else typing.Optional[hints[f.name]])  # noqa: UP045  of any hint
         for f in schema.fields
     ]
     fields += [(_FILE, str | None), (_LINE, int), (_COLUMN, str | None)]

@@ -31,11 +31,10 @@ from raystream.io.files.csv_dialect import (
     cells_of,
     rows_of,
 )
-from raystream.io.files.csv_values import BadCellError, values_of
+from raystream.io.files.csv_values import BadCellError, types_of, values_of
 from raystream.io.files.declared import batch_of
 from raystream.io.files.handles import Handles
 from raystream.io.files.listing import BATCH_ROWS, splits_of
-from raystream.io.files.nested import arrow_type
 from raystream.io.files.reading import CHUNK_BYTES, reading
 from raystream.schema.fields import AnyRecord
 from raystream.schema.records import RecordSchema, record_schema
@@ -63,10 +62,14 @@ class CsvFiles(Source[U]):
         """The paths, patterns or folders, in which no sink of the flow may write."""
         return self.paths
 
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """How the names of the files of a folder end that are read, packed or not."""
+        return (".csv", ".tsv", ".tab") if self.dialect.delimiter == "\t" else (".csv",)
+
     def splits(self) -> Sequence[Split]:
         """The files, sorted by name; their headers have been checked."""
-        suffixes = (".csv", ".tsv", ".tab") if self.dialect.delimiter == "\t" else (".csv",)
-        found = splits_of(self.paths, suffixes)
+        found = splits_of(self.paths, self.suffixes)
         for split in found:
             self._open(split.name, typed=True).close()
         return found
@@ -337,16 +340,6 @@ class _Blocks:
         if found["column"] is not None and _CONVERSION.search(found["what"]) is not None:
             return f"{self._names[int(found['column'])]!r} is not UTF-8 text"
         return found["what"]
-
-
-def types_of(schema: RecordSchema) -> dict[str, Any]:
-    """The Arrow type of each column of a record."""
-    for f in schema.fields:
-        if f.kind == "object":
-            raise InputError(
-                f"A CSV file cannot hold {schema.name}.{f}, only plain values.", hint="Use Parquet."
-            )
-    return {f.name: arrow_type(f, "text") for f in schema.fields}
 
 
 def _find(

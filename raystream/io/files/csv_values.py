@@ -8,8 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from raystream.errors import InputError
 from raystream.io.files.csv_dialect import Dialect
+from raystream.io.files.nested import arrow_type
 from raystream.schema.fields import Field
+from raystream.schema.records import RecordSchema
 
 
 class BadCellError(Exception):
@@ -83,3 +86,13 @@ def _first_bad(cells: Any, kind: Any) -> int:
         else:
             low = middle
     return low
+
+
+def types_of(schema: RecordSchema) -> dict[str, Any]:
+    """The Arrow type of each column of a record."""
+    for f in schema.fields:
+        if f.kind == "object":
+            raise InputError(
+                f"A CSV file cannot hold {schema.name}.{f}, only plain values.", hint="Use Parquet."
+            )
+    return {f.name: arrow_type(f, "text") for f in schema.fields}

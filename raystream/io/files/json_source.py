@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from raystream.api.batch import Batch
 from raystream.api.connectors import Source, changed
@@ -39,6 +39,7 @@ class JsonFiles(Source[U]):
     record: type[U]
     mapping: tuple[tuple[str, str], ...] = ()
     encoding: str | None = None
+    suffixes: ClassVar[tuple[str, ...]] = JSON_SUFFIXES
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -47,7 +48,7 @@ class JsonFiles(Source[U]):
 
     def splits(self) -> Sequence[Split]:
         """The files, sorted by name."""
-        return splits_of(self.paths, JSON_SUFFIXES, may_be_empty=True)
+        return splits_of(self.paths, self.suffixes, may_be_empty=True)
 
     def read(self, split: Split, position: int, /) -> Iterator[tuple[int, Batch[U]]]:
         """Batches of the lines that begin in a chunk of bytes, or of `BATCH_ROWS` values."""

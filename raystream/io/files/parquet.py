@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
@@ -37,6 +37,7 @@ class ParquetFiles(Source[U]):
     record: type[U]
     mapping: tuple[tuple[str, str], ...] = ()
     unit: str = ""
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
     def in_unit(self, unit: str, /) -> ParquetFiles[U]:
         """Times in the files are given in this unit where the record declares an int."""
@@ -49,7 +50,7 @@ class ParquetFiles(Source[U]):
 
     def splits(self) -> Sequence[Split]:
         """The files, sorted by name; their columns have been checked."""
-        found = splits_of(self.paths, SUFFIXES)
+        found = splits_of(self.paths, self.suffixes)
         for split in found:
             self._open(split.name).close()
         return found

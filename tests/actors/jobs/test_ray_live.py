@@ -93,3 +93,45 @@ def test_only_an_owner_feeds_and_a_move_loses_nothing(tmp_path: Path) -> None:
     # A candidate reads nothing: in each split, an owner after the other had words.
     assert len(words) <= 6
     assert {word.partition("-")[0] for word in words} == {"0", "1"}
+
+
+# ---------------------------------------------------------------- a folder that fills
+
+MOST = 2_000
+
+
+@dataclass
+class Filling:
+    """Moves a file into a folder at each sample, kills, and ends the folder when all is whole."""
+
+    folder: Path
+    kill: parts.Killer
+    files: int = 0
+
+    def __call__(self, sample: Any) -> None:
+        if not (self.folder / "_END").exists() and self.files < MOST:
+            hidden = self.folder / f".{self.files}"
+            lines = (f'{{"time": {i}, "word": "f{self.files}"}}\n' for i in range(3))
+            hidden.write_text("".join(lines))
+            hidden.rename(self.folder / f"{self.files}.jsonl")
+            self.files += 1
+        self.kill(sample)
+        if (self.kill.gate.folder / "open").exists():
+            (self.folder / "_END").touch()
+
+
+def test_each_file_is_read_once_although_its_reader_dies(tmp_path: Path) -> None:
+    folder, gate = tmp_path / "in", Gate(tmp_path / "gate")
+    for made in (folder, gate.folder, tmp_path / "out"):
+        made.mkdir()
+    watch = Filling(folder, parts.Killer(gate, "words/0", samples=2))
+    flow = rs.Flow("filled")
+    follow = rs.io.Follow(every=0.05, settled=0, end="_END")
+    source = rs.io.json(folder, Word, follow=follow)
+    words = flow.source(source, epochs=rs.by_arrival(seconds=0.05), name="words")
+    words.through(running).to(parts.Files(tmp_path / "out"))
+    report = flow.run(cluster="auto", on_progress=watch, checkpoint_every=4, spares=1)
+    assert [name for recovery in report.recoveries for name in recovery.gone] == ["words/0"]
+    found = sorted(tuple(r) for _, _, r in parts.records(tmp_path / "out"))
+    assert watch.files > 1
+    assert found == sorted((f"f{i}", n) for i in range(watch.files) for n in (1, 2, 3))

@@ -154,7 +154,7 @@ def test_two_feeders_record_everything_once_and_agree(story: list[tuple[list[str
         assert lane.acknowledged == (count[name] or None)
 
 
-DAY = live.SENDER_SECONDS
+DAY = int(rs.Source.sender_seconds)
 
 
 def test_a_repeated_batch_is_left_out_and_acknowledged() -> None:
