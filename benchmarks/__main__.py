@@ -21,6 +21,7 @@ from rich.table import Table
 from benchmarks.against import command as against
 from benchmarks.chaos import schedules, soak_summary
 from benchmarks.jobs import checkpoints, compare, elastic, epochs, start
+from benchmarks.kafka import latency
 from benchmarks.model import simulate
 from benchmarks.parts import compiled, kernels, restore, small_epochs, tables, touch
 from benchmarks.recovery import table as recovery_table
@@ -45,6 +46,7 @@ app.command("against")(against.main)
 app.command("elastic")(elastic.main)
 app.command("start")(start.main)
 app.command("epochs")(epochs.main)
+app.command("kafka", help=latency.__doc__)(latency.main)
 app.add_typer(checkpoints.app, name="checkpoints")
 
 Repeat = Annotated[int, typer.Option(min=1, help="Runs of each form; the median is shown.")]

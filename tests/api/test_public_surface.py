@@ -291,6 +291,11 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
         rs.io.postgres_rows,
         {"url": "postgresql://nobody@127.0.0.1:1/none", **RECORD, "table": "t", "rising": "id"},
     ),
+    "io.kafka sink": (
+        lambda *a, **n: words().to(rs.io.kafka(*a, **n)),
+        rs.io.kafka,
+        {"topic": "t", "record": None, "servers": "127.0.0.1:1"},
+    ),
     "global_window": (rs.global_window, rs.global_window, {}),
     "run": (ran, run, {}),
     "run durable": (ran, run, {"durable": "saved", "resume": True}),

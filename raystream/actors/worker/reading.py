@@ -175,8 +175,8 @@ class SourceReader:
             return self._recorded(machine, epoch, stopping)
         boundaries = []
         for split, reader in zip(machine.splits, self.readers, strict=True):
-            for position, rows in reader.arrived():
-                split.add(position, rows)
+            for batch in reader.arrived():
+                split.add(*batch)
             split.done = reader.done
             wanted = split.wanted(reader.silent)
             held, self.newest = self.claim(split.registered, epoch, wanted)
@@ -184,8 +184,8 @@ class SourceReader:
             while not split.reaches(held) and not reader.done and time.monotonic() < give_up:
                 if stopping():
                     return None
-                for position, rows in reader.arrived(WAIT_SECONDS):
-                    split.add(position, rows)
+                for batch in reader.arrived(WAIT_SECONDS):
+                    split.add(*batch)
             boundaries.append(held)
         return machine.take(boundaries)
 

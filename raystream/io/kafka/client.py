@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar
 
 from raystream.errors import ConfigError, InputError
@@ -26,6 +27,11 @@ def driver() -> Any:
         ConfigError: it is not installed.
     """
     return driver_of("rs.io.kafka", "confluent_kafka", "kafka")
+
+
+def admin_types() -> Any:
+    """The module confluent_kafka.admin."""
+    return import_module("confluent_kafka.admin")
 
 
 class Trouble:
@@ -76,13 +82,23 @@ def consumer(settings: Settings, group: str | None, trouble: Any = None) -> Any:
     return _made("Consumer", settings, settings.consumer(group), trouble)
 
 
+def producer(settings: Settings, id: str | None, told: Any = None) -> Any:
+    """A client that writes.
+
+    Args:
+        id: under which it writes transactions; None: it writes none.
+        told: is called for each message that has arrived, or has not.
+    """
+    given = settings.producer(id)
+    if told is not None:
+        given["on_delivery"] = told
+    return _made("Producer", settings, given, None)
+
+
 def admin(settings: Settings) -> Any:
     """A client that looks what is there, and makes topics."""
-    from confluent_kafka import admin as module
-
     try:
-        given: dict[str, Any] = {**settings.admin(), "logger": LOG}
-        return module.AdminClient(given)
+        return admin_types().AdminClient({**settings.admin(), "logger": LOG})
     except Exception as error:
         raise _unfit(settings, error) from None
 

@@ -20,6 +20,10 @@ Start = str | datetime | Mapping[str, int]
 """`"earliest"`, `"latest"`, a moment, or offsets by split."""
 
 
+End = str | Mapping[str, int]
+"""`"latest"`, or offsets by split."""
+
+
 class Extent(NamedTuple):
     """What there is of a partition."""
 
@@ -54,8 +58,8 @@ def partition_of(split: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def check_topics(call: str, topics: Any) -> tuple[str, ...]:
-    """The topics of a user.
+def check_topics(call: str, topics: Any, *, one: bool = False) -> tuple[str, ...]:
+    """The topics of a user. one: there may be no more than one.
 
     Raises:
         ConfigError: one is no name of a topic.
@@ -64,7 +68,7 @@ def check_topics(call: str, topics: Any) -> tuple[str, ...]:
     if isinstance(topics, list | tuple):
         found = tuple(topics)
     wrong = [t for t in found if not (isinstance(t, str) and _TOPIC.fullmatch(t))]
-    if wrong or not found or len(set(found)) != len(found):
+    if wrong or not found or (one and len(found) > 1) or len(set(found)) != len(found):
         raise ConfigError(
             f"{call}({topics!r:.80}): the name of a topic, or a list of different ones",
             hint="Letters, digits, dots, underscores and hyphens; patterns are not taken.",
@@ -81,16 +85,39 @@ def check_start(call: str, start: Any) -> Start:
     Raises:
         ConfigError: that is no place.
     """
-    if start in ("earliest", "latest") or (isinstance(start, datetime) and start.tzinfo):
+    if isinstance(start, str) and start in ("earliest", "latest"):
         return start
-    if isinstance(start, Mapping) and all(
-        isinstance(k, str) and "/" in k and type(v) is int and v >= 0 for k, v in start.items()
-    ):
+    if isinstance(start, datetime) and start.tzinfo:
+        return start
+    if _are_offsets(start):
         return dict(start)
     raise ConfigError(
         f"{call}(start={start!r:.80}): where to begin",
         hint='"earliest", "latest", a datetime with its zone, or offsets by partition:'
         ' {"orders/0": 1200}.',
+    )
+
+
+def check_end(call: str, end: Any) -> End | None:
+    """Where a user wants the input to end.
+
+    Raises:
+        ConfigError: that is no place.
+    """
+    if end is None or (isinstance(end, str) and end == "latest"):
+        return end
+    if _are_offsets(end):
+        return dict(end)
+    raise ConfigError(
+        f"{call}(end={end!r:.80}): where to end",
+        hint='"latest", or offsets by partition: {"orders/0": 1200}; None reads on for ever.',
+    )
+
+
+def _are_offsets(given: Any) -> bool:
+    """Whether these are offsets by partition."""
+    return isinstance(given, Mapping) and all(
+        isinstance(k, str) and "/" in k and type(v) is int and v >= 0 for k, v in given.items()
     )
 
 
@@ -133,11 +160,7 @@ def begins(client: Any, settings: Settings, splits: Sequence[str], start: Start)
     Raises:
         InputError: an offset is not there, or the cluster does not answer.
     """
-    if isinstance(start, Mapping) and (unknown := [s for s in start if s not in splits]):
-        raise InputError(
-            f"start= names {unknown[0]}, which is no partition of the topic",
-            hint=f"There are {', '.join(splits[:8])}{' ...' if len(splits) > 8 else ''}.",
-        )
+    _refuse_unknown("start", start, splits)
     extents = {split: extent(client, settings, split) for split in splits}
     if isinstance(start, datetime):
         return _at(client, settings, extents, start)
@@ -146,6 +169,30 @@ def begins(client: Any, settings: Settings, splits: Sequence[str], start: Start)
             check_there(split, offset, extents[split])
         return {split: start.get(split, there.low) for split, there in extents.items()}
     return {s: there.low if start == "earliest" else there.high for s, there in extents.items()}
+
+
+def ends(client: Any, settings: Settings, splits: Sequence[str], end: End) -> dict[str, int]:
+    """By split the offset at which the input ends. Partitions that are not named end with what is
+    there now.
+
+    Raises:
+        InputError: the cluster does not answer.
+    """
+    _refuse_unknown("end", end, splits)
+    given = end if isinstance(end, Mapping) else {}
+    return {
+        split: given[split] if split in given else extent(client, settings, split).high
+        for split in splits
+    }
+
+
+def _refuse_unknown(name: str, given: object, splits: Sequence[str]) -> None:
+    unknown = [s for s in given if s not in splits] if isinstance(given, Mapping) else []
+    if unknown:
+        raise InputError(
+            f"{name}= names {unknown[0]}, which is no partition of the topic",
+            hint=f"There are {', '.join(splits[:8])}{' ...' if len(splits) > 8 else ''}.",
+        )
 
 
 def _at(

@@ -63,7 +63,7 @@ class Settings:
         return {
             "queued.max.messages.kbytes": _KEPT_KB,
             "isolation.level": "read_committed",
-            **self._common(),
+            **{k: v for k, v in self._common().items() if k not in _PRODUCERS},
             "group.id": group or "raystream",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -71,9 +71,23 @@ class Settings:
             "auto.offset.reset": "error",
         }
 
+    def producer(self, id: str | None) -> dict[str, Any]:
+        """The settings of a client that writes. id: under which it writes transactions."""
+        given = {k: v for k, v in self._common().items() if k not in _CONSUMERS}
+        found = {
+            "partitioner": "murmur2_random",  # as Java's clients have it
+            "transaction.timeout.ms": 30_000,
+            **given,
+            "enable.idempotence": True,
+        }
+        if id is None:
+            del found["transaction.timeout.ms"]
+            return found
+        return {**found, "transactional.id": id}
+
     def admin(self) -> dict[str, Any]:
         """The settings of a client that looks what is there."""
-        return {k: v for k, v in self._common().items() if k not in _CONSUMERS}
+        return {k: v for k, v in self._common().items() if k not in _CONSUMERS | _PRODUCERS}
 
     def _common(self) -> dict[str, Any]:
         return {"client.id": "raystream", **self.given, "bootstrap.servers": self.servers}
@@ -81,6 +95,8 @@ class Settings:
 
 _CONSUMERS = {"isolation.level", "queued.max.messages.kbytes", "max.poll.interval.ms"}
 """Settings of consumers that a user may give: others warn of them."""
+_PRODUCERS = {"partitioner", "transaction.timeout.ms", "compression.type", "linger.ms"}
+"""The same of producers."""
 
 
 def settings_of(call: str, servers: Any, given: Mapping[str, Any] | None, wait: Any) -> Settings:

@@ -17,8 +17,10 @@ from raystream.io.kafka.client import consumer, driver, failed
 from raystream.io.kafka.layout import Layout
 from raystream.io.kafka.messages import MessageDecoder, Tombstones
 from raystream.io.kafka.partitions import (
+    End,
     Start,
     begins,
+    ends,
     extent,
     partition_of,
     partitions_of,
@@ -49,18 +51,18 @@ class Topics(Source[U]):
         layout: Layout,
         *,
         start: Start,
-        bounded: bool,
+        end: End | None,
         group: str | None,
         tombstones: Tombstones,
     ) -> None:
         driver()
         self.topics, self.record = topics, record
         self.settings, self.layout = settings, layout
-        self.start, self.bounded, self.group = start, bounded, group
+        self.start, self.end, self.group = start, end, group
         self.tombstones: Tombstones = tombstones
-        self.waits = not bounded
+        self.waits = end is None
         self._ends: dict[str, int] = {}
-        """With `end="latest"`: by split the offset at which it ends, as of when it was planned."""
+        """With `end=`: by split the offset at which it ends, as of when it was planned."""
         self._teller: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -71,7 +73,7 @@ class Topics(Source[U]):
 
     def in_unit(self, unit: str, /) -> Topics[U]:
         """Timestamps are given in this unit where the record declares an int."""
-        made = object.__new__(Topics)
+        made = object.__new__(type(self))
         made.__dict__.update(self.__getstate__(), layout=replace(self.layout, unit=unit))
         return made
 
@@ -83,8 +85,8 @@ class Topics(Source[U]):
         """
         with closing(consumer(self.settings, None)) as client:
             names = self._names(client)
-            if self.bounded:
-                self._ends = {name: extent(client, self.settings, name).high for name in names}
+            if self.end is not None:
+                self._ends = ends(client, self.settings, names, self.end)
             first = begins(client, self.settings, names, self.start)
         return [Split(name, position_of(first[name])) for name in names]
 
@@ -101,7 +103,7 @@ class Topics(Source[U]):
         Raises:
             InputError: messages are gone or are no records, or the cluster cannot be reached.
         """
-        end = self._ends.get(split.name) if self.bounded else None
+        end = self._ends.get(split.name)
         topic, _ = partition_of(split.name)
         decode = MessageDecoder(self.record, self.layout, self.tombstones, topic)
         with closing(PartitionReader(self.settings, split.name, position)) as reader:

@@ -184,7 +184,7 @@ def test_records_that_do_not_fit_are_refused(record: Any, options: Any, said: st
         ({"settings": {"no.such.setting": "x"}}, "does not take its settings"),
         ({"start": "soon"}, "where to begin"),
         ({"start": datetime(2024, 1, 1)}, "where to begin"),  # noqa: DTZ001
-        ({"end": "soon"}, "end='soon'"),
+        ({"end": "soon"}, "where to end"),
         ({"tombstones": "keep"}, "tombstones="),
         ({"format": "json"}, "a format"),
         ({"wait": -1}, "wait=-1"),

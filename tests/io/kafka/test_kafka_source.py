@@ -16,13 +16,13 @@ import pytest
 import raystream as rs
 from raystream.api.looking import look_at
 from raystream.errors import InputError, RaystreamError
-from raystream.io.kafka import reading
+from raystream.io.kafka import partitions, reading
 from raystream.io.kafka.partitions import position_of
 from raystream.io.kafka.reading import PartitionReader
 from raystream.io.kafka.settings import settings_of
 from raystream.testing import Collect
 from tests.docs.test_docs import blocks
-from tests.gates import LIMIT_SECONDS
+from tests.gates import LIMIT_SECONDS, until
 from tests.kafka_server import Kafka
 
 
@@ -61,16 +61,35 @@ def test_what_is_there_is_read_once(kafka: Kafka) -> None:
     assert [r.n for r in run(orders(kafka, "read", end="latest", start={"read/0": 2}))
             if r.shop == "north"] == [3]  # fmt: skip
     assert run(orders(kafka, "read", end="latest", start="latest")) == []
+    assert [r.n for r in run(orders(kafka, "read", end={"read/0": 1, "read/1": 0}))] == [1]
+    with pytest.raises(InputError, match="end= names read/7"):
+        orders(kafka, "read", end={"read/7": 1}).splits()
     source = orders(kafka, "read")
     assert source.check() == "2 partitions, 5 offsets; read a record (Order) of read/0"
     assert look_at(source) == "2 splits; read a record (Order) of read/0"
     assert orders(kafka, "empty").check() == "1 partition, 0 offsets; no records now"
 
 
+class Enough(Exception):
+    """A test has seen what it waits for."""
+
+
+def broken_off(flow: rs.Flow, **options: Any) -> threading.Thread:
+    """Run a flow that ends by `Enough`."""
+
+    def job() -> None:
+        with pytest.raises(RaystreamError, match="Enough"):
+            flow.run(**options)
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    return thread
+
+
 def drain(take: Callable[[], Any]) -> None:
     """Go on until an error comes."""
-    until = time.monotonic() + LIMIT_SECONDS
-    while time.monotonic() < until:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while time.monotonic() < deadline:
         take()
 
 
@@ -90,33 +109,20 @@ def test_nothing_now_does_not_block_and_later_records_come(kafka: Kafka) -> None
     kafka.topic("later", 3)
     found: list[int] = []
 
-    class Enough(Exception):
-        pass
-
     def take(batch: Any) -> None:
         found.extend(r.n for r in batch.records())
         if 4 in found:
             raise Enough
 
     flow = rs.Flow("later")
-    flow.source(orders(kafka, "later"), epochs=rs.by_arrival(seconds=0.01)).to(rs.io.callable(take))
-    errors: list[BaseException] = []
-
-    def job() -> None:
-        try:
-            flow.run()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=job)
-    thread.start()
+    source = orders(kafka, "later")
+    flow.source(source, epochs=rs.by_arrival(seconds=0.01)).to(rs.io.callable(take))
+    job = broken_off(flow)
     kafka.produce("later", *values(1, 2), key=b"x", partition=1)
-    until = time.monotonic() + LIMIT_SECONDS
-    while found != [1, 2] and not errors and time.monotonic() < until:
-        time.sleep(0.02)
+    until(lambda: found == [1, 2])
     kafka.produce("later", *values(4), key=b"x", partition=2)
-    thread.join(LIMIT_SECONDS)
-    assert found == [1, 2, 4] and "Enough" in str(errors)
+    job.join(LIMIT_SECONDS)
+    assert found == [1, 2, 4]
 
 
 def test_only_what_is_committed_is_read(kafka: Kafka) -> None:
@@ -174,9 +180,7 @@ def test_messages_that_vanish_while_it_reads_end_the_job(kafka: Kafka) -> None:
     kafka.topic("vanish")
     kafka.produce("vanish", *values(1, 2), key=b"x")
     reader = PartitionReader(settings_of("kafka", kafka.servers, None, 30), "vanish/0", 0)
-    until = time.monotonic() + LIMIT_SECONDS
-    while reader.next < 2 and time.monotonic() < until:
-        reader.take(0.2)
+    until(lambda: [reader.take(0.2), reader.next == 2][1])
     reader._client.pause([TopicPartition("vanish", 0)])
     kafka.produce("vanish", *values(3, 4, 5), key=b"x")
     admin = kafka.admin()
@@ -204,24 +208,39 @@ def test_offsets_of_a_group_are_committed_for_lag_tools(kafka: Kafka, tmp_path: 
 
 
 def test_a_resumed_job_reads_on_and_reads_new_partitions_from_their_first_message(
-    kafka: Kafka, tmp_path: Any
+    kafka: Kafka, tmp_path: Path
 ) -> None:
     """With `start="latest"`, too: what came between the two runs is not skipped."""
     from confluent_kafka.admin import NewPartitions
 
     kafka.topic("grown", 1)
+    kafka.produce("grown", *values(0), key=b"x")
+    found: list[int] = []
+
+    def flow_of(wanted: int, **options: Any) -> rs.Flow:
+        def take(batch: Any) -> None:
+            found.extend(r.n for r in batch.records())
+            if wanted in found:
+                raise Enough
+
+        flow = rs.Flow("grown", key_groups=8)
+        source = orders(kafka, "grown", start="latest", **options)
+        flow.source(source, name="orders").to(rs.io.callable(take), name="taken")
+        return flow
+
+    job = broken_off(flow_of(1), durable=str(tmp_path), checkpoint_seconds=0.1)
+    until(lambda: list(tmp_path.glob("grown/cuts/*")))
     kafka.produce("grown", *values(1), key=b"x")
-    make = lambda: orders(kafka, "grown", end="latest", start="latest")  # noqa: E731
-    assert run(make(), durable=str(tmp_path)) == []
+    job.join(LIMIT_SECONDS)
+    assert found == [1]
     kafka.produce("grown", *values(2), key=b"x")
     admin = kafka.admin()
     admin.create_partitions([NewPartitions("grown", 2)])["grown"].result(LIMIT_SECONDS)
-    until = time.monotonic() + LIMIT_SECONDS
-    while len(make().splits()) < 2 and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: len(orders(kafka, "grown").splits()) == 2)
     kafka.produce("grown", *values(3), key=b"x", partition=1)
-    found = run(make(), durable=str(tmp_path), resume=True)
-    assert [r.n for r in found] in ([3], [2, 3], [3, 2])
+    found.clear()
+    flow_of(9, end="latest").run(durable=str(tmp_path), resume=True)
+    assert sorted(found) == [1, 2, 3]
 
 
 def test_partitions_that_are_added_are_told(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +253,7 @@ def test_partitions_that_are_added_are_told(kafka: Kafka, monkeypatch: pytest.Mo
     admin = kafka.admin()
     admin.create_partitions([NewPartitions("more", 3)])["more"].result(LIMIT_SECONDS)
     with pytest.warns(RuntimeWarning, match="The topic more has 3 partitions by now"):
-        [next(read) for _ in range(20)]
+        [next(read) for _ in range(8)]
     read.close()
 
 
@@ -255,9 +274,10 @@ def test_the_page_says_what_comes_out(
     assert capsys.readouterr().out.splitlines() == list(said.lines)
 
 
-def test_what_is_not_there_is_said(kafka: Kafka) -> None:
+def test_what_is_not_there_is_said(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="has no topic nowhere"):
         orders(kafka, "nowhere").splits()
+    monkeypatch.setattr(partitions, "ASK_SECONDS", 0.5)
     gone = rs.io.kafka("x", Order, servers="127.0.0.1:1", wait=0.3)
     with pytest.raises(InputError, match=r"Kafka at 127\.0\.0\.1:1 could not be asked"):
         gone.splits()
@@ -267,29 +287,25 @@ def test_what_is_not_there_is_said(kafka: Kafka) -> None:
         run(orders(kafka, "bad", end="latest"))
 
 
-def test_a_server_that_is_killed_and_comes_back_is_waited_for(kafka: Kafka) -> None:
+def test_a_server_that_is_killed_and_comes_back_is_waited_for(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "ASK_SECONDS", 0.5)
     kafka.topic("back")
     kafka.produce("back", *values(1), key=b"x")
     source = orders(kafka, "back", settings={"reconnect.backoff.max.ms": 200})
     read = source.read(rs.Split("back/0"), 0)
+    impatient = orders(kafka, "back", wait=0.0).read(rs.Split("back/0"), 0)
 
     def upto(n: int) -> None:
-        until = time.monotonic() + LIMIT_SECONDS
-        for _, batch, _ in read:
-            if n in [r.n for r in batch.records()]:
-                return
-            assert time.monotonic() < until
+        until(lambda: n in [r.n for r in next(read)[1].records()])
 
     upto(1)
-    kafka.stop()
-    for _ in range(5):
-        next(read)
-    kafka.start()
-    kafka.produce("back", *values(2), key=b"x")
-    upto(2)
-    impatient = orders(kafka, "back", wait=0.0).read(rs.Split("back/0"), 0)
     next(impatient)
     kafka.stop()
     with pytest.raises(InputError, match="cannot be reached any more"):
         drain(lambda: next(impatient))
+    next(read)
     kafka.start()
+    kafka.produce("back", *values(2), key=b"x")
+    upto(2)

@@ -1,0 +1,6 @@
+"""Kafka: a server for tests and benchmarks, and how long a record takes from one topic to another.
+
+server    one node, on this machine
+latency   from produce to a committed read, at a pace
+produce   records at a pace, from a process of its own
+"""

@@ -1,0 +1,31 @@
+"""python -m benchmarks.kafka.produce SERVERS RATE TOTAL PARTITIONS: records at a pace.
+
+A record is sent when it is due, and says when that was.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from confluent_kafka import Producer
+
+
+def main(servers: str, rate: int, total: int, partitions: int, keys: int) -> None:
+    """Send `total` records, as many to each partition."""
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "log_level": 0})
+    began, sent = time.time(), 0
+    while sent < total:
+        due = min(total, int((time.time() - began) * rate))
+        for n in range(sent, due):
+            at = int((began + n / rate) * 1e6)
+            value = b'{"key": %d, "sent": %d}' % (n * 7919 % keys, at)
+            producer.produce("events", value, partition=n % partitions)
+        sent = max(sent, due)
+        producer.poll(0)
+        time.sleep(0.001)
+    producer.flush(60)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:]))
