@@ -2,6 +2,7 @@
 #             FEED=spark: Spark feeds the running job instead of the job reading files
 # make test   sets everything up, runs all checks and tests
 # make check  style, layers and types only
+# make site   the documentation as pages, in build/site/html
 # make mutants  tries the tests of the core: changes one thing at a time (MUTANTS="inlet --sample 15")
 # make clean  removes the environment and what the commands wrote here
 
@@ -20,7 +21,7 @@ export RAY_USAGE_STATS_ENABLED := 0
 # Some machines forbid Python to keep what it compiled: each process of a job would compile it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test check mutants clean
+.PHONY: help run test check site mutants clean
 .DELETE_ON_ERROR:
 
 help:
@@ -34,6 +35,9 @@ test: $(VENV)/.ready-dev
 
 check: $(VENV)/.ready-dev
 	@$(PYTHON_IN) tools/check.py
+
+site: $(VENV)/.ready-dev
+	@$(PYTHON_IN) tools/docs_site.py
 
 mutants: $(VENV)/.ready-dev
 	@$(PYTHON_IN) tools/mutants.py $(MUTANTS)
