@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.against import command as against
-from benchmarks.chaos import schedules, soak_summary
-from benchmarks.jobs import checkpoints, compare, elastic, epochs, start
+from benchmarks.chaos import feed, schedules, soak_summary
+from benchmarks.jobs import checkpoints, compare, elastic, epochs, push, start
 from benchmarks.kafka import latency
 from benchmarks.model import simulate
 from benchmarks.parts import compiled, kernels, restore, small_epochs, tables, touch
@@ -38,6 +38,8 @@ app.command("restore")(restore.main)
 app.command("compiled")(compiled.main)
 app.command("small-epochs")(small_epochs.main)
 app.command("schedules")(schedules.main)
+app.command("push")(push.main)
+app.command("feed")(feed.main)
 app.command("soak-summary")(soak_summary.main)
 app.command("simulate", help=simulate.__doc__)(simulate.main)
 app.command("recovery")(recovery_table.main)

@@ -142,6 +142,12 @@ def feed(
         int | None,
         typer.Option(min=1, help="About how many tasks read a batch (spark.default.parallelism)."),
     ] = None,
+    spark: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="A setting of Spark. May be given again.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Feed a running job with Linear Road by Spark Structured Streaming, at a pace.
 
@@ -151,11 +157,12 @@ def feed(
 
     Example: python -m spark_ingest feed --input data/ --speed 20
     """
-    from spark_ingest.feed.command import Wanted, fed  # Spark: not needed for --help
+    from spark_ingest.feed.command import How, Wanted, fed  # Spark: not needed for --help
 
     with errors_reported("Interrupted: the job waits for more."):
         wanted = Wanted(tuple(input or ()), xways=xways, seconds=seconds, seed=seed)
-        fed(address, token, wanted, state, speed=speed, every=every, cores=cores, tasks=tasks)
+        how = How(speed=speed, every=every, cores=cores, tasks=tasks, settings=tuple(spark or ()))
+        fed(address, token, wanted, state, how)
 
 
 def main() -> None:

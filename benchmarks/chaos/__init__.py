@@ -2,6 +2,7 @@
 
 Against real jobs and against the simulator:
 
+    feed       `python -m benchmarks feed`: Linear Road fed by Spark, both of them struck
     soak       `python -m benchmarks.chaos`: paced jobs on Ray, struck every few seconds
     faults     what can be struck, who is chosen, and the signals
     storm      moves at random while the job runs

@@ -9,6 +9,7 @@ Each module is a command, or what one command runs:
     compare    W1, W2 and latency, here and in other systems
     checkpoints, checkpoint_latency
                what checkpoints cost in a job
+    push       records that are pushed, beside the same ones from files
     elastic    moves at steady load: how long answers stay away
     start, start_flow
                from `raystream run` to the first record at the sink

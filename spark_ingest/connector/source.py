@@ -1,25 +1,45 @@
-"""The data source `raystream`, by which Spark finds its writers."""
+"""The data source `raystream`, by which Spark finds its readers and writers."""
 
 from __future__ import annotations
 
 import uuid
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from raystream.errors import ConfigError
+from spark_ingest.connector.output import OutputStream, OutputTable, output
 from spark_ingest.connector.target import query_of, target
 from spark_ingest.connector.writing import BatchWriter, StreamWriter
 
 
 class Raystream(DataSource):
-    """Writes to a running job whose source is `rs.io.push`."""
+    """Writes to a running job whose source is `rs.io.push`; reads what the file sink of a job has
+    committed."""
 
     @classmethod
     def name(cls) -> str:
         """What `format(...)` names."""
         return "raystream"
+
+    def schema(self) -> StructType:
+        """The columns of the output that is read, where they are not said."""
+        return output(self.options).schema()
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The reader of `spark.readStream`."""
+        return OutputStream(output(self.options), schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of `spark.read`."""
+        return OutputTable(output(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """The writer of a batch of a streaming query."""

@@ -50,17 +50,18 @@ class Wanted:
         return folder
 
 
-def fed(
-    address: str,
-    token: str | None,
-    wanted: Wanted,
-    state: Path | None,
-    *,
-    speed: str,
-    every: float,
-    cores: int | None,
-    tasks: int | None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """How it is fed, as the options of the command say."""
+
+    speed: str
+    every: float
+    cores: int | None
+    tasks: int | None
+    settings: tuple[str, ...]
+
+
+def fed(address: str, token: str | None, wanted: Wanted, state: Path | None, how: How) -> None:
     """Do what the command says.
 
     Raises:
@@ -70,18 +71,26 @@ def fed(
         raise ConfigError(
             "the token of the job is missing", hint="Set RAYSTREAM_PUSH_TOKEN, or --token."
         )
-    pace = speed_of(speed)
+    pace, settings = speed_of(how.speed), dict(map(_setting, how.settings))
     with _folder(state) as folder:
         feed(
             Job(addresses=address, token=token),
             wanted.made(folder / DATA),
             State(folder),
             speed=pace,
-            every=every,
-            cores=cores,
-            tasks=tasks,
+            every=how.every,
+            cores=how.cores,
+            tasks=how.tasks,
+            settings=settings,
             say=say,
         )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--spark {text}: it is KEY=VALUE")
+    return name, value
 
 
 def speed_of(text: str) -> float | None:

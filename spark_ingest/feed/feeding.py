@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,11 +38,12 @@ class Job:
 
     addresses: str
     token: str
+    path: str = PATH
     give_up: float = 300.0
 
     def client(self) -> Client:
         """A client of it."""
-        return Client(self.addresses.split(","), self.token, path=PATH, give_up=self.give_up)
+        return Client(self.addresses.split(","), self.token, path=self.path, give_up=self.give_up)
 
     def refuse_other(self, meta: Meta) -> None:
         """Wait until the job answers.
@@ -70,6 +71,7 @@ def feed(
     every: float = 0.5,
     cores: int | None = None,
     tasks: int | None = None,
+    settings: Mapping[str, str] = {},
     say: Callable[[str], None] = print,
 ) -> None:
     """Feed all rows of a prepared folder to a job, and end its input.
@@ -78,7 +80,8 @@ def feed(
         data: the prepared folder. state: what a feed that was killed goes on from. speed: event
             seconds per second; None for as fast as the job takes them. every: seconds from one
             batch to the next, at least. cores: of Spark; all unless given. tasks: about how many
-            read a batch; as many as Spark would, unless given.
+            read a batch; as many as Spark would, unless given. settings: of Spark, which go before
+            those made here.
 
     Raises:
         ConfigError, InputError: what was asked or given cannot be. JobError: the job has ended, or
@@ -96,7 +99,7 @@ def feed(
     }
     if tasks is not None:
         options["spark.default.parallelism"] = str(tasks)
-    with spark_session("feed", options=options) as spark:
+    with spark_session("feed", options={**options, **settings}) as spark:
         register(spark)
         spark.dataSource.register(LinearRoadRows)
         say(f"Feeding {meta.rows_total:,} rows, {_pace(speed)}")
@@ -129,7 +132,7 @@ def _query(
         rows.writeStream.format("raystream")
         .option("address", job.addresses)
         .option("token", job.token)
-        .option("path", PATH)
+        .option("path", job.path)
         .option("give_up", job.give_up)
         .option("lane", LANE)
         .option("checkpointLocation", str(state.query))

@@ -31,7 +31,9 @@ class FedJob:
         self.record: dict[str, Any] = {}
         self.failed: BaseException | None = None
         feed = Feed(port=self.port, token=TOKEN, history=tuple(history_files(data)))
-        self._run = lambda: run_fed(feed, out, cluster=cluster, **how)
+        watch = how.pop("watch", None)
+        tell = None if watch is None else lambda sample, _: watch(sample)
+        self._run = lambda: run_fed(feed, out, cluster=cluster, on_progress=tell, **how)
         self.thread = threading.Thread(target=self._go, daemon=True)
         self.thread.start()
 
