@@ -1,0 +1,219 @@
+"""Avro: with a schema registry, or with one schema that both sides know."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from raystream.api.batch import Batch
+from raystream.errors import ConfigError, GraphError, InputError, caller, placed
+from raystream.io.files.columns import renamed
+from raystream.io.formats.base import Codec, Format
+from raystream.io.formats.registry import (
+    Registry,
+    SchemaRegistry,
+    Settings,
+    framed,
+    settings_of,
+    unframed,
+)
+from raystream.io.formats.values import ValueRows
+from raystream.schema.fields import AnyRecord
+
+U = TypeVar("U", bound=AnyRecord)
+
+
+@placed
+def avro(
+    *,
+    registry: Registry | None = None,
+    schema: str | Mapping[str, Any] | None = None,
+    subject: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> AvroFormat:
+    """Avro: a message is a record in binary.
+
+    With a registry each message begins with the number of its schema, as Confluent's tools write
+    it; messages are read by the schema with which they were written. Without, all messages are
+    written by one schema, and have nothing before them.
+
+    Args:
+        registry: its URL, or settings of Confluent's client: `{"url": ...,
+            "basic.auth.user.info": ...}`.
+        schema: a schema, as text or as JSON in Python. Unless given it follows from the record.
+        subject: under which the schema is registered. Unless given the connector says it:
+            `orders-value`.
+        columns: the names of fields in messages, where they are others.
+
+    Raises:
+        ConfigError: an argument cannot be.
+    """
+    text = schema if isinstance(schema, str) or schema is None else _dumped(schema)
+    if text is not None:
+        try:
+            json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"avro(schema=...) is no JSON: {error}", where=caller()[0]) from None
+    if subject is not None and (not isinstance(subject, str) or not subject):
+        raise ConfigError(f"avro(subject={subject!r:.80}): a name", where=caller()[0])
+    settings = None if registry is None else settings_of("avro", registry)
+    return AvroFormat(settings, text, subject or "", renamed(columns))
+
+
+def _dumped(schema: Any) -> str:
+    try:
+        return json.dumps(schema)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"avro(schema=...) is no JSON: {error}", where=caller()[0]) from None
+
+
+@dataclass(frozen=True)
+class AvroFormat(Format):
+    """Avro; the attributes are the arguments of `avro`."""
+
+    registry: Settings | None = field(default=None, repr=False)
+    schema: str | None = None
+    subject: str = ""
+    columns: tuple[tuple[str, str], ...] = ()
+
+    def codec(self, record: type[U], /, *, subject: str = "") -> Codec[U]:
+        return AvroCodec(record, self, self.subject or subject)
+
+
+class AvroCodec(Codec[U]):
+    """Avro of records of one type. subject: under which the schema is registered."""
+
+    def __init__(self, record: type[U], how: AvroFormat, subject: str) -> None:
+        super().__init__(record)
+        try:
+            import fastavro
+        except ImportError as error:
+            raise ConfigError(
+                "rs.io.formats.avro() needs fastavro, which is not installed.",
+                hint="pip install 'raystream[avro]'",
+            ) from error
+        self._avro: Any = fastavro
+        self._rows = ValueRows(record, dict(how.columns))
+        self._subject = subject
+        self._registry = None if how.registry is None else SchemaRegistry(how.registry)
+        self._text = how.schema or json.dumps(schema_of(record.__name__, self._rows.named))
+        self._schema = self._parsed(self._text)
+        self._writers: dict[int, Any] = {}
+
+    @cached_property
+    def _number(self) -> int:
+        """That of the schema with which messages are written."""
+        assert self._registry is not None
+        return self._registry.number(self._subject, self._text, "AVRO")
+
+    def decode(self, messages: Sequence[bytes], /) -> Batch[U]:
+        return self._rows.batch([self._read(message) for message in messages])
+
+    def encode(self, batch: Batch[U], /) -> list[bytes]:
+        rows, found = self._rows.rows(batch), []
+        for row in rows:
+            buffer = io.BytesIO()
+            try:
+                self._avro.schemaless_writer(buffer, self._schema, row)
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+                raise InputError(f"Avro cannot hold a {self.record.__name__}: {error}") from None
+            found.append(buffer.getvalue())
+        if self._registry is not None:
+            found = [framed(self._number, message) for message in found]
+        return found
+
+    def _read(self, message: bytes) -> dict[str, Any]:
+        schema = self._schema
+        if self._registry is not None:
+            number, message = unframed(message)
+            if number not in self._writers:
+                self._writers[number] = self._parsed(self._registry.schema(number))
+            schema = self._writers[number]
+        buffer = io.BytesIO(message)
+        try:
+            found = self._avro.schemaless_reader(buffer, schema, None)
+        except Exception as error:  # whatever damaged bytes make of it
+            raise InputError(f"no Avro: {type(error).__name__}: {error}") from None
+        if buffer.read(1):
+            raise InputError("no Avro: there are bytes behind the record")
+        if not isinstance(found, dict):
+            raise InputError("it is no record of Avro")
+        return found
+
+    def _parsed(self, text: str) -> Any:
+        try:
+            return self._avro.parse_schema(json.loads(text))
+        except Exception as error:
+            raise ConfigError(f"a schema of Avro is none: {error}") from None
+
+
+# ---------------------------------------------------------------- the schema of a record
+
+
+def schema_of(name: str, fields: Any) -> dict[str, Any]:
+    """The schema of Avro for records. fields: their Arrow schema.
+
+    Raises:
+        GraphError: Avro has no type for a field.
+    """
+    return _record(name, fields)
+
+
+def _record(name: str, fields: Any) -> dict[str, Any]:
+    return {
+        "type": "record",
+        "name": name,
+        "fields": [_field(name, f) for f in fields],
+    }
+
+
+def _field(within: str, f: Any) -> dict[str, Any]:
+    kind = _type(f"{within}_{f.name}", f.type)
+    if f.nullable:
+        return {"name": f.name, "type": ["null", kind], "default": None}
+    return {"name": f.name, "type": kind}
+
+
+_SIMPLE: dict[str, Any] = {
+    "bool": "boolean", "int8": "int", "int16": "int", "int32": "int", "uint8": "int",
+    "uint16": "int", "uint32": "long", "int64": "long", "uint64": "long", "float": "float",
+    "double": "double", "string": "string", "binary": "bytes",
+    "date32[day]": {"type": "int", "logicalType": "date"},
+    "duration[us]": "long",
+}  # fmt: skip
+
+
+def _type(name: str, kind: Any) -> Any:
+    if (simple := _SIMPLE.get(str(kind))) is not None:
+        return simple
+    if pa.types.is_timestamp(kind):
+        return {"type": "long", "logicalType": f"{'' if kind.tz else 'local-'}timestamp-micros"}
+    if pa.types.is_time(kind):
+        return {"type": "long", "logicalType": "time-micros"}
+    if pa.types.is_decimal(kind):
+        digits = {"precision": kind.precision, "scale": kind.scale}
+        return {"type": "bytes", "logicalType": "decimal", **digits}
+    if isinstance(kind, pa.BaseExtensionType):  # a UUID
+        return {"type": "string", "logicalType": "uuid"}
+    if pa.types.is_fixed_size_binary(kind):
+        return {"type": "fixed", "name": f"{name}_bytes", "size": kind.byte_width}
+    if pa.types.is_list(kind):
+        inner = _type(f"{name}_item", kind.value_type)
+        nullable = kind.value_field.nullable
+        return {"type": "array", "items": ["null", inner] if nullable else inner}
+    if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
+        inner = _type(f"{name}_value", kind.item_type)
+        return {"type": "map", "values": ["null", inner] if kind.item_field.nullable else inner}
+    if pa.types.is_struct(kind):
+        return _record(name, list(kind))
+    raise GraphError(
+        f"Avro has no type for {name.replace('_', '.')}: {kind}",
+        where=caller()[0],
+        hint="Keys of dicts are text in Avro. Use another type, or rs.io.formats.json().",
+    )
