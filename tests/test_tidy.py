@@ -263,14 +263,8 @@ def test_pure_code_knows_no_clock_thread_or_network(path: Path) -> None:
         allowed = {"time"}  # how long a file has stayed as it is
     if _name(path) == "raystream/io/feeds.py":
         allowed = {"asyncio", "queue", "threading"}  # it calls what users wrote for the world
-    if _name(path).startswith("raystream/io/subscriptions/"):
-        allowed = {
-            "queue",
-            "random",
-            "socket",
-            "threading",
-            "time",
-        }  # connections, made again after pauses
+    if _name(path).startswith("raystream/io/subscriptions/"):  # connections, again and again
+        allowed = {"asyncio", "queue", "random", "socket", "threading", "time"}
     if _name(path).startswith("raystream/io/push/"):
         allowed = {"asyncio", "random", "secrets", "socket", "threading"}  # it is a server
     if _part(path) == "schema":

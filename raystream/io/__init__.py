@@ -50,6 +50,9 @@ from raystream.io.output.parts import parts, read_parts
 from raystream.io.push.source import push
 from raystream.io.subscriptions.events import events
 from raystream.io.subscriptions.mqtt import mqtt
+from raystream.io.subscriptions.nats import nats
+from raystream.io.subscriptions.redis import redis
+from raystream.io.subscriptions.sqs import sqs
 from raystream.io.subscriptions.websocket import websocket
 from raystream.plugins import CONNECTORS, Registry
 from raystream.schema.fields import AnyRecord
@@ -70,6 +73,7 @@ __all__ = [
     "json",
     "kafka",
     "mqtt",
+    "nats",
     "parquet",
     "parts",
     "postgres",
@@ -78,7 +82,9 @@ __all__ = [
     "push",
     "read_parts",
     "recorded",
+    "redis",
     "sqlite",
+    "sqs",
     "text",
     "websocket",
 ]

@@ -276,6 +276,9 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
         rs.io.mqtt,
         {"host": "127.0.0.1", "topic": "t", **RECORD, "client": "c"},
     ),
+    "io.redis": (rs.io.redis, rs.io.redis, {"url": "redis://h", "stream": "s", **RECORD}),
+    "io.nats": (rs.io.nats, rs.io.nats, {"url": "nats://h", "subject": "s", **RECORD}),
+    "io.sqs": (rs.io.sqs, rs.io.sqs, {"url": "https://h/q", **RECORD}),
     "io.kafka": (
         lambda *a, **n: words_from(rs.io.kafka(*a, **n)),
         rs.io.kafka,

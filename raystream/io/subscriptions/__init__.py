@@ -6,6 +6,9 @@ waiting    a connection that breaks is made again, for a limited time
 websocket  `rs.io.websocket`
 events     `rs.io.events`: server-sent events
 mqtt       `rs.io.mqtt`
+redis      `rs.io.redis`: Redis streams
+nats       `rs.io.nats`: JetStream
+sqs        `rs.io.sqs`
 
 Only an instance that owns its split connects. A message is acknowledged to the sender, where that
 is possible, once the register holds it in all places. Where messages have numbers that rise, the

