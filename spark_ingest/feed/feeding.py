@@ -107,7 +107,7 @@ def feed(
         def start() -> StreamingQuery:
             return _query(spark, job, data.absolute(), state, pace, every)
 
-        until_fed(start, state, meta.last + 1, say)
+        until_fed(start, state, meta.last + 1, say, there=lambda: job.refuse_other(meta))
     with job.client() as client:
         client.end()
     say("All rows are taken")
@@ -142,9 +142,16 @@ def _query(
 
 
 def until_fed(
-    start: Callable[[], StreamingQuery], state: State, end: int, say: Callable[[str], None]
+    start: Callable[[], StreamingQuery],
+    state: State,
+    end: int,
+    say: Callable[[str], None],
+    there: Callable[[], None] = lambda: None,
 ) -> None:
     """Start a query, and another one whenever it fails, until it has committed second `end`.
+
+    Args:
+        there: raises if the job is gone; called before another query is started.
 
     Raises:
         JobError: it has failed too often without having committed anything.
@@ -156,13 +163,14 @@ def until_fed(
                 _watch(query, state, end, say)
         except PySparkException as error:
             reached = state.committed()
-            failures = 1 if reached != before else failures + 1
+            failures = 0 if reached != before else failures + 1
             before = reached
             why = _why(error)
             if failures >= FAILURES:
                 raise JobError(f"the query has failed {failures} times in a row: {why}") from None
             say(f"The query has failed and is started again: {why}")
             time.sleep(PAUSE_SECONDS)
+            there()
             continue
         before = state.committed()
 
