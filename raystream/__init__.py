@@ -4,6 +4,7 @@ Each part may import those below it, and `lint-imports` keeps it so.
 
     cli         the command `raystream`, and what it draws
     run         chooses where a flow runs: in this process, or on a Ray cluster
+    page        jobs of a cluster in a browser, live
     actors      a job on a cluster: the only part that knows Ray, sockets and threads
     simulation  a job in one process, with any order of steps and faults at any of them
     testing     what users need to test their operators

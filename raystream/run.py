@@ -69,6 +69,7 @@ def run(
     resume: bool | None = None,
     rename: Mapping[str, str] | None = None,
     drop: Collection[str] = (),
+    ui: bool = False,
     on_progress: OnProgress | None = None,
     on_note: OnNote | None = None,
 ) -> JobReport:
@@ -109,6 +110,8 @@ def run(
             checkpoint the name that it has now. Its state, and what marks a sink's output, go on.
         drop: with `resume`, the names of those of which the saved state may go: they are not in the
             flow any more, or begin empty. What is new in the flow begins empty, too.
+        ui: on a cluster, show the job on a page in a browser while it runs. Its address is said as
+            a note; only this machine can see it. Needs the extra `ui`.
         on_progress: called about every second with the totals so far. What it raises ends the job.
         on_note: called with notes in words: about saved checkpoints (these are in the report, too),
             and where the Ray is that was started for this run.
@@ -130,7 +133,7 @@ def run(
     wishes = ResumeWishes(rename or {}, tuple(drop))
     options = _options(cluster, copies, spares, recovery, restore_into, policy, bounds, pool)
     least = {name: few for name, (few, _) in (bounds or {}).items() if few > 1}
-    with _alone(flow.name, cluster):
+    with _page(flow.name, cluster, on_note or _on_terminal, ui=ui), _alone(flow.name, cluster):
         saves = None if durable is None else Saves(open_store(durable), flow.name)
         known = None if saves is None or resume is False else saves.manifests()
         begin = StartPoint(None, ()) if saves is None else beginning(saves, resume)
@@ -173,6 +176,28 @@ def _alone(job: str, address: str | None) -> Iterator[None]:
         if there:
             refuse_running(job)
         yield
+
+
+def _page(
+    job: str, address: str | None, on_note: OnNote, *, ui: bool
+) -> AbstractContextManager[None]:
+    """A page beside the run, if one is wanted.
+
+    Raises:
+        ConfigError: there can be none.
+    """
+    if not ui:
+        return nullcontext()
+    if address is None:
+        raise ConfigError(
+            "the page needs a cluster: in this process there is nothing to look at",
+            hint='Add cluster="auto", or leave --local away.',
+        )
+    from raystream.page.beside import page_beside
+    from raystream.page.serving import refuse_without_nicegui
+
+    refuse_without_nicegui()
+    return page_beside(job, address, on_note)
 
 
 class Followed(NamedTuple):

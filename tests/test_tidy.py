@@ -24,7 +24,7 @@ CIRCLE_MAX = 5
 USERS_NAMES: set[str] = set()
 """Names that two classes of `raystream` may share, because users see them in two places."""
 
-SHELLS = ("actors", "run", "cli", "push")
+SHELLS = ("actors", "run", "page", "cli", "push")
 """The parts of `raystream` that may know of Ray, sockets, threads and clocks."""
 
 IMPURE = {

@@ -308,6 +308,9 @@ def run(
     resume: Resume = None,
     rename: Renames = "",
     drop: Drops = "",
+    ui: Annotated[
+        bool, typer.Option("--ui", help="Show the job on a page in a browser, too.")
+    ] = False,
 ) -> None:
     """Run a flow to the end of its input, and show how it goes.
 
@@ -346,6 +349,7 @@ def run(
             resume=resume,
             rename=parse_renames(rename),
             drop=parse_drops(drop),
+            ui=ui,
         )
 
 
@@ -360,7 +364,7 @@ def _run_on_screen(flow: Flow, **options: Any) -> None:
 
 
 _OF_JOBS: dict[str, list[Callable[..., None]]] = {
-    WATCH: [jobs.jobs, jobs.status, jobs.top, jobs.story],
+    WATCH: [jobs.jobs, jobs.status, jobs.top, jobs.story, jobs.ui],
     CHANGE: [jobs.stop, jobs.scale, jobs.move, jobs.drain, jobs.push],
 }
 for _panel, _commands in _OF_JOBS.items():

@@ -1,4 +1,4 @@
-"""The commands that look at jobs of a cluster, or change them: jobs, status, top, story; stop,
+"""The commands that look at jobs of a cluster, or change them: jobs, status, top, story, ui; stop,
 scale, move, drain, push. `app.py` puts them into the command `raystream`.
 """
 
@@ -146,6 +146,34 @@ def stop(
         typer.echo(end(job, address, save=save, tell=partial(typer.echo, err=True)))
 
 
+def ui(
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="The only job to be shown; unless given, all.")
+    ] = "",
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST",
+            help="Where the page listens. Beyond this machine it is not encrypted: use it in a"
+            " network that you trust.",
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", help="0 for any that is free.")] = 0,
+    address: Address = "auto",
+) -> None:
+    """Show jobs on a page in a browser, live; its buttons scale, move, drain and stop.
+
+    Until you leave with Ctrl-C. It prints the address, which has the token that the page asks for.
+    """
+    with errors_reported():
+        from raystream.actors.cluster.connecting import visited
+        from raystream.page.serving import refuse_without_nicegui, serve
+
+        refuse_without_nicegui()
+        with visited(address):
+            serve(address, job, host=host, port=port, tell=typer.echo)
+
+
 NodeOption = Annotated[
     str, typer.Argument(metavar="NODE", help="The beginning of a node's id, or its address.")
 ]
@@ -247,7 +275,7 @@ def push(
 
 def _tell_moves(moves: Sequence[MoveRecord]) -> None:
     """Say what was done; the exit code is that of a failure if something was not."""
-    from raystream.cli.live import moved_line
+    from raystream.controller.reporting.story import moved_line
 
     for moved in moves:
         typer.echo(moved_line(moved).strip())

@@ -11,8 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from raystream.controller.protocol.history import MoveRecord, Recovery
+from raystream.controller.protocol.history import Recovery
 from raystream.controller.reporting.report import Committed, JobReport, OperatorReport, Sample
+from raystream.controller.reporting.story import moved_line
 from raystream.errors import Stopped
 
 LINE_SECONDS = 5.0
@@ -185,20 +186,6 @@ def recovery_line(recovery: Recovery) -> str:
     return (
         f"{recovery.t:6.1f} s  {recovery.because}; {', '.join(recovery.new)} went on from epoch"
         f" {recovery.committed:,} after {recovery.seconds:.1f} s"
-    )
-
-
-def moved_line(moved: MoveRecord) -> str:
-    """Which instances serve the ranges now, and how long each phase took."""
-    line = f"{moved.t:6.1f} s  {moved.operator} ({moved.because}): "
-    if moved.failed:
-        return f"{line}not moved, {moved.failed}"
-    took = moved.place + moved.restore + moved.replay
-    phases = f"place {moved.place:.1f}, restore {moved.restore:.1f}, replay {moved.replay:.1f}"
-    new = ", ".join(moved.new) or "others"
-    gone = f" for {', '.join(moved.gone)}" if moved.gone else ""
-    return (
-        f"{line}{new} serve{gone} from epoch {moved.committed:,} on, after {took:.1f} s ({phases})"
     )
 
 

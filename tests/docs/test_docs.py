@@ -54,6 +54,7 @@ ELSEWHERE = {
     "raystream status word-count": "tests/cli/test_status.py",
     "raystream top": "tests/cli/test_status.py",
     "raystream story": "tests/cli/test_status.py",
+    "raystream ui": "tests/actors/observed/test_ray_page.py",
     "raystream stop word-count --save": "tests/actors/jobs/test_ray_durable.py",
     "raystream scale words": "tests/actors/jobs/test_ray_moves.py",
     "raystream scale word-count": "tests/actors/jobs/test_ray_moves.py",

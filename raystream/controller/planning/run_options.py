@@ -44,8 +44,9 @@ def check_run_options(given: Mapping[str, Any]) -> float:
     drop = given["drop"]
     if isinstance(drop, str) or not isinstance(drop, Collection) or not all(map(_text, drop)):
         raise _wrong("drop", drop, "a list of names of operators")
-    if not isinstance(given["check"], bool):
-        raise _wrong("check", given["check"], "True or False")
+    for name in ("check", "ui"):
+        if not isinstance(given[name], bool):
+            raise _wrong(name, given[name], "True or False")
     if not isinstance(given["resume"], bool | None):
         raise _wrong("resume", given["resume"], "True, False or None")
     return seconds_of(

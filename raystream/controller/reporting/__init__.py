@@ -4,5 +4,6 @@ report  totals per operator, samples, the report of a finished job
 late    what is said of records that were late
 status  a job at one moment
 story   what happened to a job, in order, as words
+views   a job as the page shows it
 metrics names, labels and values for Prometheus
 """

@@ -3,7 +3,7 @@ fast and how hard they work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from raystream.controller.protocol.journal import JournalEntry
@@ -54,6 +54,10 @@ class Status:
     """The nodes that have a keeper."""
     story: tuple[Told, ...]
     """What has happened so far, in order."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """By operator: "source", "operator" or "sink"."""
+    edges: tuple[tuple[str, str], ...] = ()
+    """Which operator reads from which: producer and consumer, each pair once."""
     totals: Totals = field(default_factory=Totals)
     """What it has done in all, in counts that never fall."""
     epoch_seconds: float | None = None
@@ -117,6 +121,12 @@ def status_of(
         run=run,
         t=now - entry.started if entry.started else 0.0,
         operators=tuple(v.name for v in plan.vertices),
+        kinds={v.name: v.kind for v in plan.vertices},
+        edges=tuple(
+            dict.fromkeys(
+                (plan.vertices[e.producer].name, plan.vertices[e.consumer].name) for e in plan.edges
+            )
+        ),
         workers=tuple(
             Worker(
                 name=m.name,

@@ -75,6 +75,20 @@ def story(
     return tuple(sorted(told, key=lambda x: x.t))
 
 
+def moved_line(moved: MoveRecord) -> str:
+    """Which instances serve the ranges now, and how long each phase took."""
+    line = f"{moved.t:6.1f} s  {moved.operator} ({moved.because}): "
+    if moved.failed:
+        return f"{line}not moved, {moved.failed}"
+    took = moved.place + moved.restore + moved.replay
+    phases = f"place {moved.place:.1f}, restore {moved.restore:.1f}, replay {moved.replay:.1f}"
+    new = ", ".join(moved.new) or "others"
+    gone = f" for {', '.join(moved.gone)}" if moved.gone else ""
+    return (
+        f"{line}{new} serve{gone} from epoch {moved.committed:,} on, after {took:.1f} s ({phases})"
+    )
+
+
 def _recovery(r: Recovery) -> Told:
     what = f"{_names(r.gone)} replaced by {_names(r.new)}, which went on from epoch {r.committed:,}"
     return Told(

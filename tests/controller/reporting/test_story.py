@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from raystream.cli.live import moved_line
 from raystream.controller.protocol.history import MoveRecord
-from raystream.controller.reporting.story import AGAIN_SECONDS, NOTES_MAX, Notes, story
+from raystream.controller.reporting.story import AGAIN_SECONDS, NOTES_MAX, Notes, moved_line, story
 from raystream.schema.types import KeyRange
 from tests.controller.protocol.moves.moved import ALL, HALVES
 from tests.controller.protocol.moves.moved import Moved as Job

@@ -1,0 +1,118 @@
+"""What the buttons of the page ask of a job: the same as the commands do. Each asks first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from nicegui import context, ui
+
+from raystream.actors.client.rescaling import drain, move, scale
+from raystream.actors.client.stopping import stop
+from raystream.controller.protocol.history import MoveRecord
+from raystream.controller.reporting.story import moved_line
+from raystream.controller.reporting.views import JobPicture
+from raystream.errors import RaystreamError
+
+ASKED_MAX = 16
+"""So many requests are waited for at once; a move may take long, where it waits for a node."""
+_waiting = ThreadPoolExecutor(ASKED_MAX, thread_name_prefix="asked")
+
+
+def ask_scale(job: JobPicture, address: str) -> None:
+    """Ask how many instances an operator is to have."""
+    many = {o.name: o.instances for o in job.operators if o.kind != "sink"}
+    with _question(f"Scale {job.run}") as dialog:
+        first = next((o.name for o in job.operators if o.kind == "operator"), next(iter(many)))
+        which = ui.select(list(many), value=first, label="operator").props("dense")
+        count = ui.number("instances", value=many[which.value], min=1, precision=0).props("dense")
+        which.on_value_change(lambda e: count.set_value(many[e.value]))
+        _answers(
+            dialog,
+            "Scale",
+            lambda: _told(scale(job.run, address, {which.value: int(count.value or 0)}, "replay")),
+        )
+
+
+def ask_move(job: JobPicture, address: str) -> None:
+    """Ask which instance is to be moved, and where to."""
+    nodes = {"": "any node"} | {n.id: n.name for n in job.nodes}
+    with _question(f"Move an instance of {job.run}") as dialog:
+        names = [i.name for i in job.listed]
+        which = ui.select(names, value=names[0], label="instance").props("dense")
+        where = ui.select(nodes, value="", label="to").props("dense")
+        _answers(
+            dialog,
+            "Move",
+            lambda: _told(move(job.run, address, which.value, where.value, "replay")),
+        )
+
+
+def ask_drain(job: JobPicture, address: str) -> None:
+    """Ask which node is to be left."""
+    nodes = {n.id: f"{n.name} ({n.instances} instances)" for n in job.nodes}
+    with _question(f"Have {job.run} leave a node, and not use it again") as dialog:
+        which = ui.select(nodes, value=next(iter(nodes)), label="node").props("dense")
+        _answers(dialog, "Drain", lambda: _told(drain(job.run, address, which.value)))
+
+
+def ask_stop(job: JobPicture, address: str) -> None:
+    """Ask whether the job is to end, and whether with a saved checkpoint."""
+    with _question(f"Stop {job.run}?") as dialog:
+        if job.can_save:
+            ui.label("With a saved checkpoint, `raystream run --resume` goes on from there.")
+            with ui.row():
+                _answers(dialog, "Save and stop", lambda: _stopped(job.run, address, save=True))
+                _answers(dialog, "Stop at once", lambda: _stopped(job.run, address, save=False), "")
+        else:
+            ui.label("It has no durable tier, so nothing can go on from where it is.")
+            _answers(dialog, "Stop", lambda: _stopped(job.run, address, save=False))
+
+
+def _stopped(run: str, address: str, *, save: bool) -> str:
+    return stop(run, address, save=save, tell=lambda _: None)
+
+
+def _told(moves: list[MoveRecord]) -> str:
+    return "\n".join(moved_line(m).strip() for m in moves) or "nothing had to be moved"
+
+
+def _question(title: str) -> ui.card:
+    dialog = ui.dialog(value=True)
+    dialog.on("hide", dialog.delete)
+    with dialog:
+        card = ui.card().classes("rs-card").style("max-width:460px")
+    with card:
+        ui.label(title).style("font-weight:700;font-size:16px;overflow-wrap:anywhere")
+    return card
+
+
+def _answers(card: ui.card, yes: str, do: Callable[[], str], no: str = "Cancel") -> None:
+    dialog = card.parent_slot.parent if card.parent_slot else card
+    assert isinstance(dialog, ui.dialog)
+    page = context.client
+
+    async def go() -> None:
+        dialog.close()
+        with page.content:
+            ui.notify(f"{yes}: asked", type="info")
+        loop = asyncio.get_running_loop()
+        try:
+            said, good = await loop.run_in_executor(_waiting, do), True
+        except RaystreamError as error:
+            said, good = str(error), False
+        if page.has_socket_connection:
+            with page.content:
+                ui.notify(
+                    said,
+                    type="positive" if good else "negative",
+                    multi_line=True,
+                    timeout=8000,
+                    close_button="OK",
+                )
+
+    with ui.row():
+        ui.button(yes, on_click=go).props("color=primary no-caps autofocus")
+        if no:
+            ui.button(no, on_click=dialog.close).props("flat no-caps")

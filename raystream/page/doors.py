@@ -1,0 +1,80 @@
+"""Who may see the page: whoever shows its token, once in the address and then in a cookie.
+
+The cookie is not sent by other sites, and no script reads it. Without it every request, also of a
+web socket, is answered with "no" before anything of the page runs.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+COOKIE = "raystream_page"
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Doors:
+    """Lets those through who know the token.
+
+    Args:
+        app: what is behind. token: what they have to show. port: of the page; a cookie is for all
+            ports of a host, so its name has the port.
+    """
+
+    def __init__(self, app: App, *, token: str, port: int) -> None:
+        self._app, self._token = app, token
+        self._cookie = f"{COOKIE}_{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
+        shown = query.pop("token", None)
+        if shown is not None and scope["type"] == "http" and self._known(shown):
+            rest = f"?{urlencode(query)}" if query else ""
+            await self._let_in(send, scope["path"] + rest)
+        elif self._known(_cookie(scope, self._cookie)):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 4403})
+        else:
+            await _refuse(send)
+
+    def _known(self, shown: str) -> bool:
+        return hmac.compare_digest(shown.encode(), self._token.encode())
+
+    async def _let_in(self, send: Send, path: str) -> None:
+        """Answer with the cookie, and the same address without the token."""
+        cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+        path = "/" + path.lstrip("/")  # never to another host
+        headers = [(b"location", path.encode("latin-1")), (b"set-cookie", cookie.encode())]
+        headers += [(b"referrer-policy", b"no-referrer"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 303, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _cookie(scope: Scope, name: str) -> str:
+    for key, value in scope["headers"]:
+        if key == b"cookie":
+            try:
+                found = SimpleCookie(value.decode("latin-1")).get(name)
+            except CookieError:
+                return ""
+            return found.value if found else ""
+    return ""
+
+
+async def _refuse(send: Send) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    await send({"type": "http.response.start", "status": 403, "headers": headers})
+    text = b"This page needs its token: open the address that `raystream ui` has printed.\n"
+    await send({"type": "http.response.body", "body": text})

@@ -1,0 +1,168 @@
+"""What the page shows of jobs that are made up: of one instance, and of 500."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raystream.controller.protocol.totals import Histogram, Totals
+from raystream.controller.reporting.report import Committed
+from raystream.controller.reporting.status import Pace, Status, Worker
+from raystream.controller.reporting.story import Told
+from raystream.controller.reporting.views import (
+    CELLS_MAX,
+    LISTED_MAX,
+    POINTS_MAX,
+    TOLD_MAX,
+    History,
+    layout,
+    mood,
+    view,
+)
+from raystream.dataflow.progress import Progress
+from raystream.native.memory import MemoryUse
+from raystream.page import drawings
+from raystream.schema.types import KeyRange
+
+EDGES = (("lines", "count"), ("count", "files"), ("count", "top"), ("top", "files"))
+OPERATORS = ("lines", "count", "top", "files")
+KINDS = {"lines": "source", "count": "operator", "top": "operator", "files": "sink"}
+
+
+def job(instances: int = 1, t: float = 10.0, **changes: Any) -> Status:
+    """A job of which `count` has so many instances, the first with most of the load."""
+    cuts = np.linspace(0, 1024, instances + 1).astype(int)
+    workers = [
+        worker("count", i, KeyRange(int(lo), int(hi)), t, 3 if i == 0 else 1)
+        for i, (lo, hi) in enumerate(pairwise(cuts))
+    ]
+    workers += [worker(o, 0, KeyRange(0, 1024), t, 1) for o in OPERATORS if o != "count"]
+    status = Status(
+        run="words-1234abcd",
+        t=t,
+        operators=OPERATORS,
+        kinds=KINDS,
+        edges=EDGES,
+        workers=tuple(workers),
+        committed=Committed(epoch=7, age=1.5, saved=5),
+        keepers=("n0",),
+        story=(),
+        epoch_seconds=None,
+    )
+    return replace(status, **changes)
+
+
+def worker(operator: str, i: int, keys: KeyRange, t: float, times: int) -> Worker:
+    load = np.full(len(keys), int(times * t), np.int64)
+    said = Progress(
+        vertex=operator,
+        instance=i,
+        name=f"{operator}/{i}",
+        position=int(t),
+        seconds=t,
+        records_in=int(load.sum()),
+        records_out=int(load.sum()),
+        busy=0.3 * times * t,
+        cpu=0.3 * times * t,
+        load=load.tobytes(),
+        state_rows=10,
+        state_bytes=1000,
+        memory=MemoryUse(50_000_000, 1, 2),
+        by_port={"count.FailedRecord": 2} if operator == "count" else {},
+    )
+    node = f"n{i % 2}"
+    return Worker(
+        name=said.name, operator=operator, keys=keys, node=node, pid=i, progress=said, dead=""
+    )
+
+
+def test_the_graph_flows_from_left_to_right() -> None:
+    places = layout(OPERATORS, EDGES)
+    assert all(places[a][0] < places[b][0] for a, b in EDGES)
+    assert len(set(places.values())) == len(OPERATORS)
+
+
+def test_an_operator_with_one_hot_range() -> None:
+    shown = view(job(4, 20.0), job(4, 10.0), {"n0": "10.0.0.1"})
+    count = shown.operators[1]
+    assert (count.name, count.instances, count.kind) == ("count", 4, "operator")
+    assert count.mood == "hot" and [c.mood for c in count.served] == ["hot", "busy", "busy", "busy"]
+    assert count.skew == pytest.approx(2.0) and count.failed == 8
+    assert count.pace is not None and count.pace.rate_in == pytest.approx(1024 * 1.5)
+    assert len(count.load) == CELLS_MAX and count.load[0].share == pytest.approx(2.0)
+    assert count.load[-1].share == pytest.approx(2 / 3) and count.load[-1].hi == 1024
+    assert [n.name for n in shown.nodes] == ["10.0.0.1", "n1"]
+    assert [n.keeper for n in shown.nodes] == [True, False] and shown.nodes[0].memory == 0.5
+
+
+@pytest.mark.parametrize("instances", [1, 500])
+def test_a_view_is_bounded(instances: int) -> None:
+    told = tuple(Told(t=float(i), kind="note", what=f"note {i}") for i in range(100))
+    shown = view(job(instances, 20.0, story=told), job(instances, 10.0), {})
+    assert len(shown.listed) + shown.more == instances + 3 and len(shown.listed) <= LISTED_MAX
+    assert all(len(o.load) <= CELLS_MAX and len(o.served) <= CELLS_MAX for o in shown.operators)
+    assert len(shown.story) == TOLD_MAX and shown.story[0].t == 99.0
+    drawn = [drawings.operator(o) for o in shown.operators]
+    drawn += [drawings.graph(shown), drawings.facts(shown), drawings.instances(shown)]
+    drawn += [drawings.story(shown), drawings.nodes(shown)]
+    assert sum(map(len, drawn)) < 200_000
+
+
+def test_moods() -> None:
+    def paced(busy: float, blocked: float = 0.0) -> Pace:
+        return Pace(
+            rate_in=0.0,
+            rate_out=0.0,
+            cpu=0.0,
+            busy=busy,
+            blocked=blocked,
+            waiting=0,
+            state_rows=0,
+            state_bytes=0,
+            behind=0,
+            late=None,
+        )
+
+    assert mood(None) == mood(paced(0.0)) == "idle"
+    assert [mood(paced(0.5)), mood(paced(0.95)), mood(paced(0.4, 0.6))] == [
+        "busy",
+        "hot",
+        "blocked",
+    ]
+    assert mood(paced(0.5), dead="killed") == "dead"
+
+
+def test_what_is_wrong_is_said_and_how_it_ended() -> None:
+    now = job(committed=Committed(epoch=1, age=0.0, under_replicated=2, unsaved="no room"))
+    dead = replace(now.workers[0], dead="killed")
+    shown = view(replace(now, workers=(dead, *now.workers[1:])), None, {}, ended="it failed")
+    assert shown.warnings[0] == "count/0 is dead: killed" and "no room" in shown.warnings
+    assert shown.ended == "it failed" and "it failed" in drawings.facts(shown)
+    assert not shown.can_save and view(job(), None, {}).can_save
+
+
+def test_a_history_is_bounded_and_latencies_are_of_the_time_between() -> None:
+    history, before = History(), None
+    slow, quick = Histogram().plus(20.0, 100), Histogram().plus(20.0, 100).plus(0.02, 100)
+    for i in range(3 * POINTS_MAX):
+        latency = {"files": slow if i < 10 else quick}
+        now = job(1, float(i), totals=Totals(latency=latency))
+        history.add(now, before)
+        before = now
+    assert len(history.t) <= POINTS_MAX and history.t == sorted(history.t) and history.t[0] > 0
+    assert all(len(column) == len(history.t) for column in history.series.values())
+    assert {*history.of("records/s")} == {*OPERATORS}
+    (last,) = {c[-1] for c in history.of("p99").values()}
+    assert last is not None and last < 0.1
+
+
+def test_texts_of_users_are_not_html() -> None:
+    evil = "<script>alert(1)</script>"
+    told = (Told(t=1.0, kind="note", what=evil, because=evil),)
+    shown = view(job(run=evil, story=told), None, {"n0": evil}, ended=evil)
+    drawn = drawings.facts(shown) + drawings.story(shown) + drawings.nodes(shown)
+    assert "<script" not in drawn and "&lt;script" in drawn
