@@ -7,6 +7,7 @@ What users import stands in `__all__`; the modules:
     bench      what both of them stand on: one operator between feeds and a reader
     collect    `Collect`: a sink that keeps what it is given
     sinks      `check_sink`: whether a sink writes each record once, whatever dies
+    sources    `check_source`: whether each record of a source comes once, whatever dies
     same       `same` and `difference`: records compared by type and value
 """
 
@@ -16,12 +17,14 @@ from raystream.testing.collect import Collect
 from raystream.testing.harness import OperatorHarness
 from raystream.testing.same import difference, same
 from raystream.testing.sinks import check_sink
+from raystream.testing.sources import check_source
 
 __all__ = [
     "Collect",
     "OperatorHarness",
     "check_operator",
     "check_sink",
+    "check_source",
     "difference",
     "run_local",
     "same",

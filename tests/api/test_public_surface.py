@@ -351,6 +351,7 @@ NOT_CALLED = {
     "same": "it takes anything",
     "difference": "it takes anything",
     "check_sink": "all that it takes are functions of the user's",
+    "check_source": "all that it takes are functions of the user's",
     **dict.fromkeys(["Load", "Report", "Target", "Unable", "PoolOptions"], "a record"),
     **dict.fromkeys(["KeyRange", "SinkContext", "SourceContext", "Split", "Window"], "a record"),
     **dict.fromkeys(["BadLine", "FailedRecord", "Line", "PartFile"], "a record"),
