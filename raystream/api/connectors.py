@@ -160,6 +160,10 @@ class Sink(ABC, Generic[T_contra]):
     """Fields of the records, `tuple[str, ...]`, by which they are partitioned: all records with the
     same values go to one instance. None: each record goes where its producer's key group is."""
 
+    scales: bool = False
+    """Whether other instances may take other ranges while the job runs: each finds out from the
+    target, for any range, what is there of it (`already_there`)."""
+
     def accept(self, record: type[Any], /) -> None:
         """Called for each type of record that is to come, while the flow is built.
 
@@ -276,16 +280,9 @@ class AdaptedSink(Sink[Any]):
     def __init__(self, given: Any) -> None:
         self.given = given
         self._has = frozenset(name for name in _SINK_MAY if hasattr(given, name))
-
-    @property
-    def owns(self) -> Any:
-        """That of the given sink, if it says."""
-        return getattr(self.given, "owns", None)
-
-    @property
-    def keyed_by(self) -> Any:
-        """Those of the given sink, if it says."""
-        return getattr(self.given, "keyed_by", None)
+        self.owns = getattr(given, "owns", None)
+        self.keyed_by = getattr(given, "keyed_by", None)
+        self.scales = bool(getattr(given, "scales", False))
 
     def __copy__(self) -> AdaptedSink:
         return AdaptedSink(copy.copy(self.given))

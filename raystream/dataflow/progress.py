@@ -98,6 +98,8 @@ class Progress:
     """How many records it has taken, by key group of its range, as int64."""
     published_upto: int = 0
     """The epoch up to which it may publish what it wrote, as far as it was told; of a sink."""
+    written: int = 0
+    """Of a sink: the last epoch that a predecessor had written, as the target says."""
     table_bytes: int = 0
     """How many bytes its structured rows take in memory. Tables never shrink."""
     kept_at: int = 0
@@ -175,6 +177,7 @@ def progress_of(
         cut_off_keys=machine.cut_off_keys,
         ahead=c.total(AHEAD),
         state_rows=rows,
+        written=machine.written_upto,
         cpu=cpu,
         ended_at=ended_at,
         name=name or f"{machine.vertex.name}/{index}",

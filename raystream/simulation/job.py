@@ -133,10 +133,11 @@ class SimulatedJob(Laws):
     def _check_stopped(self) -> None:
         """Check that no sink has written anything after the checkpoint with which the job stops."""
         stop_at = self.entry.assignment.stop_at
-        for process in self.at.values():
-            if process.vertex.kind == "sink" and process.machine.position > stop_at:
-                at = process.machine.position
-                raise Wrong(f"{process.name} is at {at}, and the job was stopped at {stop_at}")
+        content = {} if self.database is None else self.database.content
+        for sink, of in content.items():
+            at = max((marker.shown for marker in of.markers), default=0)
+            if at > stop_at:
+                raise Wrong(f"{sink} is at {at}, and the job was stopped at {stop_at}")
 
     def goes_on(self, before: SimulatedJob, checkpoint: int) -> None:
         """Begin this job at a saved checkpoint of an earlier one. What the sinks were given after

@@ -54,7 +54,8 @@ class Mover:
         owners = [s for s in job.entry.assignment.of(vertex.id) if not s.candidate]
         if not owners:
             return
-        kind = "move" if vertex.kind == "sink" else chance.choice(("even", "uneven", "move"))
+        fixed = vertex.kind == "sink" and not vertex.sink.scales
+        kind = "move" if fixed else chance.choice(("even", "uneven", "move"))
         wanted = self._wanted(kind, vertex, owners)
         self.asked[kind] += 1
         self.world.tell("wanted:", wanted)

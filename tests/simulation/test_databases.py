@@ -11,8 +11,8 @@ from raystream.dataflow.checkpoint_epochs import CheckpointEpochs
 from raystream.simulation.scenarios import Scenario, command
 from raystream.simulation.simulator import Outcome, simulate
 
-BY_TIME = Scenario("words", database=True, fragile=0.5)
-BY_ARRIVAL = Scenario("arriving", database=True, durable=True, recovery="state", faults=10)
+BY_TIME = Scenario("words", database=True, fragile=0.5, moves=4)
+BY_ARRIVAL = Scenario("arriving", database=True, durable=True, recovery="state", faults=10, moves=4)
 STOPPED = Scenario("words", database=True, stop=True, durable=True, recovery="state", faults=2)
 
 
@@ -37,6 +37,9 @@ def test_the_database_has_each_row_once(scenario: Scenario) -> None:
     found = outcomes(scenario, range(1, 11))
     wrong = [o for o in found if o.kind == "wrong"]
     assert not wrong, "\n".join(f"{o.why}\n{command(scenario, o.seed)}" for o in wrong)
+    if scenario is not STOPPED:  # the sink scales out and in
+        scaled = [line for o in found for line in o.story if "operator='collect'" in line]
+        assert any("because='even'" in line for line in scaled)
     if scenario is BY_TIME:
         assert told(found, "dies between two calls to its database")
     if scenario is STOPPED:

@@ -332,8 +332,9 @@ def bounds_in(plan: Plan, given: Mapping[str, tuple[int, int]]) -> dict[str, Bou
     for name, (least, most) in given.items():
         if vertex_of(plan, name).kind == "sink":
             raise ConfigError(
-                f"bounds: {name} is a sink: nothing changes the number of its instances",
-                hint="Give it as many as it is to have with `instances`.",
+                f"bounds: {name} is a sink: a policy leaves the number of its instances as it is",
+                hint="Give it as many as it is to have with `instances`; sinks to databases change"
+                " by `raystream scale`, too.",
             )
         if not 1 <= least <= most <= plan.groups:
             raise ConfigError(

@@ -177,10 +177,12 @@ def check(
             f"{wanted.operator}: the ranges {', '.join(map(str, wanted.ranges))} do not tile the"
             f" {plan.groups} key groups"
         )
-    if vertex.kind == "sink" and sorted(wanted.ranges) != sorted(owned.values()):
+    fixed = vertex.kind == "sink" and not vertex.sink.scales
+    if fixed and sorted(wanted.ranges) != sorted(owned.values()):
         raise ConfigError(
-            f"{wanted.operator} is a sink: its instances can be moved, but its ranges stay",
-            hint="What a sink has written is known by its ranges.",
+            f"{wanted.operator} is a sink that does not scale: its instances can be moved, but its"
+            " ranges stay",
+            hint="What it has written is known by its ranges. Sinks to databases scale.",
         )
     for name in wanted.leave:
         if name not in owned:

@@ -38,6 +38,8 @@ class Instance(ABC):
         self.checkpoints = CheckpointEpochs(plan.checkpoint_every)
         self.counts = Counts(len(keys))
         self.cut_off_keys: tuple[str, ...] = ()
+        self.written_upto = 0
+        """Of a sink: the last epoch that a predecessor has written."""
         self.inlets: dict[int, Inlet] = {}
         self.outlets = Outlets(plan, vertex, keys)
 

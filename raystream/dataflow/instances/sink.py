@@ -30,7 +30,6 @@ class SinkInstance(ReceivingInstance):
         self.sink: Sink[Any] = vertex.sink if sink is None else sink
         self.written: tuple[tuple[KeyRange, int], ...] = ()
         """What a predecessor has written: ranges of key groups, each with its last epoch."""
-        self._written_upto = 0
         self._told_of_ends = type(self.sink).end_epoch is not Sink.end_epoch
 
     def begin(self, context: SinkContext) -> None:
@@ -41,7 +40,7 @@ class SinkInstance(ReceivingInstance):
     def _skip(self, written: Sequence[tuple[KeyRange, int]]) -> None:
         """Write nothing again that is there."""
         self.written = tuple(sorted((KeyRange(*keys), epoch) for keys, epoch in written))
-        self._written_upto = max((epoch for _, epoch in self.written), default=0)
+        self.written_upto = max((epoch for _, epoch in self.written), default=0)
 
     def goes_on_from(self, checkpoint: int) -> int:
         """The epoch that the sink goes on from: the checkpoint, or its last one if it ended before
@@ -83,7 +82,7 @@ class SinkInstance(ReceivingInstance):
         self, epoch: int, rows: Columns, offsets: np.ndarray
     ) -> Iterator[tuple[KeyRange, Columns]]:
         """The rows of an epoch that no predecessor has written, by range."""
-        if epoch > self._written_upto:
+        if epoch > self.written_upto:
             yield self.keys, rows
             return
         lo = self.keys.lo

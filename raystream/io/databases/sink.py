@@ -60,6 +60,7 @@ class TransactionalSink(Sink[Any]):
     """
 
     kind: ClassVar[Literal["by-epoch"]] = "by-epoch"
+    scales = True
 
     def __init__(
         self,

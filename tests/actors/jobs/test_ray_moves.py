@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,7 +86,8 @@ class Asks:
 
 
 def test_a_running_job_grows_and_shrinks(tmp_path: Path) -> None:
-    """A candidate dies on the way, and a source and a sink are moved too."""
+    """A candidate dies on the way, a source and a sink are moved too, and a sink to a database
+    grows and shrinks."""
     gate = tmp_path / "gate"
     asks = Asks(
         gate,
@@ -95,6 +98,8 @@ def test_a_running_job_grows_and_shrinks(tmp_path: Path) -> None:
             "move held files/0",
             "scale held files=2",
             "drain held nowhere",
+            "scale held rows=3",
+            "scale held rows=1",
         ],
     )
     (tmp_path / "notes").mkdir()
@@ -102,17 +107,21 @@ def test_a_running_job_grows_and_shrinks(tmp_path: Path) -> None:
     lines = flow.source(Held(gate), epochs=rs.by_time(seconds=10), name="lines")
     counts = lines.through(split).through(Mortal(tmp_path / "notes"), name="count")
     counts.to(rs.io.parquet(tmp_path / "out"), name="files")
+    counts.to(rs.io.sqlite(tmp_path / "out.db", table="counts", create=True), name="rows")
     report = flow.run(cluster="auto", on_progress=asks, checkpoint_seconds=0.5, spares=3)
-    assert asks.codes == [0, 2, 0, 0, 2, 2], asks.said
+    assert asks.codes == [0, 2, 0, 0, 2, 2, 0, 0], asks.said
     told = "\n".join(asks.said)
     assert "count (asked for): count/" in told and "restore" in told
     assert "count is served like that already" in told
-    assert "files is a sink: its instances can be moved, but its ranges stay" in told
+    assert (
+        "files is a sink that does not scale: its instances can be moved, but its ranges stay"
+        in told
+    )
     assert "there is no node nowhere" in told
     assert (tmp_path / "notes" / "died").exists()
     assert not report.recoveries
     moved = {(m.operator, m.gone): m for m in report.moved}
-    assert [m.failed for m in report.moved] == [""] * 4
+    assert [m.failed for m in report.moved] == [""] * 6
     out = moved["count", ("count/0",)]
     assert out.tries == 2 and len(out.new) == 3 and min(out.place, out.restore, out.replay) >= 0
     assert len(moved["count", out.new].new) == 2
@@ -122,6 +131,8 @@ def test_a_running_job_grows_and_shrinks(tmp_path: Path) -> None:
     words += [f"w{i % 5}" for i in range(LINES)] * 2
     expected = [(w, n) for w in sorted(set(words)) for n in range(1, words.count(w) + 1)]
     assert sorted(parts_of(tmp_path / "out")) == expected
+    with closing(sqlite3.connect(tmp_path / "out.db")) as connection:
+        assert sorted(connection.execute("SELECT word, n FROM counts").fetchall()) == expected
 
 
 def parts_of(folder: Path) -> list[tuple[str, int]]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import raystream as rs
+from raystream.controller.planning.plans import make_plan
 from raystream.errors import ConfigError, GraphError, JobError, OutputError
 from tests.io.databases.words import (
     CHANGES,
@@ -54,6 +55,15 @@ def test_a_flow_counts_into_a_table(tmp_path: Path) -> None:
     assert sorted(rows(path)) == counts()
     ends = rows(path, "SELECT lo, hi, ended FROM raystream_markers ORDER BY lo")
     assert ends == [(0, 5, 1), (5, 10, 1), (10, 16, 1)]
+
+
+def test_all_rows_of_a_key_go_through_one_instance(tmp_path: Path) -> None:
+    """The edge is partitioned by the key; without one rows go where their producer's keys are."""
+    for key in (None, "n"):
+        sink = rs.io.sqlite(tmp_path / "out.db", table="counts", key=key)
+        plan = make_plan(counting(sink), checkpoint_every=1)
+        (vertex,) = [v for v in plan.vertices if v.kind == "sink"]
+        assert [edge.key for edge in vertex.inputs] == [None if key is None else (key,)]
 
 
 def test_without_a_key_rows_are_added(tmp_path: Path) -> None:

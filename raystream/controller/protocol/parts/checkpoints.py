@@ -71,8 +71,9 @@ class OnDemandCheckpoints:
 
     def stands_still(self) -> bool:
         """Whether the job may be stopped: where sinks show epochs at once, a source waits at the
-        checkpoint with which it is stopped, and no sink has come further for a while. Then nothing
-        comes after it. (What a source that died had sent before comes within the while.)"""
+        checkpoint with which it is stopped, and no sink has come further for a while, nor one
+        that died before. Then nothing comes after it. (What a source that died had sent before
+        comes within the while.)"""
         if not self._stopping:
             return True
         if not self._quiet():
@@ -91,7 +92,8 @@ class OnDemandCheckpoints:
             m.progress and m.progress.position == stop_at and not m.progress.ended
             for m in self._job.sources
         )
-        return waits and all(m.progress and m.progress.position <= stop_at for m in sinks)
+        at = [max(m.progress.position, m.progress.written) for m in sinks if m.progress]
+        return waits and len(at) == len(sinks) and all(epoch <= stop_at for epoch in at)
 
     def _kind(self, member: Member) -> str:
         return self._job.plan.vertices[member.record.place.vertex].kind

@@ -124,7 +124,7 @@ class Commits:
         if member.progress is None or progress.position > member.progress.position:
             member.stays = None
         member.progress = progress
-        self._job.furthest = max(self._job.furthest, progress.position)
+        self._job.furthest = max(self._job.furthest, progress.position, progress.written)
         if progress.marks and member.name not in self._job.candidates:
             self._totals.heard(member.record.place.keys, progress, self._job.now)
         entry, upto = self._job.entry, self.published_upto

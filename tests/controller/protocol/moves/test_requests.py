@@ -27,7 +27,7 @@ from tests.controller.protocol.moves.moved import ALL, GROUPS, HALVES, Moved
         ("split", HALVES, "'split' keeps no state, so it runs inside 'lines'"),
         ("count", HALVES[:1], "do not tile the 16 key groups"),
         ("count", (ALL,), "count is served like that already"),
-        ("collect", HALVES, "collect is a sink: its instances can be moved, but its ranges stay"),
+        ("collect", HALVES, "collect is a sink that does not scale: its instances can be moved"),
     ],
 )
 def test_what_cannot_be_is_refused(operator: str, ranges: tuple[KeyRange, ...], why: str) -> None:
