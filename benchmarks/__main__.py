@@ -108,6 +108,26 @@ def epoch(
 
 
 @app.command()
+def postgres(
+    rows: Annotated[int, typer.Option(min=1, help="Rows to write.")] = 1_000_000,
+    keys: Annotated[int, typer.Option(min=1, help="Distinct keys.")] = 200_000,
+    instances: Annotated[int, typer.Option(min=1, help="Instances of the sink.")] = 1,
+    url: Annotated[str, typer.Option(help="A server; one of its own unless given.")] = "",
+    repeat: Repeat = 3,
+    local: Local = False,
+    as_json: Json = False,
+) -> None:
+    """Rows that replace each other by their keys in a table of PostgreSQL, exactly once."""
+    from contextlib import nullcontext
+
+    from benchmarks.jobs import postgres as work
+
+    with nullcontext(url) if url else work.server() as at:
+        run = partial(work.run, at, rows=rows, keys=keys, instances=instances, local=local)
+        _measure({f"{instances} instances": run}, repeat, as_json, "records_per_second", "rows/s")
+
+
+@app.command()
 def lrb(
     data: Annotated[Path | None, typer.Option(help="A prepared folder; made when absent.")] = None,
     seconds: Annotated[int, typer.Option(min=1, help="Seconds of traffic to make.")] = 10_800,
