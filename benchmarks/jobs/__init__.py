@@ -10,6 +10,7 @@ Each module is a command, or what one command runs:
     checkpoints, checkpoint_latency
                what checkpoints cost in a job
     push       records that are pushed, beside the same ones from files
+    postgres   rows that replace each other in a table of PostgreSQL
     elastic    moves at steady load: how long answers stay away
     start, start_flow
                from `raystream run` to the first record at the sink

@@ -61,7 +61,7 @@ def check_source(
             else. The message says what was done.
     """
     given = None if expected is None else [*expected]
-    play = _Play(make, given, begin or (lambda: None))
+    play = _ReadPlay(make, given, begin or (lambda: None))
     if seed is not None:
         play(seed, ())
         return
@@ -73,7 +73,7 @@ def check_source(
         play(number, ())
 
 
-class _Play:
+class _ReadPlay:
     """Plays jobs. expected: what is to come; None: what came in the first one."""
 
     def __init__(
@@ -93,7 +93,7 @@ class _Play:
             self(0, (0,))  # what comes when nothing dies
             self._begin()
         schema = record_of(source, where, {})
-        job = _Job(source, schema, seed, deaths, self._expected)
+        job = _ReadJob(source, schema, seed, deaths, self._expected)
         try:
             job.run()
         except Exception as error:
@@ -101,7 +101,7 @@ class _Play:
         self._judge(job)
         return job.fuse.burnt
 
-    def _judge(self, job: _Job) -> None:
+    def _judge(self, job: _ReadJob) -> None:
         found = [job.records(split.name) for split in job.splits]
         if self._expected is None:
             self._first = self._first or found
@@ -116,14 +116,14 @@ class _Play:
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _ReadCut:
     """A checkpoint: by split its position, its watermark and what is known of its senders."""
 
     epoch: int
     splits: dict[str, tuple[int, int, Senders]]
 
 
-class _Job:
+class _ReadJob:
     """One job: what is decided in it, and the processes that have read."""
 
     def __init__(
@@ -145,16 +145,16 @@ class _Job:
         self.boundaries: dict[tuple[str, int], Boundary] = {}
         self.out: dict[tuple[str, int], list[Any]] = {}
         begun = {s.name: (s.begin, BEFORE_ALL, ()) for s in self.splits}
-        self.committed = self.saved = _Cut(0, begun)  # type: ignore[arg-type]
+        self.committed = self.saved = _ReadCut(0, begun)  # type: ignore[arg-type]
         self.told: list[str] = []
         self.number = 0
-        self.asleep: list[_Process] = []
+        self.asleep: list[_ReadProcess] = []
         self.life = self.new()
 
-    def new(self) -> _Process:
+    def new(self) -> _ReadProcess:
         """A process that goes on from the newest checkpoint, with a copy of the source."""
         self.number += 1
-        return _Process(self, pickle.loads(pickle.dumps(self.source)), f"p{self.number}")
+        return _ReadProcess(self, pickle.loads(pickle.dumps(self.source)), f"p{self.number}")
 
     def run(self) -> None:
         """Play to the end."""
@@ -226,10 +226,10 @@ class _Job:
 
 
 @dataclass(eq=False)
-class _Process:
+class _ReadProcess:
     """A process that reads all splits, and its life: one step is a batch or an epoch."""
 
-    job: _Job
+    job: _ReadJob
     source: Source[Any]
     name: str
     epoch: int = 0
@@ -350,7 +350,7 @@ class _Process:
     def _checkpoint(self, last: bool) -> None:
         """Commit a checkpoint, and save it, or not yet; tell the source."""
         job = self.job
-        job.committed = _Cut(
+        job.committed = _ReadCut(
             self.epoch,
             {s.name: (s.position, s.watermark, getattr(s, "senders", ())) for s in self.splits},
         )
