@@ -4,12 +4,14 @@
         for order in orders:
             client.push(order)
 
-It needs nothing but Python, and neither Ray nor the job's code. What it sends is sent again until
-it is recorded, and counts once: each client has a name of its own and numbers what it sends.
+`AsyncClient` is the same for programs with an event loop. They need nothing but Python, and neither
+Ray nor the job's code. What a client sends is sent again until it is recorded, and counts once:
+each client has a name of its own and numbers what it sends.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import dataclasses
 import datetime
@@ -20,7 +22,8 @@ import random
 import time
 import urllib.parse
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Coroutine, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -232,6 +235,78 @@ class Client:
         """Ask the next address from now on."""
         self.close()
         self._at = (self._at + 1) % len(self._addresses)
+
+
+class AsyncClient:
+    """The same for tasks of an event loop, any number of them:
+
+        async with AsyncClient("http://127.0.0.1:7700", token="secret") as client:
+            await client.push(order)
+
+    What tasks push while a batch is on its way goes with the next one. `push` waits where the job
+    is slower than what is pushed. Requests are sent by a thread, so the loop is never blocked.
+
+    Args:
+        client: as of `Client`.
+    """
+
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        token: str,
+        *,
+        batch: int = BATCH_RECORDS,
+        **client: Any,
+    ) -> None:
+        self._client = Client(addresses, token, batch=batch, **client)
+        self._batch = batch
+        self._waiting: list[Any] = []
+        self._sending = asyncio.Lock()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        try:
+            await self.flush()
+        finally:
+            self._client.close()
+
+    async def push(self, record: Any, /) -> None:
+        """As `Client.push`."""
+        self._waiting.append(record)
+        if len(self._waiting) >= self._batch:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """As `Client.flush`, of what all tasks have pushed."""
+        async with self._sending:
+            records, self._waiting = deque(self._waiting), []
+            try:
+                await _finished(asyncio.to_thread(self._send, records))
+            finally:
+                self._waiting = [*records, *self._waiting]
+
+    async def end(self) -> None:
+        """As `Client.end`."""
+        await self.flush()
+        async with self._sending:
+            await _finished(asyncio.to_thread(self._client.end))
+
+    def _send(self, records: deque[Any]) -> None:
+        while records:
+            self._client.push(records.popleft())
+        self._client.flush()
+
+
+async def _finished(call: Coroutine[Any, Any, None]) -> None:
+    """Wait for a call, also where the task that waits is cancelled: a client is not for two."""
+    task = asyncio.ensure_future(call)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def arrow_body(data: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import pickle
@@ -22,7 +23,7 @@ from raystream.io.push import lane as lanes
 from raystream.io.push.bodies import decoded
 from raystream.io.push.handling import lane_of
 from raystream.io.push.hub import Hub
-from raystream.push import ARROW, Client
+from raystream.push import ARROW, AsyncClient, Client
 from raystream.schema.types import LocalDirectory, SourceContext
 from tests.gates import LIMIT_SECONDS
 from tests.processes import free_port
@@ -385,3 +386,25 @@ def _ipc(table: Any) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write(table)
     return bytes(sink.getvalue().to_pybytes())
+
+
+def test_tasks_of_a_loop_push_through_one_client() -> None:
+    job = Job()
+
+    async def feed() -> None:
+        async with AsyncClient(job.url, TOKEN, batch=7) as client:
+            await client.push({"n": "no number"})
+            with pytest.raises(InputError):
+                await client.flush()
+
+            async def task(first: int) -> None:
+                for n in range(first, first + 25):
+                    await client.push(Item(n))
+                    await asyncio.sleep(0)
+
+            await asyncio.gather(*(task(25 * i) for i in range(4)))
+            await client.end()
+
+    asyncio.run(feed())
+    job.join()
+    assert sorted(item.n for item in job.found) == [*range(100)]
