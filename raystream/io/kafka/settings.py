@@ -62,6 +62,7 @@ class Settings:
         """The settings of a client that reads."""
         return {
             "queued.max.messages.kbytes": _KEPT_KB,
+            "fetch.queue.backoff.ms": 20,  # or a reader that has emptied a full queue waits a second
             "isolation.level": "read_committed",
             **{k: v for k, v in self._common().items() if k not in _PRODUCERS},
             "group.id": group or "raystream",
@@ -93,7 +94,10 @@ class Settings:
         return {"client.id": "raystream", **self.given, "bootstrap.servers": self.servers}
 
 
-_CONSUMERS = {"isolation.level", "queued.max.messages.kbytes", "max.poll.interval.ms"}
+_CONSUMERS = {
+    "isolation.level", "queued.max.messages.kbytes", "fetch.queue.backoff.ms", "fetch.wait.max.ms",
+    "fetch.min.bytes", "max.poll.interval.ms",
+}  # fmt: skip
 """Settings of consumers that a user may give: others warn of them."""
 _PRODUCERS = {"partitioner", "transaction.timeout.ms", "compression.type", "linger.ms"}
 """The same of producers."""
