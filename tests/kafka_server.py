@@ -54,7 +54,8 @@ class Kafka(KafkaServer):
 
         client = Consumer(
             {"bootstrap.servers": self.servers, "group.id": "reader", "isolation.level": isolation,
-             "enable.auto.commit": False, "enable.partition.eof": True}
+             "enable.auto.commit": False, "enable.partition.eof": True,
+             "auto.offset.reset": "earliest"}
         )  # fmt: skip
         numbers = client.list_topics(topic, timeout=10).topics[topic].partitions
         client.assign([TopicPartition(topic, n, 0) for n in numbers])

@@ -40,6 +40,7 @@ class PartitionReader:
         self._settings = settings
         self._trouble = Trouble(settings)
         self._client = consumer(settings, None, self._trouble)
+        self._again: Patience | None = None
         try:
             there = extent(self._client, settings, split)
             self.next = offset_of(position, there.low)
@@ -74,6 +75,7 @@ class PartitionReader:
             else:
                 self._failed(error)
         if found:
+            self._again = None
             self._trouble.over()
         return found
 
@@ -100,12 +102,24 @@ class PartitionReader:
         codes = driver().KafkaError
         if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
             check_there(self.split, self.next, extent(self._client, self._settings, self.split))
-            said = self._settings.words(words_of(error))
-            raise InputError(f"{self.split} cannot be read on at offset {self.next:,}: {said}")
+            self._read_again(error)
+            return
         if is_refused(error) or error.fatal():
             raise failed(self._settings, f"does not let {self.split} be read", error)
         self._trouble(error)
         self._trouble.check(self._reached)
+
+    def _read_again(self, error: Any) -> None:
+        """Read on where it was: the offset is there, although the cluster has said otherwise. So it
+        is for a moment where a partition is new, or has a new leader."""
+        if self._again is None:
+            self._again = Patience(self._settings.wait)
+        if not self._again.left():
+            said = self._settings.words(words_of(error))
+            raise InputError(f"{self.split} cannot be read on at offset {self.next:,}: {said}")
+        self._again.wait()
+        place = driver().TopicPartition(*partition_of(self.split), self.next)
+        self._client.assign([place])
 
     def _reached(self) -> bool:
         """Whether the cluster answers, and has the partition."""

@@ -309,3 +309,21 @@ def test_a_server_that_is_killed_and_comes_back_is_waited_for(
     kafka.start()
     kafka.produce("back", *values(2), key=b"x")
     upto(2)
+
+
+def test_an_offset_that_is_not_there_for_a_moment_is_read_again(kafka: Kafka) -> None:
+    """As of a partition that is new: its server may say so."""
+    from confluent_kafka import KafkaError
+
+    kafka.topic("moment")
+    kafka.produce("moment", *values(1), key=b"x")
+    reader = PartitionReader(settings_of("kafka", kafka.servers, None, 1), "moment/0", 0)
+    for _ in range(3):
+        reader._failed(KafkaError(KafkaError._AUTO_OFFSET_RESET, "not there"))
+    found: list[Any] = []
+    until(lambda: [found.extend(reader.take(0.2)), found][1])
+    assert [m.offset() for m in found] == [0] and reader.next == 1
+    error = KafkaError(KafkaError._AUTO_OFFSET_RESET, "not there")
+    with pytest.raises(InputError, match="moment/0 cannot be read on at offset 1: not there"):
+        drain(lambda: reader._failed(error))
+    reader.close()
