@@ -62,7 +62,7 @@ class Settings:
         """The settings of a client that reads."""
         return {
             "queued.max.messages.kbytes": _KEPT_KB,
-            "fetch.queue.backoff.ms": 20,  # or a reader that has emptied a full queue waits a second
+            "fetch.queue.backoff.ms": 20,  # who has emptied a full queue would wait a second
             "isolation.level": "read_committed",
             **{k: v for k, v in self._common().items() if k not in _PRODUCERS},
             "group.id": group or "raystream",

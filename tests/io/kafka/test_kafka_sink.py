@@ -79,7 +79,7 @@ def test_each_record_is_there_once_whatever_dies(kafka: Kafka, visible: Any) -> 
         ROWS[:8],
         read=lambda: [Counted(**json.loads(m.value())) for m in kafka.read(topics[-1])],
         clear=lambda: topics.append(kafka.topic(f"once-{visible}-{len(topics)}")),
-        examples=2,
+        examples=1,
         every_call=False,
     )
 
