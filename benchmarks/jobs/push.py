@@ -219,7 +219,7 @@ def main(
                 (of_files(name, data, Path(folder)), of_push(name, data)) for _ in range(repeat)
             ]
             files, push = (statistics.median(those) for those in zip(*pairs, strict=True))
-            more = f"{push / files - 1:+.0%}"
+            more = f"{push / files - 1:+.0%}" if files else "–"
             table.add_row(name, f"{files:.2f}", f"{push:.2f}", more, str(repeat))
     Console().print(table)
     found = latency(rate, seconds)

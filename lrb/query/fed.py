@@ -119,7 +119,7 @@ def clock_of(times: npt.NDArray[Any], due: npt.NDArray[Any]) -> Clock | None:
     took = (int(due[last]) - int(due[first])) / 1e6
     if seconds <= 0 or took <= 0:
         return None
-    return Clock(float(times[first]), int(due[first]) / 1e6, round(seconds / took, 6))
+    return Clock(float(times[first]), int(due[first]) / 1e6, round(seconds / took, 4))
 
 
 def released(time: npt.NDArray[Any], slot: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -88,11 +88,10 @@ def test_a_query_does_not_go_on_with_the_output_of_another_run(
 
 
 def test_what_is_asked_wrongly_is_refused_in_words(session: SparkSession, tmp_path: Path) -> None:
-    reader = session.read.format("raystream")
     for options, said in (
         ({"path": "/x", "speed": "1"}, "no option 'speed'"),
         ({}, "name the folder"),
         ({"path": str(tmp_path)}, "holds no output yet"),
     ):
         with pytest.raises(Exception, match=said):
-            reader.options(**options).load()
+            session.read.format("raystream").options(**options).load()
