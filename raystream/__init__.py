@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from raystream.controller.elastic.policy import Target as Target
     from raystream.controller.elastic.policy import Unable as Unable
     from raystream.controller.elastic.pool import PoolOptions as PoolOptions
+    from raystream.durable.states import SavedStates as SavedStates
+    from raystream.durable.states import states as states
     from raystream.schema.state import State as State
     from raystream.schema.state import forget as forget
     from raystream.schema.types import NEVER as NEVER
@@ -106,6 +108,7 @@ _HOMES = {
         "Unable",
     ),
     "controller.elastic.pool": ("PoolOptions",),
+    "durable.states": ("SavedStates", "states"),
     "schema.state": ("State", "forget"),
     "schema.types": (
         "NEVER",

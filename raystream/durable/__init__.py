@@ -4,5 +4,6 @@ store       what a store is; one in a folder; what opens one at a URL
 s3          a store in a bucket
 manifest    what a saved checkpoint says of itself
 inheriting  images for a flow that has changed since they were stored
+states      reads the state in a saved checkpoint as Arrow tables
 saves       writes, finds, reads and removes saved checkpoints
 """

@@ -192,6 +192,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
     "sliding": (rs.sliding, rs.sliding, {"seconds": 4, "every": 2}),
     "tumbling": (rs.tumbling, rs.tumbling, {"seconds": 4}),
     "tumbling days": (rs.tumbling, rs.tumbling, {"days": 1, "zone": "UTC"}),
+    "states": (rs.states, rs.states, {"path": "out", "job": "x"}),
     "Flow": (rs.Flow, rs.Flow, {"name": "x"}),
     "Flow.source": (source, rs.Flow.source, {"source": rs.io.iterable(W, Word)}),
     "Stream.through": (through, rs.Stream.through, {"op": count}),
@@ -339,6 +340,7 @@ SKIPPED = {
 }
 NOT_CALLED = {
     "Rows": "raystream makes it",
+    "SavedStates": "`states` makes it",
     "Stream": "a flow makes it",
     "Sink": "a base class",
     "Source": "a base class",
