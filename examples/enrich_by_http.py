@@ -4,7 +4,7 @@ It prints:
 
     Priced(time=1, sku='pen', amount=3, cents=360)
     Priced(time=2, sku='ink', amount=1, cents=800)
-    nothing known of 'owl': HTTPError: HTTP Error 404: Not Found
+    order 3: LookupError: there is no price of owl
     Priced(time=4, sku='pen', amount=1, cents=120)
 
 Run it:
@@ -48,26 +48,23 @@ class Price:
         headers = {"Idempotency-Key": rs.request_id()}  # the same when it has to ask again
         request = urllib.request.Request(f"{self.url}/{order.sku}", headers=headers)
         with urllib.request.urlopen(request) as answer:
-            return Priced(*order, cents=order.amount * json.load(answer))
+            price = json.load(answer)
+        if price is None:
+            raise LookupError(f"there is no price of {order.sku}")
+        return Priced(*order, cents=order.amount * price)
 
 
 class Service(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        price = PRICES.get(self.path[1:])
-        self.send_response(404 if price is None else 200)
+        self.send_response(200)
         self.end_headers()
-        self.wfile.write(json.dumps(price).encode())
+        self.wfile.write(json.dumps(PRICES.get(self.path[1:])).encode())
 
     def log_message(self, *_: object) -> None: ...
 
 
-def show(record: Priced | rs.FailedRecord) -> None:
-    failed = isinstance(record, rs.FailedRecord)
-    print(
-        f"nothing known of {json.loads(record.data)['sku']!r}: {record.reason}"
-        if failed
-        else record
-    )
+def show(one: Priced | rs.FailedRecord) -> None:
+    print(f"order {one.time}: {one.reason}" if isinstance(one, rs.FailedRecord) else one)
 
 
 if __name__ == "__main__":
