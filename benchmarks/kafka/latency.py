@@ -89,24 +89,30 @@ def measured(
     for topic in ("events", "counts"):
         make_topic(server.servers, topic, partitions)
     total = rate * (warm + seconds) // partitions * partitions
-    ends = {f"events/{n}": total // partitions for n in range(partitions)}
+    ends = {f"events/{n}": total // partitions + 1 for n in range(partitions)}
+    produce(server.servers, 1000, partitions, partitions)  # when they are read, the job runs
     flow = rs.Flow("kafka-latency")
     events = rs.io.kafka("events", Event, servers=server.servers, end=ends)
     stream = flow.source(events, epochs=rs.by_arrival(seconds=epoch), name="events")
     counts = rs.io.kafka("counts", servers=server.servers, key="key")
     stream.through(count).to(counts, name="out")
-    reader = Reader(server.servers, partitions, total)
+    reader = Reader(server.servers, partitions, total + partitions)
     reader.start()
-    producing = threading.Timer(START_SECONDS, produce, (server.servers, rate, total, partitions))
+
+    def begin() -> None:
+        if reader.came.wait(START_SECONDS):
+            produce(server.servers, rate, total, partitions)
+
+    producing = threading.Thread(target=begin)
     producing.start()
     flow.run(cluster=cluster)
     producing.join()
     reader.join(60)
-    return {"rate": rate, **reader.judged(rate * warm, total)}
+    return {"rate": rate, **reader.judged(partitions + rate * warm, total + partitions)}
 
 
-START_SECONDS = 8.0
-"""How long the job has before records come."""
+START_SECONDS = 120.0
+"""How long the job may take to start."""
 
 
 def produce(servers: str, *numbers: int) -> None:
@@ -134,6 +140,7 @@ class Reader(threading.Thread):
         )  # fmt: skip
         self._client.assign([TopicPartition("counts", n, 0) for n in range(partitions)])
         self._total = total
+        self.came = threading.Event()
         self._seen: set[tuple[int, int]] = set()
         self.twice = 0
         self.times: list[tuple[int, int]] = []
@@ -144,6 +151,7 @@ class Reader(threading.Thread):
             if (first := self._client.poll(0.2)) is None:
                 continue
             now = int(time.time() * 1e6)
+            self.came.set()
             for message in [first, *self._client.consume(5000, 0)]:
                 value = json.loads(message.value() or b"")
                 which = int(message.key() or b""), value["n"]
