@@ -13,6 +13,7 @@
     kafka           topics of Kafka
     databases       sinks to SQLite, DuckDB and PostgreSQL
     capture         PostgreSQL as a source: the changes of a table, or its new rows
+    tables          sinks to tables of Delta Lake and Iceberg
     formats         how the messages of brokers stand for records
 
 Files can be read again: each is a split with positions. What cannot is recorded by the job. Columns
@@ -54,6 +55,7 @@ from raystream.io.subscriptions.nats import nats
 from raystream.io.subscriptions.redis import redis
 from raystream.io.subscriptions.sqs import sqs
 from raystream.io.subscriptions.websocket import websocket
+from raystream.io.tables.making import delta, iceberg
 from raystream.plugins import CONNECTORS, Registry
 from raystream.schema.fields import AnyRecord
 from raystream.schema.types import NEVER
@@ -66,9 +68,11 @@ __all__ = [
     "callable",
     "console",
     "csv",
+    "delta",
     "duckdb",
     "events",
     "formats",
+    "iceberg",
     "iterable",
     "json",
     "kafka",

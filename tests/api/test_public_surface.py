@@ -247,6 +247,12 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
         {"path": "there.csv", "record": rs.io.Line},
     ),
     "io.Follow": (rs.io.Follow, rs.io.Follow, {}),
+    "io.delta": (lambda *a, **n: words().to(rs.io.delta(*a, **n)), rs.io.delta, {"path": "t"}),
+    "io.iceberg": (
+        lambda *a, **n: words().to(rs.io.iceberg(*a, **n)),
+        rs.io.iceberg,
+        {"table": "shop.words"},
+    ),
     "io.parts": (rs.io.parts, rs.io.parts, {"folder": "out"}),
     "io.read_parts": (
         lambda *a, **n: list(rs.io.read_parts(*a, **n)),

@@ -24,6 +24,7 @@ RUN = {
     "docs/connectors/sqlite.md": "sqlite_page",
     "docs/connectors/duckdb.md": "duckdb_page",
     "docs/connectors/own.md": "own_page",
+    "docs/connectors/tables.md": "tables_page",
     "docs/connectors/formats.md": "formats_page",
     "docs/connectors/files.md": "files_page",
     "docs/connectors/push.md": "push_page",

@@ -245,7 +245,7 @@ class _Range:
         self.columns = columns
         self.form = form
         self.manifest = manifest
-        self.types: dict[str, _Pending] = {}
+        self.types: dict[str, RowsByEpoch] = {}
         self._written = self._there()
 
     def write(self, epoch: int, batch: Batch[Any]) -> None:
@@ -256,7 +256,7 @@ class _Range:
             if name not in self.types:
                 folder = self.folder / name
                 folder.mkdir(exist_ok=True)
-                self.types[name] = _Pending(folder, self.form, self.manifest.keys, self.columns)
+                self.types[name] = RowsByEpoch(folder, self.form, self.manifest.keys, self.columns)
             self.types[name].add(epoch, batch)
 
     def prepare(self, epoch: int) -> None:
@@ -332,7 +332,7 @@ class _Chunk:
     rows_by_epoch: dict[int, int]
 
 
-class _Pending:
+class RowsByEpoch:
     """Rows of one record type by epoch: the newest in memory, those before in chunks."""
 
     def __init__(
