@@ -1,4 +1,7 @@
-"""The page in a real Chromium over a real job: scaled by its button, and seen to recover."""
+"""The page in a real Chromium over a real job: scaled by its button, and seen to recover.
+
+With RAYSTREAM_PICTURES=docs it makes the pictures of docs/page.md.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from raystream.actors.client.stopping import stop
 from raystream.errors import Stopped
 from tests.actors.helpers import parts
 from tests.actors.jobs.test_ray_durable import Submitted
@@ -35,6 +39,7 @@ def page_of(job: str) -> Iterator[str]:
         [sys.executable, "-c", words, "ui", job, "--address", gcs],
         stdout=subprocess.PIPE,
         text=True,
+        env={k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"},
     )
     late = threading.Timer(LIMIT_SECONDS, process.kill)
     late.start()
@@ -53,7 +58,7 @@ def test_scaled_by_its_button_and_seen_to_recover(tmp_path: Path) -> None:
     flow = parts.slow(tmp_path / "out", lines=100_000, paced=100.0, gate=Gate(tmp_path / "gate"))
     run = Submitted(flow, checkpoint_every=20, on_progress=lambda s: pids.update(s.processes))
     elsewhere: list[str] = []
-    with chromium() as browser, page_of("slow") as url:
+    with ended(run), chromium() as browser, page_of("slow") as url:
         page = browser.new_page()
         page.set_default_timeout(LIMIT)
         page.on("request", lambda r: elsewhere.append(r.url) if foreign(r.url) else None)
@@ -65,7 +70,7 @@ def test_scaled_by_its_button_and_seen_to_recover(tmp_path: Path) -> None:
         table.get_by_text("count/0").wait_for()
         page.locator("svg.rs-graph").get_by_text("count", exact=True).wait_for()
         page.keyboard.press("s")
-        page.get_by_label("instances", exact=True).fill("2")
+        page.get_by_role("spinbutton", name="instances").fill("2")
         page.get_by_role("button", name="Scale").last.click()
         table.get_by_text("count/2").wait_for()
         story = page.locator(".rs-story")
@@ -73,12 +78,36 @@ def test_scaled_by_its_button_and_seen_to_recover(tmp_path: Path) -> None:
         os.kill(pids["files/0"], signal.SIGKILL)
         story.get_by_text("recovery", exact=True).wait_for()
         table.get_by_text("files/1").wait_for()
+        pictures(page)
         assert run.is_alive(), run.outcome
         page.keyboard.press("x")
         page.get_by_role("button", name="Stop", exact=True).last.click()
         assert isinstance(run.ended(), Stopped)
         page.locator(".rs-end").wait_for()
     assert elsewhere == []
+
+
+@contextmanager
+def ended(run: Submitted) -> Iterator[None]:
+    """End a run that is still there afterwards, because the test has failed."""
+    try:
+        yield
+    finally:
+        if run.is_alive():
+            stop("slow", "auto", save=False)
+            run.join(LIMIT_SECONDS)
+
+
+def pictures(page: Any) -> None:
+    """Pictures of the page for the documents, if they are wanted."""
+    folder = os.environ.get("RAYSTREAM_PICTURES")
+    if folder is None:
+        return
+    for name, width, dark in (("light", 1280, False), ("dark", 1280, True), ("phone", 390, True)):
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(3000)
+        page.screenshot(path=Path(folder) / f"page-{name}.png", full_page=True)
 
 
 def foreign(url: str) -> bool:
