@@ -50,7 +50,7 @@ def graph(job: JobPicture) -> str:
     columns = 1 + max((o.at[0] for o in job.operators), default=0)
     rows = 1 + max((o.at[1] for o in job.operators), default=0)
     width = columns * BOX_W + (columns - 1) * GAP_X + 4
-    height = rows * BOX_H + (rows - 1) * GAP_Y + 4
+    height = rows * BOX_H + (rows - 1) * GAP_Y + 14
     at = {o.name: _corner(o) for o in job.operators}
     lines = "".join(_edge(at[a], at[b]) for a, b in job.edges)
     boxes = "".join(_box(o) for o in job.operators)
@@ -67,8 +67,10 @@ def _corner(o: OperatorView) -> tuple[int, int]:
 
 def _edge(a: tuple[int, int], b: tuple[int, int]) -> str:
     x, y, x2, y2 = a[0] + BOX_W, a[1] + BOX_H // 2, b[0], b[1] + BOX_H // 2
-    bend = (x2 - x) // 2
-    path = f"M{x},{y} C{x + bend},{y} {x2 - bend},{y2} {x2},{y2}"
+    bend, below = (x2 - x) // 2, 0
+    if y == y2 and x2 - x > GAP_X:  # not behind the boxes between them
+        bend, below = GAP_X // 2, BOX_H // 2 + 30
+    path = f"M{x},{y} C{x + bend},{y + below} {x2 - bend},{y2 + below} {x2},{y2}"
     return f'<path class="rs-edge" d="{path}"></path>'
 
 

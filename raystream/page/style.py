@@ -15,7 +15,7 @@ body { background:var(--bg); color:var(--ink); font:14px/1.45 system-ui,"DejaVu 
   padding:12px 14px; width:100%;  min-width:0 }
 .rs-card h2 { font-size:13px; line-height:1.2; margin:0 0 8px; color:var(--dim); font-weight:600;
   letter-spacing:.02em }
-.rs-two { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));
+.rs-two { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,380px),1fr));
   gap:12px; width:100% }
 .rs-head { display:flex; flex-wrap:wrap; gap:8px; align-items:center; width:100% }
 .rs-head h1 { font-size:18px; line-height:1.2; font-weight:700; margin:0 6px 0 0 }
@@ -83,6 +83,7 @@ body { background:var(--bg); color:var(--ink); font:14px/1.45 system-ui,"DejaVu 
 .rs-k-note { fill:var(--hot) }
 .rs-chart { height:210px; width:100% }
 .rs-empty { padding:40px 10px; text-align:center; color:var(--dim) }
+.body--dark .q-btn.text-primary { color:#6ba8ee!important }
 :focus-visible { outline:3px solid var(--accent); outline-offset:2px }
 @media(max-width:600px) {
   .nicegui-content { padding:8px }

@@ -188,7 +188,7 @@ class History:
                     what, name
                 )  # fmt: skip
         self.t.append(now.t)
-        for key in {*self.series, *values}:
+        for key in dict.fromkeys([*self.series, *values]):  # in the order of the flow
             column = self.series.setdefault(key, [None] * (len(self.t) - 1))
             column.append(values.get(key))
         if len(self.t) > POINTS_MAX:

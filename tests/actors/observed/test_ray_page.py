@@ -1,7 +1,4 @@
-"""The page in a real Chromium over a real job: scaled by its button, and seen to recover.
-
-With RAYSTREAM_PICTURES=docs it makes the pictures of docs/page.md.
-"""
+"""The page in a real Chromium over a real job: scaled by its button, and seen to recover."""
 
 from __future__ import annotations
 
@@ -78,7 +75,6 @@ def test_scaled_by_its_button_and_seen_to_recover(tmp_path: Path) -> None:
         os.kill(pids["files/0"], signal.SIGKILL)
         story.get_by_text("recovery", exact=True).wait_for()
         table.get_by_text("files/1").wait_for()
-        pictures(page)
         assert run.is_alive(), run.outcome
         page.keyboard.press("x")
         page.get_by_role("button", name="Stop", exact=True).last.click()
@@ -96,18 +92,6 @@ def ended(run: Submitted) -> Iterator[None]:
         if run.is_alive():
             stop("slow", "auto", save=False)
             run.join(LIMIT_SECONDS)
-
-
-def pictures(page: Any) -> None:
-    """Pictures of the page for the documents, if they are wanted."""
-    folder = os.environ.get("RAYSTREAM_PICTURES")
-    if folder is None:
-        return
-    for name, width, dark in (("light", 1280, False), ("dark", 1280, True), ("phone", 390, True)):
-        page.emulate_media(color_scheme="dark" if dark else "light")
-        page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(3000)
-        page.screenshot(path=Path(folder) / f"page-{name}.png", full_page=True)
 
 
 def foreign(url: str) -> bool:

@@ -1,0 +1,102 @@
+"""Makes the pictures of docs/page.md, of a made-up job: `python -m tests.page.pictures docs`.
+
+They show the real page in a real Chromium; only what the controller would say is made up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from raystream.controller.protocol.totals import Histogram, OperatorTotals, Totals
+from raystream.controller.reporting.story import Told
+from raystream.page.serving import serve
+from raystream.page.watching import Watched, Watcher
+from tests.controller.reporting.test_views import job
+from tests.page.browsers import chromium
+
+STORY = (
+    Told(
+        t=4.0,
+        kind="recovery",
+        what="count/0 replaced by count/1, which went on from epoch 120",
+        because="count/0 died: its process died",
+        phases=(("restore", 0.5),),
+    ),
+    Told(
+        t=9.0,
+        kind="scale out",
+        what="count/1 became count/2 [0, 512), count/3 [512, 1024), from epoch 600 (replay)",
+        because="count/1 used 84% of its CPU in 2 reports, above 70%",
+        phases=(("place", 0.02), ("restore", 0.3), ("replay", 1.2)),
+        nbytes=12_300_000,
+    ),
+)
+SIZES = {"words-1234abcd": 4, "large-5678abcd": 497}
+
+
+class MadeUp(Watcher):
+    """Watches jobs that are made up."""
+
+    def _look(self) -> None:
+        t = self.looks + 1.0
+        taken = Histogram()
+        for second in range(int(t)):
+            taken = taken.plus(0.02, 5).plus(0.3 if second % 7 == 0 else 0.04)
+        for run, instances in SIZES.items():
+            status = job(
+                instances,
+                t,
+                run=run,
+                story=tuple(told for told in STORY if told.t < t),
+                totals=Totals(
+                    latency={"files": taken},
+                    checkpoints=taken,
+                    operators={"count": OperatorTotals(late=3)},
+                ),
+            )
+            watched = self._runs.setdefault(run, Watched(run))
+            watched.look(status, {"n0": "10.0.0.1", "n1": "10.0.0.2"})
+        self.looks += 1
+
+
+def take(folder: Path) -> None:
+    """Take the pictures."""
+    words = [sys.executable, "-m", "tests.page.pictures", "serve"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        with chromium() as browser:
+            for name, width, scheme in (
+                ("light", 1280, "light"),
+                ("dark", 1280, "dark"),
+                ("phone", 390, "dark"),
+            ):
+                context = browser.new_context(
+                    viewport={"width": width, "height": 900}, color_scheme=scheme
+                )
+                page = context.new_page()
+                page.goto(url)
+                page.locator(".rs-tag.rs-t-scale-out").wait_for()
+                page.wait_for_timeout(2000)  # graphs are drawn after what is said of them
+                page.screenshot(path=folder / f"page-{name}.png", full_page=True)
+        server.send_signal(signal.SIGINT)
+
+
+def main() -> None:
+    """Take the pictures, or serve the page."""
+    if sys.argv[1] != "serve":
+        take(Path(sys.argv[1]))
+        return
+    import raystream.page.watching as watching
+
+    watching.Watcher = MadeUp  # type: ignore[misc]
+    os.environ.pop("PYTEST_CURRENT_TEST", None)
+    serve("nowhere", tell=lambda url: print(url, flush=True))
+
+
+if __name__ == "__main__":
+    main()
