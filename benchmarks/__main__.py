@@ -23,7 +23,7 @@ from benchmarks.chaos import feed, schedules, soak_summary
 from benchmarks.jobs import checkpoints, compare, elastic, epochs, push, start
 from benchmarks.kafka import latency
 from benchmarks.model import simulate
-from benchmarks.parts import compiled, kernels, restore, small_epochs, tables, touch
+from benchmarks.parts import compiled, keeping, kernels, restore, small_epochs, tables, touch
 from benchmarks.recovery import table as recovery_table
 from raystream.errors import RaystreamError
 
@@ -35,6 +35,7 @@ app.command("kernels")(kernels.main)
 app.command("tables")(tables.main)
 app.command("touch")(touch.main)
 app.command("restore")(restore.main)
+app.command("keeping")(keeping.main)
 app.command("compiled")(compiled.main)
 app.command("small-epochs")(small_epochs.main)
 app.command("schedules")(schedules.main)

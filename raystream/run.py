@@ -16,9 +16,9 @@ from raystream.api.connectors import hears_commits
 from raystream.api.flow import Flow
 from raystream.api.operators import FailedRecord
 from raystream.controller.elastic.detector import bounds_in
-from raystream.controller.elastic.policy import CpuThreshold, Policy
+from raystream.controller.elastic.policy import Policy
 from raystream.controller.elastic.pool import PoolOptions
-from raystream.controller.options import Options
+from raystream.controller.options import Options, options_of, refuse_here, with_room
 from raystream.controller.planning.adapting import adapted
 from raystream.controller.planning.changes import ResumeWishes
 from raystream.controller.planning.plans import make_plan
@@ -65,6 +65,8 @@ def run(
     pool: PoolOptions | int | None = None,
     check: bool = False,
     rows: Mapping[str, int] | None = None,
+    state_folder: str | os.PathLike[str] | None = None,
+    checkpoint_memory: int | str | None = None,
     durable: str | os.PathLike[str] | None = None,
     resume: bool | None = None,
     rename: Mapping[str, str] | None = None,
@@ -99,6 +101,11 @@ def run(
         rows: by compiled or batch operator, how many rows of state it is expected to keep. Room for
             them is made before the first record comes. Otherwise a job whose state grows quickly
             may be late at first, where the system gives new memory slowly.
+        state_folder: on a cluster, the folder on each node for files of checkpoints that memory has
+            no room for. None: that for temporary files.
+        checkpoint_memory: on a cluster, how much of each node's object store holds recent
+            checkpoints, as in `"512MB"`; the rest is in files. None: 512 MiB, or a quarter of the
+            store if that is less.
         durable: a folder or s3://bucket/prefix to which committed checkpoints are copied: on a
             cluster in the background, in this process while the job waits. When a cluster has lost
             all copies of a checkpoint, the job goes on from there.
@@ -123,15 +130,11 @@ def run(
     """
     between = check_run_options(locals())
     checkpoint_every = None if checkpoint_every is None else int(checkpoint_every)
-    if durable is None and resume is not None:
-        raise ConfigError("resume without durable: say where the checkpoints are")
-    if resume is not True and (rename or drop):
-        raise ConfigError(
-            "rename and drop say what becomes of a saved checkpoint, and none is resumed",
-            hint="Add --resume (resume=True).",
-        )
-    wishes = ResumeWishes(rename or {}, tuple(drop))
-    options = _options(cluster, copies, spares, recovery, restore_into, policy, bounds, pool)
+    wishes = _wishes(durable, resume, rename, drop)
+    options = options_of(cluster, copies, spares, recovery, restore_into, policy, bounds, pool)
+    options = with_room(options, state_folder, checkpoint_memory)
+    if cluster is None:
+        refuse_here(options)
     least = {name: few for name, (few, _) in (bounds or {}).items() if few > 1}
     with _page(flow.name, cluster, on_note or _on_terminal, ui=ui), _alone(flow.name, cluster):
         saves = None if durable is None else Saves(open_store(durable), flow.name)
@@ -273,71 +276,18 @@ def _feed(plan: Plan) -> MakeFeed | None:
     return ReadAhead
 
 
-def _options(
-    cluster: str | None,
-    copies: int,
-    spares: int,
-    recovery: RecoveryMode,
-    restore_into: int,
-    policy: Policy | Literal["auto"] | None,
-    bounds: Mapping[str, tuple[int, int]] | None,
-    pool: PoolOptions | int | None,
-) -> Options:
-    if isinstance(policy, str) and policy == "auto":
-        policy = None if pool is None else CpuThreshold()
-    if policy is not None and not _is_policy(policy):
+def _wishes(
+    durable: object, resume: bool | None, rename: Mapping[str, str] | None, drop: Collection[str]
+) -> ResumeWishes:
+    """What becomes of a saved checkpoint of a flow that has changed since."""
+    if durable is None and resume is not None:
+        raise ConfigError("resume without durable: say where the checkpoints are")
+    if resume is not True and (rename or drop):
         raise ConfigError(
-            f"policy={policy!r} is none: it has no `decide`, or no `interval` of seconds",
-            hint="For example policy=rs.CpuThreshold().",
+            "rename and drop say what becomes of a saved checkpoint, and none is resumed",
+            hint="Add --resume (resume=True).",
         )
-    if cluster is None and (policy is not None or bounds or pool is not None):
-        raise ConfigError(
-            "policy, bounds and pool need a cluster: in this process nothing scales",
-            hint='Add cluster="auto", or leave --local away.',
-        )
-    if cluster is None:
-        _refuse_here(copies=copies, spares=spares, recovery=recovery, restore_into=restore_into)
-    if isinstance(pool, int):
-        pool = PoolOptions(pool)
-    if pool is not None and (
-        pool.nodes_max < 1 or min(pool.spare, pool.idle_seconds, pool.spot_seconds) < 0
-    ):
-        raise ConfigError(
-            f"{pool}: no negative numbers of nodes or seconds, and at least one node in all"
-        )
-    if bounds and policy is None:
-        raise ConfigError(
-            "bounds without a policy: nothing changes numbers of instances",
-            hint="Add policy=rs.CpuThreshold().",
-        )
-    return Options(
-        copies=copies,
-        spares=spares,
-        recovery=recovery,
-        restore_into=restore_into,
-        policy=policy,
-        bounds=bounds,
-        pool=pool,
-    )
-
-
-def _is_policy(given: object) -> bool:
-    """Whether an object is a policy, as far as can be seen without calling it."""
-    seconds = getattr(given, "interval", None)
-    timed = isinstance(seconds, int | float) and seconds > 0
-    return timed and callable(getattr(given, "decide", None)) and not isinstance(given, type)
-
-
-def _refuse_here(**options: object) -> None:
-    """Refuse options without effect in this process, where no instance can die alone."""
-    usual = Options()
-    given = [name for name, value in options.items() if value != getattr(usual, name)]
-    if given:
-        raise ConfigError(
-            f"{given[0]} needs a cluster: in this process there are no keepers and no spares",
-            hint='Add cluster="auto", or leave --local away. What is to outlive the process goes to'
-            " durable (--durable).",
-        )
+    return ResumeWishes(rename or {}, tuple(drop))
 
 
 def _run_durably(

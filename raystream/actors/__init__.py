@@ -4,7 +4,8 @@ Each may import those below it.
 
     client     what a process outside a job does with it: submit, watch, rescale, stop
     control    the controller of a job: an actor, and how it reaches the job's other actors
-    worker     the actors that run instances, and those that hold checkpoints
+    worker     the actors that run instances
+    keepers    the actors that hold checkpoints
     network    pieces on their way from one instance to another
     cluster    Ray itself: connecting, tokens, environments, and all that is private of Ray
 """

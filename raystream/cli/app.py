@@ -137,6 +137,22 @@ CheckpointSeconds = Annotated[
         rich_help_panel=CHECKPOINTS,
     ),
 ]
+StateFolder = Annotated[
+    str | None,
+    _unless_given(
+        CHECKPOINTS,
+        "FOLDER",
+        "On each node, for files of checkpoints that memory has no room for.",
+    ),
+]
+CheckpointMemory = Annotated[
+    str | None,
+    _unless_given(
+        CHECKPOINTS,
+        "SIZE",
+        "How much of each node's object store holds recent checkpoints, as in 512MB.",
+    ),
+]
 DurableOption = Annotated[
     str | None,
     _unless_given(
@@ -304,6 +320,8 @@ def run(
     copies: Copies = 1,
     spares: Spares = 2,
     checkpoint_seconds: CheckpointSeconds = 5.0,
+    state_folder: StateFolder = None,
+    checkpoint_memory: CheckpointMemory = None,
     durable: DurableOption = None,
     resume: Resume = None,
     rename: Renames = "",
@@ -319,25 +337,18 @@ def run(
     with errors_reported("interrupted: the job was ended"):
         if local and address is not None:
             raise ConfigError("--local and --address exclude each other")
-        from raystream.cli.load import (
-            load_flow,
-            parse_bounds,
-            parse_drops,
-            parse_numbers,
-            parse_renames,
-            policy_of,
-        )
+        from raystream.cli import load
         from raystream.controller.elastic.pool import PoolOptions
         from raystream.native.lazy_pandas import put_off_pandas
 
         put_off_pandas()
-        counts, limits = parse_numbers(instances), parse_bounds(bounds)
-        scaling = policy_of(policy)
+        counts, limits = load.parse_numbers(instances), load.parse_bounds(bounds)
+        scaling = load.policy_of(policy)
         _run_on_screen(
-            load_flow(flow),
+            load.load_flow(flow),
             cluster=None if local else address or "auto",
             instances=counts,
-            rows=parse_numbers(rows),
+            rows=load.parse_numbers(rows),
             checkpoint_seconds=checkpoint_seconds,
             copies=copies,
             spares=spares,
@@ -345,10 +356,12 @@ def run(
             bounds=limits,
             pool=None if pool is None else PoolOptions(pool, nodes_max=nodes_max),
             check=check,
+            state_folder=state_folder,
+            checkpoint_memory=checkpoint_memory,
             durable=durable,
             resume=resume,
-            rename=parse_renames(rename),
-            drop=parse_drops(drop),
+            rename=load.parse_renames(rename),
+            drop=load.parse_drops(drop),
             ui=ui,
         )
 

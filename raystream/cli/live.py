@@ -16,6 +16,7 @@ from raystream.controller.reporting.report import Committed, JobReport, Operator
 from raystream.controller.reporting.story import moved_line
 from raystream.errors import Stopped
 
+_UNITS = ("B", "kB", "MB", "GB", "TB")
 LINE_SECONDS = 5.0
 """Seconds between two lines where there is no terminal."""
 PLAIN_WIDTH = 120
@@ -144,6 +145,15 @@ def rates_line(sample: Sample, before: Sample | None) -> str:
     )
 
 
+def size(amount: float) -> str:
+    """Bytes, for people."""
+    for unit in _UNITS:
+        if amount < 1000 or unit == _UNITS[-1]:
+            return f"{amount:.0f} {unit}" if amount >= 10 or unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    raise AssertionError("the last unit has no end")
+
+
 def committed_line(committed: Committed) -> str:
     """How old the committed checkpoint is, and what it lacks."""
     short = (
@@ -154,9 +164,12 @@ def committed_line(committed: Committed) -> str:
     saved = "" if committed.saved is None else f", checkpoint {committed.saved:,} saved"
     why = "".join(f" ({reason})" for reason in (committed.unsaved, committed.unstored) if reason)
     ends = ", to end with the next that is saved" if committed.stopping else ""
+    files = ""
+    if committed.in_files:
+        files = f", {size(committed.in_memory)} in memory and {size(committed.in_files)} in files"
     return (
         f"checkpoint {committed.epoch:,} committed {committed.age:.1f} s ago"
-        f"{short}{saved}{why}{ends}"
+        f"{short}{files}{saved}{why}{ends}"
     )
 
 

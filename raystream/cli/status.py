@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from raystream.cli.live import committed_line
+from raystream.cli.live import committed_line, size
 from raystream.cli.plan import UNLIMITED
 from raystream.controller.reporting.status import Pace, Status, Worker, pace, paces, together
 from raystream.controller.reporting.story import Told
@@ -33,7 +33,6 @@ FIRST_TO_GO = (
 """The columns that are left out, in this order, where there is no room for all."""
 
 _KINDS = {"recovery": "red", "scale out": "green", "scale in": "cyan", "move": "blue"}
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def console_for(output: Console | None = None) -> Console:
@@ -236,15 +235,6 @@ def bar(busy: float, blocked: float) -> Text:
     return Text.assemble(
         ("█" * full, "green"), ("▒" * held, "red"), ("·" * idle, "dim"), f" {busy:4.0%}"
     )
-
-
-def size(amount: float) -> str:
-    """Bytes, for people."""
-    for unit in _UNITS:
-        if amount < 1000 or unit == _UNITS[-1]:
-            return f"{amount:.0f} {unit}" if amount >= 10 or unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    raise AssertionError("the last unit has no end")
 
 
 def _used(p: Pace | None) -> float:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from raystream.controller.elastic.policy import Policy
+from raystream.controller.elastic.policy import CpuThreshold, Policy
 from raystream.controller.elastic.pool import PoolOptions
+from raystream.controller.planning.run_options import bytes_of
 from raystream.controller.protocol.members import ProtocolOptions
+from raystream.controller.protocol.strategies import RecoveryMode
+from raystream.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,3 +25,90 @@ class Options(ProtocolOptions):
     """By operator the least and the greatest number of its instances."""
     pool: PoolOptions | None = None
     """A pool of spare nodes; None for none."""
+    state_folder: str | None = None
+    """The folder on each node for files of checkpoints; None for that for temporary files."""
+    checkpoint_memory: int | None = None
+    """Bytes of each node's object store for recent checkpoints; None for the usual."""
+
+
+def options_of(
+    cluster: str | None,
+    copies: int,
+    spares: int,
+    recovery: RecoveryMode,
+    restore_into: int,
+    policy: Policy | Literal["auto"] | None,
+    bounds: Mapping[str, tuple[int, int]] | None,
+    pool: PoolOptions | int | None,
+) -> Options:
+    """The options for these arguments of `run`.
+
+    Raises:
+        ConfigError: they do not go together.
+    """
+    if isinstance(policy, str) and policy == "auto":
+        policy = None if pool is None else CpuThreshold()
+    if policy is not None and not _is_policy(policy):
+        raise ConfigError(
+            f"policy={policy!r} is none: it has no `decide`, or no `interval` of seconds",
+            hint="For example policy=rs.CpuThreshold().",
+        )
+    if cluster is None and (policy is not None or bounds or pool is not None):
+        raise ConfigError(
+            "policy, bounds and pool need a cluster: in this process nothing scales",
+            hint='Add cluster="auto", or leave --local away.',
+        )
+    if isinstance(pool, int):
+        pool = PoolOptions(pool)
+    if pool is not None and (
+        pool.nodes_max < 1 or min(pool.spare, pool.idle_seconds, pool.spot_seconds) < 0
+    ):
+        raise ConfigError(
+            f"{pool}: no negative numbers of nodes or seconds, and at least one node in all"
+        )
+    if bounds and policy is None:
+        raise ConfigError(
+            "bounds without a policy: nothing changes numbers of instances",
+            hint="Add policy=rs.CpuThreshold().",
+        )
+    return Options(
+        copies=copies,
+        spares=spares,
+        recovery=recovery,
+        restore_into=restore_into,
+        policy=policy,
+        bounds=bounds,
+        pool=pool,
+    )
+
+
+def _is_policy(given: object) -> bool:
+    """Whether an object is a policy, as far as can be seen without calling it."""
+    seconds = getattr(given, "interval", None)
+    timed = isinstance(seconds, int | float) and seconds > 0
+    return timed and callable(getattr(given, "decide", None)) and not isinstance(given, type)
+
+
+def with_room(
+    options: Options, folder: str | os.PathLike[str] | None, memory: int | str | None
+) -> Options:
+    """The options, with where checkpoints lie."""
+    nbytes = None if memory is None else bytes_of("checkpoint_memory", memory)
+    where = None if folder is None else os.path.abspath(folder)
+    return replace(options, state_folder=where, checkpoint_memory=nbytes)
+
+
+_ON_CLUSTER = (
+    "copies", "spares", "recovery", "restore_into", "state_folder", "checkpoint_memory"
+)  # fmt: skip
+
+
+def refuse_here(options: Options) -> None:
+    """Refuse options without effect in this process, where no instance can die alone."""
+    given = [name for name in _ON_CLUSTER if getattr(options, name) != getattr(Options(), name)]
+    if given:
+        raise ConfigError(
+            f"{given[0]} needs a cluster: in this process there are no keepers and no spares",
+            hint='Add cluster="auto", or leave --local away. What is to outlive the process goes to'
+            " durable (--durable).",
+        )

@@ -13,7 +13,8 @@ what the instance has received and not yet applied, nor its log: both are made a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -223,22 +224,24 @@ def sample_of(machine: Instance) -> Callable[[], np.ndarray] | None:
     return table.sample if table is not None and table.names_slots else None
 
 
-def sizes_of(chains: Sequence[Sequence[Image]]) -> list[Size]:
-    """The size of each image of a chain, all parts of the range together."""
-    return [
-        Size(sum([i.nbytes for i in parts]), sum([len(i) for i in parts]))
-        for parts in zip(*chains, strict=False)
-    ]
+def measured(chains: Iterable[Sequence[Image]], sizes: list[Size]) -> Iterator[Sequence[Image]]:
+    """The same chains. sizes: gets the size of each image of a chain, all parts of the range
+    together, as far as all chains have that many."""
+    for i, chain in enumerate(chains):
+        these = [Size(image.nbytes, len(image)) for image in chain]
+        sizes[:] = these if not i else [a.plus(b) for a, b in zip(sizes, these, strict=False)]
+        yield chain
 
 
 def install(
-    machine: Instance, chains: Sequence[Sequence[Image]], committed: int = 0
+    machine: Instance, chains: Iterable[Sequence[Image]], committed: int = 0
 ) -> InputPosition:
     """Restore a new instance from images; returns its input position.
 
     Args:
         chains: for each part of the instance's range the images that are needed, each a delta on
-            the one before. The parts tile the range exactly. All chains end at one checkpoint,
+            the one before. They are gone through once, and not all are in memory at a time unless
+            they are given so. The parts tile the range exactly. All chains end at one checkpoint,
             except that the chain of a source that had ended by then may end where the source did.
             The instance is restored at the newest checkpoint of all chains.
         committed: the checkpoint that the chains were asked for. A source that had ended is
@@ -249,15 +252,15 @@ def install(
             the chains leave a hole, overlap or are not of one checkpoint; or the user's `upgrade`
             failed.
     """
-    newest = _tiled(machine, chains)
-    for chain in chains:
-        for i, image in enumerate(chain):
-            _check(machine, image)
-            if i:
-                follows(_upto(chain[0], chain[i - 1]), image)
-        check_whole([i.header for i in chain])
-    if machine.table is not None and any(i.rows is not None for chain in chains for i in chain):
-        machine.table.fill([[_as_now(machine, image) for image in chain] for chain in chains])
+    newest: list[ImageHeader] = []
+    if isinstance(chains, Sequence):
+        _tiled(machine, [chain[-1].header for chain in chains])
+    rows = _checked(machine, chains, newest)
+    if machine.table is None:
+        deque(rows, maxlen=0)
+    else:
+        machine.table.fill(rows)
+    newest = _tiled(machine, newest)
     input_position = together([h.input_position for h in newest])
     over = input_position.ended and machine.ends_by_range
     checkpoint = (
@@ -296,9 +299,25 @@ def advance(machine: Instance, delta: Image) -> None:
     machine.stand(header.checkpoint, header.input_position)
 
 
-def _tiled(machine: Instance, chains: Sequence[Sequence[Image]]) -> list[ImageHeader]:
-    """The newest header of each chain, by range; together they tile the machine's range."""
-    newest = sorted((chain[-1].header for chain in chains), key=lambda h: h.keys)
+def _checked(
+    machine: Instance, chains: Iterable[Sequence[Image]], newest: list[ImageHeader]
+) -> Iterator[list[Image]]:
+    """The images with rows, each held against the machine and the image before it. newest: gets the
+    last header of each chain."""
+    for chain in chains:
+        for i, image in enumerate(chain):
+            _check(machine, image)
+            if i:
+                follows(_upto(chain[0], chain[i - 1]), image)
+        check_whole([i.header for i in chain])
+        newest.append(chain[-1].header)
+        if any(i.rows is not None for i in chain):
+            yield [_as_now(machine, image) for image in chain]
+
+
+def _tiled(machine: Instance, headers: Iterable[ImageHeader]) -> list[ImageHeader]:
+    """The newest headers of all chains, by range; together they tile the machine's range."""
+    newest = sorted(headers, key=lambda h: h.keys)
     at = machine.keys.lo
     for header in newest:
         if header.keys.lo != at or header.keys.hi > machine.keys.hi:

@@ -35,7 +35,7 @@ one of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -53,9 +53,9 @@ from raystream.dataflow.snapshot import (
     advance,
     capture,
     install,
+    measured,
     next_wanted,
     settled,
-    sizes_of,
 )
 from raystream.native.memory import UNKNOWN, MemoryUse
 from raystream.schema.types import SinkContext
@@ -82,7 +82,8 @@ class Storing(Generic[K]):
     Args:
         committed: the checkpoint from which the instance goes on, which is stored; 0 for none.
         ships: whether the instance stores checkpoints at all.
-        holders: the keepers that hold everything with which it begins.
+        holders: the keepers that hold everything with which it begins; asked when its keepers are
+            chosen first, so a restore may find out meanwhile.
         image: see `Chain`.
         guard: a lock, where one thread takes checkpoints and another one ships them.
     """
@@ -101,7 +102,7 @@ class Storing(Generic[K]):
         self.choice: KeeperChoice[K] = KeeperChoice(0, (), 0)
         self.sizes: Sequence[Size] = ()
         """Of the images with which the instance began."""
-        self._holders = frozenset(holders)
+        self._holders = holders
         self._end_kept = 0
         """The number of the choice of keepers that holds the end of the instance; 0: none does."""
 
@@ -116,7 +117,7 @@ class Storing(Generic[K]):
         if number <= self.choice.number:
             return False
         first = not self.choice.number
-        whole = first and bool(keepers) and self._holders.issuperset(keepers)
+        whole = first and bool(keepers) and {*self._holders}.issuperset(keepers)
         self.choice = KeeperChoice(number, keepers, position)
         if not self.ships:
             return False
@@ -195,7 +196,7 @@ class Tenure(Generic[K]):
         *,
         index: int = 0,
         committed: int = 0,
-        chains: Sequence[Sequence[Image]] | None = None,
+        chains: Iterable[Sequence[Image]] | None = None,
         storing: Storing[K] | None = None,
         settles: bool = True,
     ) -> None:
@@ -208,10 +209,12 @@ class Tenure(Generic[K]):
         """Where the images with which it began stand in the input; None at the beginning."""
         for log in machine.outlets.logs.values():
             log.next = committed + 1
+        sizes: list[Size] = []
         if chains is not None:
-            self.input_position = install(machine, chains, committed)
+            given = chains if storing is None else measured(chains, sizes)
+            self.input_position = install(machine, given, committed)
         self.storing: Storing[K] = storing or Storing(committed, ships=False)
-        self.storing.sizes = sizes_of(chains or ())
+        self.storing.sizes = sizes
         self.version = 0
         """Of the newest assignment."""
         self.owns = False

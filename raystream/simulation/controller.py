@@ -156,7 +156,7 @@ class SimulatedController(Box):
             case do.Adopt(process):
                 world.after(LINK, self, self._adopted, process)
             case do.Keep(process, node):
-                job.keepers[process] = SimulatedKeeper(process, node)
+                job.keep(process, node)
             case do.Become():
                 world.after(RESTORE, self, self._fetch, command)
             case do.Deliver(process):

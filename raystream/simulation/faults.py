@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from raystream.simulation.controller import RESTART, SimulatedController
 from raystream.simulation.job import SimulatedJob
+from raystream.simulation.processes.disks import SimulatedDisk
 from raystream.simulation.processes.instances import SimulatedInstance
 from raystream.simulation.processes.keepers import SimulatedKeeper
 
@@ -20,6 +21,9 @@ KINDS = {
     "controller pause": 1,
     "sleep": 3,
     "cut": 2,
+    "disk full": 1,
+    "torn file": 1,
+    "bad page": 1,
 }
 """Kinds of faults, and how often they strike."""
 
@@ -66,6 +70,10 @@ class Faults:
             self._node(chance.choice(job.nodes))
         elif kind == "controller":
             self._controller(job.controller)
+        elif kind == "disk full":
+            self._disk_full(job.disks[chance.choice(job.nodes)])
+        elif kind in ("torn file", "bad page"):
+            self._damage(kind)
         elif kind == "controller pause":
             self._controller_pause(job.controller)
         elif kind == "spare":
@@ -88,6 +96,38 @@ class Faults:
             self._keeper(keeper)
         for process in [p for p in self.job.at.values() if p.alive and p.node == node]:
             self._kill(process)
+
+        self.job.disks[node] = SimulatedDisk()
+
+    def _disk_full(self, disk: SimulatedDisk) -> None:
+        """Let a disk be full for a while."""
+        self.done["disk full"] += 1
+        self.world.tell("a disk is full")
+        disk.full = True
+        later = self.world.now + self.world.rng.choice((0.2, 1.0, 3.0))
+        self.world.at(later, None, self._disk_has_room, disk)
+
+    def _disk_has_room(self, disk: SimulatedDisk) -> None:
+        self.world.tell("a disk has room again")
+        disk.full = False
+
+    def _damage(self, kind: str) -> None:
+        """Damage a file of a keeper that lives."""
+        there = [(k, file) for k in self._keepers() for file in sorted(k.folder.files)]
+        if not there:
+            return
+        self.done[kind] += 1
+        keeper, file = self.world.rng.choice(there)
+        self.world.tell(kind, file, "of", keeper.name)
+        data = keeper.folder.disk.files[keeper.process, file]
+        if not data:
+            return
+        at = self.world.rng.randrange(len(data))
+        if kind == "torn file":
+            del data[at:]
+        else:
+            data[at] ^= 1
+        keeper.spoil(file)
 
     def _kill(self, process: SimulatedInstance) -> None:
         if not self.job.may_die(process):

@@ -18,6 +18,7 @@ from raystream.errors import LostError, RaystreamError, Stopped
 from raystream.simulation.controller import SimulatedController
 from raystream.simulation.laws import Laws
 from raystream.simulation.processes.database import DiedAmid, JudgedSink, SimulatedDatabase
+from raystream.simulation.processes.disks import SimulatedDisk
 from raystream.simulation.processes.instances import Blank, SimulatedInstance
 from raystream.simulation.processes.keepers import LINK, SimulatedKeeper
 from raystream.simulation.processes.register import Ledger
@@ -39,7 +40,7 @@ class SimulatedJob(Laws):
         ahead: how many epochs a producer may be ahead.
         again: the share of new connections that ask for what came already.
         fragile: the share of processes that die while they take a place.
-        part_bytes, image_bytes: see `Scenario`.
+        part_bytes, image_bytes, budget: see `Scenario`.
         tier: the durable tier, if there is one.
         database: where its sink writes, if it is visible by epoch.
     """
@@ -58,6 +59,7 @@ class SimulatedJob(Laws):
         fragile: float,
         part_bytes: int,
         image_bytes: int,
+        budget: int,
         tier: Tier | None = None,
         database: SimulatedDatabase | None = None,
     ) -> None:
@@ -73,9 +75,11 @@ class SimulatedJob(Laws):
         self.deferred: list[tuple[Place, str, tuple[Any, ...]]] = []
         """The calls of sinks that can be judged only at the end."""
         self.ahead, self.again, self.fragile = ahead, again, fragile
-        self.part_bytes, self.image_bytes = part_bytes, image_bytes
+        self.part_bytes, self.image_bytes, self.budget = part_bytes, image_bytes, budget
         self.ships = strategy_of(options.recovery).stores_checkpoints
         self.nodes = tuple(f"node-{i}" for i in range(nodes))
+        self.disks = {node: SimulatedDisk() for node in self.nodes}
+        """By node. A disk outlives the processes of its node."""
         self.for_operators = frozenset(self.nodes[nodes - operator_nodes :])
         self.at: dict[str, SimulatedInstance] = {}
         self.blanks: dict[str, Blank] = {}
@@ -152,6 +156,12 @@ class SimulatedJob(Laws):
         every = (self.controller, *self.at.values(), *self.blanks.values(), *self.keepers.values())
         for box in every:
             box.alive = False
+
+    def keep(self, process: str, node: str) -> None:
+        """Start a keeper. It removes what dead processes have left on the disk of its node."""
+        disk = self.disks[node]
+        disk.sweep({k.process for k in self.keepers.values() if k.alive})
+        self.keepers[process] = SimulatedKeeper(process, node, self.budget, disk)
 
     # ------------------------------------------------------------ what instances see
 

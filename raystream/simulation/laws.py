@@ -149,7 +149,12 @@ class Laws:
         """Check that a checkpoint is called lost only when all keepers that held it are dead."""
         keepers = {p.process for p in self.entry.keepers}
         held = [k for k in self.held(place, committed) if k.process in keepers]
-        found = [keys for k in held if k.alive for keys in self._of(k, place, committed)]
+        found = [
+            keys
+            for k in held
+            for keys in self._of(k, place, committed)
+            if k.alive and (place.vertex, keys) not in k.spoilt
+        ]
         parts = [keys for keys in found if (place.vertex, keys) in self.at_committed]
         whole = cover(parts, place.keys)
         if whole is not None:

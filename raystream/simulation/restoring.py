@@ -8,7 +8,9 @@ from raystream.controller.protocol.recovery import Place
 from raystream.schema.types import KeyRange
 from raystream.simulation.processes.keepers import SimulatedKeeper
 from raystream.state.images.image import Image, decode
-from raystream.state.images.partition import by_parts, recut
+from raystream.state.images.partition import in_ranges
+from raystream.state.keeping.kept_images import KeptChain
+from raystream.state.keeping.tiles import tiles_of
 from raystream.state.keys import cover
 
 if TYPE_CHECKING:
@@ -17,25 +19,44 @@ if TYPE_CHECKING:
 
 def holds(keeper: SimulatedKeeper, place: Place, committed: int) -> bool:
     """Whether a keeper has the images of exactly this range."""
-    found = keeper.images.images(place.vertex, committed, place.keys) if keeper.alive else []
+    found = keeper.kept.chains(place.vertex, committed, place.keys) if keeper.alive else []
     return place.keys in dict(found)
 
 
 def images_of(
     job: SimulatedJob, place: Place, committed: int, holders: tuple[str, ...]
 ) -> list[list[Image]] | None:
-    """The images of a range at a checkpoint, by its parts; None: nobody has some part."""
-    held: dict[KeyRange, list[list[Image]]] = {}
-    for keeper in (job.keepers[h] for h in holders):
-        there = keeper.images.images(place.vertex, committed, place.keys) if keeper.alive else []
-        for keys, chain in there:
-            parts = [[decode(data) for data in s.data] for s in chain]
-            held.setdefault(keys, by_parts(parts))
-    found = cover(held, place.keys)
-    saved, tier = job.plan.resumed, job.tier
-    if found is None and saved is not None and committed == saved.checkpoint:
-        assert tier is not None
-        return tier.saves.images(saved, place.operator, place.keys)
-    if found is None:
-        return None
-    return [chain for keys, part in found for chain in recut(held[keys], part)]
+    """The images of a range at a checkpoint, by its tiles; None: nobody has some part. A file that
+    is damaged is found when it is read, and then another copy is taken."""
+    while True:
+        held: dict[KeyRange, tuple[SimulatedKeeper, KeptChain[memoryview]]] = {}
+        for keeper in (job.keepers[h] for h in holders if job.keepers[h].alive):
+            for keys, chain in keeper.kept.chains(place.vertex, committed, place.keys):
+                held.setdefault(keys, (keeper, chain))
+        found = cover(held, place.keys)
+        saved, tier = job.plan.resumed, job.tier
+        if found is None and saved is not None and committed == saved.checkpoint:
+            assert tier is not None
+            return tier.saves.images(saved, place.operator, place.keys)
+        if found is None:
+            return None
+        read = [_read(*held[keys], part) for keys, part in found]
+        if None not in read:
+            return [images for chains in read for images in chains or ()]
+        job.world.tell(place.name, "finds a damaged file")
+
+
+def _read(
+    keeper: SimulatedKeeper, chain: KeptChain[memoryview], wanted: KeyRange
+) -> list[list[Image]] | None:
+    """The images of a range by its tiles; None if a file is damaged."""
+    chains = []
+    for tile in tiles_of([s.data for s in chain], wanted, nbytes=1):
+        images = []
+        for parts in tile.images:
+            data = [keeper.read(part.number) for part in parts]
+            if any(each is None for each in data):
+                return None
+            images.append(in_ranges([decode(each) for each in data], [tile.keys])[0])
+        chains.append(images)
+    return chains

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
+from raystream.controller.protocol.recovery import Place
 from raystream.simulation.processes.keepers import LINK, SimulatedKeeper
 from raystream.simulation.world import NOTICE
 
@@ -43,11 +45,17 @@ class Saving:
 
     def _grab(self, keeper: SimulatedKeeper, command: do.PutChains) -> None:
         """Take what the keeper holds now. It is stored later, even if it is dropped meanwhile."""
-        held = {
-            p: dict(keeper.images.images(p.vertex, command.checkpoint, p.keys)).get(p.keys)
-            for p in command.places
-        }
+        held = {p: self._held(keeper, p, command.checkpoint) for p in command.places}
         self._world.after(SAVING, keeper, self._store, keeper, command, held)
+
+    def _held(self, keeper: SimulatedKeeper, place: Place, checkpoint: int) -> Any:
+        chain = dict(keeper.kept.chains(place.vertex, checkpoint, place.keys)).get(place.keys)
+        if chain is None:
+            return None
+        read = [(s, tuple(keeper.read(part.number) for part in s.data)) for s in chain]
+        if any(data is None for _, parts in read for data in parts):
+            return None
+        return [replace(s, data=parts) for s, parts in read]  # type: ignore[arg-type]
 
     def _store(self, keeper: SimulatedKeeper, command: do.PutChains, held: Any) -> None:
         tier, durable = self._job.tier, self._job.plan.durable

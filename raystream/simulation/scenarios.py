@@ -68,6 +68,8 @@ class Scenario:
     stop: bool = False
     """Whether the job is stopped with a saved checkpoint once, if it has a durable tier, and goes
     on from there."""
+    budget: int | None = None
+    """Bytes of memory that a keeper has for checkpoints. With few, most of them are in files."""
     image_bytes: int | None = None
     """What one more image costs a restore, in bytes. With a low cost, rows are refreshed soon."""
 
@@ -104,6 +106,7 @@ def drawn(s: Scenario, rng: random.Random) -> Scenario:
         operator_nodes=meant if s.operator_nodes is None else s.operator_nodes,
         part_bytes=s.part_bytes or rng.choice((WHOLE, WHOLE, 500, 100)),
         image_bytes=rng.choice((IMAGE_BYTES, 0, 0)) if s.image_bytes is None else s.image_bytes,
+        budget=s.budget or rng.choice((WHOLE, WHOLE, 2000, 500, 1)),
     )
 
 

@@ -154,7 +154,7 @@ def _job(
     """A job at its beginning, or one that goes on from a saved checkpoint of another."""
     assert s.copies is not None and s.into is not None and s.recovery is not None
     assert s.ahead is not None and s.again is not None and s.fragile is not None
-    assert s.image_bytes is not None
+    assert s.image_bytes is not None and s.budget is not None
     tier = None
     if s.durable and s.recovery == "state":
         tier = Tier(plan.job) if before is None else before.tier
@@ -181,6 +181,7 @@ def _job(
         fragile=s.fragile,
         part_bytes=s.part_bytes if s.part_bytes and tier is None else WHOLE,
         image_bytes=s.image_bytes,
+        budget=s.budget,
         tier=tier,
         database=database,
     )
@@ -216,6 +217,8 @@ def _run(world: World, job: SimulatedJob, faults: Faults, mover: Mover) -> None:
         elif not quiet:
             world.tell("no more faults")
             world.loss = world.slow = world.doubling = job.fragile = 0.0
+            for disk in job.disks.values():
+                disk.full = False
             quiet = world.events
         if world.events % 1000 == 0:
             most = max(most, _most_events(job))

@@ -6,5 +6,6 @@ counts          what an instance counts, by key group
 growable_array  memory for an array that grows in place
 tables          rows by key: the protocol of a state backend, and two backends
 images          a checkpoint of one operator and one range, as bytes
+keeping         images that a keeper holds, in memory and in files
 log             the epochs of an edge that its producer keeps
 """

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from raystream.actors.client import watching as looking
 from raystream.cli.app import app
-from raystream.cli.status import bar, size, status_view, story_view, top_view
+from raystream.cli.live import size
+from raystream.cli.status import bar, status_view, story_view, top_view
 from raystream.controller.protocol.history import MoveRecord, Recovery
 from raystream.controller.protocol.journal import InstanceRecord, JournalEntry, KeeperRecord
 from raystream.controller.protocol.members import Member

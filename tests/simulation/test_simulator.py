@@ -20,7 +20,7 @@ from tests.examples import FACTOR
 
 FRESH = 800
 """Schedules with seeds that nobody tried before, over all flows in turn: some 80 seconds of CPU."""
-SCHEDULES, FIRST = 12, 7
+SCHEDULES, FIRST = 12, 13
 """The seed is one from which every kind of fault comes in each flow."""
 
 

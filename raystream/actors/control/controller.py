@@ -33,7 +33,6 @@ from raystream.controller.protocol.move_requests import (
     evenly,
 )
 from raystream.controller.protocol.parts.replication import KEEPER
-from raystream.controller.protocol.strategies import strategy_of
 from raystream.controller.reporting.report import JobReport, Sample
 from raystream.controller.reporting.status import Status
 from raystream.dataflow.plan import Plan
@@ -261,8 +260,9 @@ class Controller:
 
     def _processes(self, plan: Plan) -> ActorPool:
         charter = self._charter
-        ships = strategy_of(charter.options.recovery).stores_checkpoints
-        return ActorPool(plan, charter.run, charter.token, charter.env, ships, self._restarts)
+        return ActorPool(
+            plan, charter.run, charter.token, charter.env, charter.options, self._restarts
+        )
 
     def _leave_pool(self) -> None:
         """Ask for no nodes any more, also for those that an earlier process of this actor did."""

@@ -18,8 +18,9 @@ from raystream.actors.control.actor_names import NAMESPACE, processes_of
 from raystream.actors.control.calls import OpenCalls, asked
 from raystream.actors.control.handles import ActorHandles
 from raystream.actors.control.journal_writer import WRITE_SECONDS, JournalWriter
+from raystream.actors.keepers.keeper import Keeper
 from raystream.actors.worker.instance import InstanceActor, versions
-from raystream.actors.worker.keeper import Keeper
+from raystream.controller.options import Options
 from raystream.controller.protocol import register_views as registering
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
@@ -33,7 +34,9 @@ from raystream.controller.protocol.messages.calls import (
 )
 from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.messages.events import Event
+from raystream.controller.protocol.parts.replication import KEEPER
 from raystream.controller.protocol.register_views import AskContent, Fill, Recall, Tell
+from raystream.controller.protocol.strategies import strategy_of
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
 from raystream.dataflow.register import PlaceSet
@@ -52,6 +55,9 @@ REGISTER_SECONDS = 10.0
 STOP_SECONDS = 5.0
 """How long an instance may take to remove what it spilled. Then it is killed."""
 
+KEEPER_GROUPS = ("restore", "register", "save", "journal", "trim")
+"""What a keeper does at the same time as it stores images, each one after the other."""
+
 
 class ActorPool:
     """Does what the machine of a job commands.
@@ -60,17 +66,24 @@ class ActorPool:
         run: the name of the run, the prefix of all names of its actors.
         token: what the instances of the job show each other.
         env: the variables of the processes.
-        ships: whether checkpoints are taken.
+        options: how the job is run.
         began: the `restarts` of the controller when it began.
     """
 
     def __init__(
-        self, plan: Plan, run: str, token: str, env: Environment, ships: bool, began: int | None
+        self,
+        plan: Plan,
+        run: str,
+        token: str,
+        env: Environment,
+        options: Options,
+        began: int | None,
     ) -> None:
         self._plan: Any = ray.put(plan)  # Ray replaces the reference by the plan
         self._run = run
         self._token = token
-        self._ships = ships
+        self._ships = strategy_of(options.recovery).stores_checkpoints
+        self._kept = (options.checkpoint_memory, options.state_folder)
         self._paced = plan.clock is not None and plan.clock.speed is not None
         self._handles = ActorHandles(run)
         self._calls = OpenCalls(self._handles)
@@ -95,7 +108,7 @@ class ActorPool:
         )(InstanceActor)
         self._keeper = remote(
             **common,
-            concurrency_groups={"park": 2, "restore": 1, "register": 1, "save": 1, "journal": 1},
+            concurrency_groups=dict.fromkeys(KEEPER_GROUPS, 1) | {"park": 2},
             runtime_env=runtime_env(env.others),
         )(Keeper)
 
@@ -228,7 +241,7 @@ class ActorPool:
         here = NodeAffinitySchedulingStrategy(node, soft=False)
         name = self._handles.name(process)
         keeper = self._keeper.options(name=name, scheduling_strategy=here)
-        self._handles.started(process, keeper.remote(self._plan))
+        self._handles.started(process, keeper.remote(self._plan, *self._kept))
         self.watch_keepers([process])
 
     def watch_keepers(self, processes: Iterable[str]) -> None:
@@ -258,11 +271,12 @@ class ActorPool:
         self._calls.poll(process, PROGRESS_SECONDS, heard, ProcessCalls.progress)
 
     def look_after(self, keepers: Iterable[str]) -> None:
-        """Ask keepers that have begun whether they are there, unless they still owe an answer. One
-        that hangs is as bad as a dead one."""
+        """Ask keepers that have begun what they hold, unless they still owe an answer. One that
+        hangs is as bad as a dead one."""
         for process in keepers:
             if process in self._pids:
-                self._calls.poll(process, WRITE_SECONDS, _nothing, KeeperActorCalls.pid)
+                said = partial(on.KeeperSaid, process)
+                self._calls.poll(process, WRITE_SECONDS, said, KeeperActorCalls.use)
 
     def events(self, seconds: float) -> list[Event]:
         """What has come in; waits up to `seconds` for something."""
@@ -299,13 +313,16 @@ class ActorPool:
             self._handles.kill(process)
 
     def dismiss(self, instances: Iterable[str]) -> None:
-        """End everything. Instances are asked first, so that they remove what they spilled."""
+        """End everything. Instances and keepers are asked first, so that they remove their
+        files."""
         known = self._handles.known()
         calls = [
             asked(known[process], ProcessCalls.stop)
             for process in (*instances, *self._retiring)
             if process in known
         ]
+        keepers = [actor for process, actor in known.items() if process.startswith(KEEPER)]
+        calls += [asked(keeper, KeeperActorCalls.stop) for keeper in keepers]
         if calls:
             ray.wait(calls, num_returns=len(calls), timeout=STOP_SECONDS)
         self._calls.drop()

@@ -80,8 +80,10 @@ class Reporter:
             under_replicated=machine.under_replicated,
             saved=None if self._plan.durable is None else entry.saved,
             unsaved=machine.unsaved,
-            unstored=machine.unstored,
+            unstored=machine.replication.unstored,
             stopping=entry.stop_after >= 0,
+            in_memory=machine.replication.kept.memory,
+            in_files=machine.replication.kept.disk,
         )
 
     def report(self) -> JobReport:

@@ -25,10 +25,11 @@ import ray
 from ray.exceptions import RayError
 
 from raystream.actors.cluster.directory import SharedDirectory
+from raystream.actors.keepers.fetching import RESTORE_SECONDS, Fetched, NotHeldError, fetch
 from raystream.actors.worker.fate import ours
-from raystream.actors.worker.fetching import NOTHING_HELD, RESTORE_SECONDS, Fetched, fetch
 from raystream.actors.worker.register_client import Claimer
 from raystream.actors.worker.shell import Role, Shell
+from raystream.actors.worker.shipping import Ship
 from raystream.actors.worker.uploads import Uploads
 from raystream.actors.worker.warmup import Loading
 from raystream.controller.protocol.messages.calls import Brought, Hello, Refusal, ServesAt
@@ -138,35 +139,40 @@ class InstanceActor:
         with _told():
             if self._shell is not None:
                 return Refusal.PLACED
-            found = self._images(holders, place, committed) if committed else NOTHING_HELD
+            found = self._images(holders, place, committed) if committed else Fetched(())
             if found is None:
                 return Refusal.MISSING
-            nbytes = sum(i.nbytes for chain in found.chains for i in chain)
             role = Role(
                 vertex=place.vertex,
                 keys=place.keys,
                 name=place.name,
                 index=place.index,
                 committed=committed,
-                images=found.chains,
+                images=found.images() if committed else (),
                 holders=found.whole,
             )
-            self._folder = spill_folder()
+            self._folder = self._folder or spill_folder()
             self._uploads = Uploads(place.name, place.vertex)
-            self._shell = Shell(
-                self._plan,
-                role,
-                token=self._token,
-                host=node_address(),
-                claim=self._claimer,
-                directory=SharedDirectory(),
-                ship=self._uploads.store if ships else None,
-                folder=self._folder,
-            )
+            try:
+                self._shell = self._made(role, self._uploads.store if ships else None)
+            except NotHeldError:
+                return Refusal.MISSING
             if not held:
                 self._shell.open()
             self._has_role.set()
-        return ServesAt(self._shell.address, nbytes)
+        return ServesAt(self._shell.address, found.nbytes)
+
+    def _made(self, role: Role, ship: Ship | None) -> Shell:
+        return Shell(
+            self._plan,
+            role,
+            token=self._token,
+            host=node_address(),
+            claim=self._claimer,
+            directory=SharedDirectory(),
+            ship=ship,
+            folder=self._folder,
+        )
 
     def deliver(self, committed: int, to: list[tuple[KeyRange, Any]]) -> Brought | str:
         """Send this instance's changes since the checkpoint `committed`, up to the last epoch
@@ -205,7 +211,7 @@ class InstanceActor:
         saves = Saves(open_store(durable.url), self._plan.job)
         name = self._plan.vertices[place.vertex].name
         chains = saves.images(durable.resumed, name, place.keys)
-        return Fetched(tuple(map(tuple, chains)), frozenset())
+        return Fetched(chains)
 
     def _mine(self) -> Shell:
         assert self._shell is not None, "this actor has no role yet"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,10 +70,12 @@ class Role:
     """Its index among the instances of its vertex."""
     committed: int = 0
     """The checkpoint from which it goes on; 0 at the beginning."""
-    images: tuple[tuple[Image, ...], ...] = ()
-    """For each part of its range the images that are needed, up to that checkpoint."""
-    holders: frozenset[Any] = frozenset()
-    """The keepers that hold images of exactly this range, up to that checkpoint."""
+    images: Iterable[Sequence[Image]] = ()
+    """For each part of its range the images that are needed, up to that checkpoint; gone through
+    once."""
+    holders: Collection[Any] = frozenset()
+    """The keepers that hold images of exactly this range, up to that checkpoint, as far as is known
+    when the images were gone through."""
 
 
 class Shell:

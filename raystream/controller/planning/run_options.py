@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping
+from fractions import Fraction
 from typing import Any, get_args
 
 import numpy as np
@@ -16,6 +18,10 @@ from raystream.schema.records import caller
 RECOVERIES = get_args(RecoveryMode)
 _COUNTS = ("checkpoint_every", "copies", "spares", "restore_into")
 """Options that are whole numbers; those with the default None may be None."""
+
+
+_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 
 
 def check_run_options(given: Mapping[str, Any]) -> float:
@@ -35,6 +41,8 @@ def check_run_options(given: Mapping[str, Any]) -> float:
         raise _wrong("cluster", given["cluster"], "text")
     if not isinstance(given["durable"], str | os.PathLike | None):
         raise _wrong("durable", given["durable"], "a path or URL")
+    if not isinstance(given["state_folder"], str | os.PathLike | None):
+        raise _wrong("state_folder", given["state_folder"], "a path")
     if not isinstance(given["recovery"], str) or given["recovery"] not in RECOVERIES:
         raise _wrong("recovery", given["recovery"], f"one of {', '.join(RECOVERIES)}")
     for name in ("on_progress", "on_note"):
@@ -52,6 +60,32 @@ def check_run_options(given: Mapping[str, Any]) -> float:
     return seconds_of(
         "", "checkpoint_seconds", given["checkpoint_seconds"], zero=True, error=ConfigError
     )
+
+
+def bytes_of(name: str, value: Any) -> int:
+    """A size in bytes, above 0: a number, or text such as "512MB" or "4GiB".
+
+    Args:
+        name: the option of `run`.
+
+    Raises:
+        ConfigError: it is no size.
+    """
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found:
+        number, power, binary = found.groups()
+        size = int(Fraction(number) * (1024 if binary else 1000) ** _POWERS.get(power.lower(), 0))
+    elif isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    else:
+        size = 0
+    if size <= 0:
+        raise ConfigError(
+            f"run({name}={value!r:.80}): it is no size above 0",
+            where=caller()[0],
+            hint='Write a number of bytes, or text such as "512MB" or "4GiB".',
+        )
+    return size
 
 
 def check_by_operator(name: str, value: Any, fits: Any, wanted: str) -> None:

@@ -86,7 +86,7 @@ class Machine:
             wanted = entry.committed
         self._checkpoints = OnDemandCheckpoints(job, wanted)
         self._register = BoundaryRegister(job)
-        self._replication = Replication(job, self._checkpoints, self._register)
+        self.replication = Replication(job, self._checkpoints, self._register)
         self.hiring = Hiring(job)
         beginning = Beginning(job)
         self.placements = Placements(job, self.hiring, beginning)
@@ -128,13 +128,7 @@ class Machine:
     def under_replicated(self) -> int:
         """How many ranges have fewer copies of their checkpoint than they should. The boundary
         register counts as one."""
-        return self._replication.under_replicated
-
-    @property
-    def unstored(self) -> str:
-        """Why a checkpoint that should be stored is not, or why a node has no keeper; empty if
-        neither is so."""
-        return self._replication.unstored
+        return self.replication.under_replicated
 
     @property
     def unsaved(self) -> str:
@@ -174,7 +168,7 @@ class Machine:
             self._out += self.placements.hire()  # before the journal: its keepers start meanwhile
         entry = self.journal
         known = {r.process for r in entry.instances} | {k.process for k in entry.keepers}
-        self._out += self._replication.start_keepers(nodes)
+        self._out += self.replication.start_keepers(nodes)
         for process in sorted({*alive} - known):
             if process.startswith(KEEPER):
                 self._out.append(do.Kill(process, "nobody knows it"))
@@ -201,7 +195,7 @@ class Machine:
             case on.Drain(request, node, because):
                 self._answer(request, *self._requests.drain(node, because))
             case on.Tick() | on.Gone() if self.ended:
-                self._out += self._replication.after_the_end(event)
+                self._out += self.replication.after_the_end(event)
             case _ if not self.ended:
                 try:
                     self._handle(event)
@@ -247,6 +241,8 @@ class Machine:
                 self._could_not(process, error)
             case on.Gone(process, why, no_memory):
                 self._gone(process, why, no_memory)
+            case on.KeeperSaid(process, use):
+                self.replication.said(process, use)
             case on.Put():
                 self._out += self.commits.saver.put(event, self._job.now)
             case on.CheckpointSaved(overtaken=OvertakenError() as error):
@@ -282,8 +278,8 @@ class Machine:
         job = self._job
         job.nodes, job.for_operators = event.nodes, event.for_operators
         self.hiring.tick()
-        self._out += self._replication.start_keepers(event.nodes)
-        self._out += self._replication.choose()
+        self._out += self.replication.start_keepers(event.nodes)
+        self._out += self.replication.choose()
         self._out += self.placements.hire()
         if not self._job.placements:
             self._out += self.hiring.hire_spare()
@@ -303,7 +299,7 @@ class Machine:
         self._out += self.placements.tick()
         if self.journal.drained:
             self._out += self._requests.leave("its node is to be left")
-            self._out += self._replication.vacate()
+            self._out += self.replication.vacate()
         self._out += self.moves.attempts()
         self._out += self.placements.prepare()
 
@@ -327,7 +323,7 @@ class Machine:
         member, placement = self._job.member(process), self.placements.of(process)
         self._out += self.commits.saver.gone(process, self._job.now)
         if any(p.process == process for p in self.journal.keepers):
-            self._out += self._replication.keeper_gone(process, why)
+            self._out += self.replication.keeper_gone(process, why)
         elif member is not None and not member.dead:
             member.dead = why
             self._decisions.memory.died(member, no_memory)

@@ -1,10 +1,11 @@
-"""The end of memory: how it is told from other errors, and what is said of it."""
+"""The end of memory or disk: how it is told from other errors, and what is said of it."""
 
 from __future__ import annotations
 
 import errno
 from typing import NamedTuple
 
+from raystream.controller.protocol.messages.calls import KeeperUse
 from raystream.dataflow.instances.base import Instance
 from raystream.dataflow.snapshot import rows_of
 from raystream.errors import OperatorError, RaystreamError, StateError, Where
@@ -64,6 +65,21 @@ def shortage(holder: Holder, use: MemoryUse = UNKNOWN, *, died: bool = False) ->
         hint="State has to fit into the memory of its nodes. Give the operator more instances on"
         " more nodes, or have it remove rows that are not needed any more (`rs.forget`). With"
         " --durable the job goes on with `raystream run --resume`.",
+    )
+
+
+def no_room(node: str, use: KeeperUse, seconds: float) -> StateError:
+    """The error of a job whose checkpoints find no room on a node.
+
+    Args:
+        use: what the keeper of the node holds, and why it cannot write.
+        seconds: for how long nothing was committed.
+    """
+    return StateError(
+        f"no checkpoint could be stored for {seconds:g} s: the keeper of node {node[:8]} has"
+        f" {amount(use.memory)} of them in memory and {amount(use.disk)} in files, and {use.why}",
+        hint="Give the node more disk, or say where there is some (state_folder=,"
+        " --state-folder). With --durable the job goes on with `raystream run --resume`.",
     )
 
 

@@ -76,6 +76,10 @@ class Committed:
     neither is so."""
     stopping: bool = False
     """Whether the job ends with the next checkpoint that is saved."""
+    in_memory: int = 0
+    """Bytes of checkpoints in the object stores of all nodes."""
+    in_files: int = 0
+    """Bytes of checkpoints in files on all nodes."""
 
     short = old_field("short", "under_replicated")
 

@@ -11,6 +11,7 @@ control_flows
 lists       what the sources of the flows read
 sinks       compare all that they are given with what it has to be
 keepers     hold images and the journal; how instances ship checkpoints to them, part by part
+disks       the disks of nodes, with the files of keepers
 register    the boundary register: its places, and the claims of sources
 database    a database with transactions, and a sink that writes to it
 tier        the durable tier, which outlives all of them

@@ -12,7 +12,7 @@ more (it was split or merged) is kept until the committed checkpoint is past it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -105,7 +105,24 @@ class ImageStore(Generic[B]):
             held = _by_checkpoint(chain)
             needed = [_built(s, held) for s in chain if s.checkpoint >= newest]
             those = {id(s) for images in needed for s in images}
-            self.chains[place] = [s for s in chain if id(s) in those]
+            self._set(place, [s for s in chain if id(s) in those])
+
+    def drop(
+        self, which: Callable[[Stored[B]], bool]
+    ) -> list[tuple[tuple[int, KeyRange], Stored[B]]]:
+        """Drop images. What builds on them is not found any more. Returns them, with vertex and
+        range."""
+        found = [(place, s) for place, chain in self.chains.items() for s in chain if which(s)]
+        for place, image in found:
+            self._set(place, [s for s in self.chains[place] if s is not image])
+        return found
+
+    def _set(self, place: tuple[int, KeyRange], chain: list[Stored[B]]) -> None:
+        """Keep these images of a range; none are left where what they need was damaged."""
+        if chain:
+            self.chains[place] = chain
+        else:
+            del self.chains[place]
 
     @property
     def nbytes(self) -> int:
@@ -138,6 +155,11 @@ class Arrivals(Generic[B]):
         data = tuple(parts[k].data for k in sorted(parts))
         size = sum(p.size for p in parts.values())
         return replace(image, data=data, size=size)  # type: ignore[arg-type,return-value]
+
+    @property
+    def data(self) -> list[B]:
+        """What has arrived of images that are not whole."""
+        return [p.data for parts in self.coming.values() for p in parts.values()]
 
     def trim(self, committed: int) -> None:
         """Drop parts that no restore at `committed` or later needs: the sender died or gave up."""

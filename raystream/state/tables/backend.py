@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple
 
@@ -160,12 +160,13 @@ class Table(ABC):
     # ------------------------------------------------------------ restore
 
     @abstractmethod
-    def fill(self, chains: Sequence[Sequence[Image]]) -> None:
+    def fill(self, chains: Iterable[Sequence[Image]]) -> None:
         """Put the rows of images into an empty table.
 
         Args:
             chains: of each part of the range, which are apart, its images: each a delta on the one
-                before, the first with all that the others need.
+                before, the first with all that the others need. They are gone through once, and are
+                not kept.
 
         Raises:
             StateError: an image holds a value that the state class has no place for any more.

@@ -145,7 +145,7 @@ class ObjectTable(Table):
 
     # ------------------------------------------------------------ restore
 
-    def fill(self, chains: Sequence[Sequence[Image]]) -> None:
+    def fill(self, chains: Iterable[Sequence[Image]]) -> None:
         """Put the rows of images into an empty table, one image after the other."""
         for chain in chains:
             for image in chain:

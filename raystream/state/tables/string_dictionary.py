@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from raystream.errors import InternalError, StateError
+from raystream.errors import StateError
 from raystream.state.growable_array import Room
 from raystream.state.tables.row_index import RowIndex
 from raystream.state.tables.row_layout import head_fields
@@ -75,15 +75,13 @@ class StringDictionary:
                 self._reserve(1, int(offsets[at + 1] - offsets[at]))
 
     def learn(self, columns: Iterable[Any]) -> None:
-        """Number the texts of columns, which are distinct, in turn; none of them is looked for.
-
-        Raises:
-            InternalError: there are texts already.
-        """
-        if self._used:
-            raise InternalError(f"{self._used} texts are there already")
+        """Number the texts of columns, in turn; none of them is looked for, so all that are learnt
+        are distinct. They cannot be found before `learnt`."""
         for column in columns:
             self._append(column)
+
+    def learnt(self) -> None:
+        """Index all texts, so that they can be found."""
         self._index.fill(self._heads, self._used)
 
     def _append(self, column: Any) -> None:

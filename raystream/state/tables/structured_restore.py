@@ -7,6 +7,7 @@ say which image that is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -77,9 +78,50 @@ def batches_of(
             yield image.header.checkpoint, batch.take(pa.array(rows[first : first + BLOCK]))
 
 
-def in_turn(shape: RowShape, batches: Iterable[tuple[int, Any]]) -> Iterator[RowColumns]:
-    """Rows whose keys are numbered as they come."""
+def newest_of_each(chains: Iterable[Sequence[Image]], rest: list[Image]) -> Iterator[list[Newest]]:
+    """Of each chain the rows of the images of one table with which it begins. rest: gets the images
+    after these."""
+    for images in chains:
+        those = of_one_table(images)
+        rest.extend(images[len(those) :])
+        yield newest_of(those)
+
+
+def rows_of(
+    shape: RowShape,
+    texts: Texts,
+    newest: Iterable[Sequence[Newest]],
+    aside: Executor,
+    indexed: list[Future[None]],
+) -> Iterator[RowColumns]:
+    """The rows of images, whose keys are all distinct.
+
+    Where a text alone is the key, none comes twice, so its numbers are known beforehand. To learn
+    the texts takes about as long as to fill the table, and both let the interpreter's lock go.
+
+    Args:
+        texts: those of the table.
+        aside: texts are learnt there.
+        indexed: gets what indexes the texts, aside.
+    """
+    known = texts[0] if len(shape.gone) == 1 else None
+    if known is None or len(known):
+        for each in newest:
+            for checkpoint, batch in batches_of(each):
+                yield whole_rows(shape, checkpoint, batch, numbered(shape, batch, texts))
+        return
     at = 0
+    for each in newest:
+        keys = (batch.column(0) for _, batch in batches_of(each, shape.gone.names))
+        learnt = aside.submit(known.learn, keys)
+        yield from in_turn(shape, batches_of(each), at)
+        learnt.result()
+        at = len(known)
+    indexed.append(aside.submit(known.learnt))
+
+
+def in_turn(shape: RowShape, batches: Iterable[tuple[int, Any]], at: int) -> Iterator[RowColumns]:
+    """Rows whose keys are numbered as they come, from `at` on."""
     for checkpoint, batch in batches:
         numbers = np.arange(at, at + batch.num_rows)
         yield whole_rows(shape, checkpoint, batch, [numbers])

@@ -13,7 +13,7 @@ table is told that a checkpoint has seen them go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, repeat
 from typing import Any, ClassVar
 
@@ -36,13 +36,10 @@ from raystream.state.tables.string_dictionary import StringDictionary, Texts
 from raystream.state.tables.structured_columns import ViewedRows, matrix_columns
 from raystream.state.tables.structured_restore import (
     BLOCK,
-    Newest,
     RowColumns,
-    batches_of,
-    in_turn,
-    newest_of,
+    newest_of_each,
     numbered,
-    of_one_table,
+    rows_of,
     whole_rows,
 )
 from raystream.state.tables.timers import Timers
@@ -281,32 +278,18 @@ class StructuredTable(Table):
 
     # ------------------------------------------------------------ restore
 
-    def fill(self, chains: Sequence[Sequence[Image]]) -> None:
+    def fill(self, chains: Iterable[Sequence[Image]]) -> None:
         """Put the rows of images into an empty table: those of one table at once, the rest one
         image after the other."""
-        first = [of_one_table(images) for images in chains]
-        self._fill([each for images in first for each in newest_of(images)])
-        for images, those in zip(chains, first, strict=True):
-            for image in images[len(those) :]:
-                self.apply(image)
-
-    def _fill(self, newest: Sequence[Newest]) -> None:
-        shape, texts = self.shape, self.texts
-        known = texts[0] if len(shape.gone) == 1 else None
-        if known is None or len(known):
-            self.fill_columns(
-                whole_rows(shape, checkpoint, batch, numbered(shape, batch, texts))
-                for checkpoint, batch in batches_of(newest)
-            )
-            return
-        # Where a text alone is the key, none comes twice, so its numbers are known beforehand. To
-        # learn the texts takes about as long as to fill the table, and both let the interpreter's
-        # lock go.
+        rest: list[Image] = []
+        indexed: list[Future[None]] = []
+        newest = newest_of_each(chains, rest)
         with ThreadPoolExecutor(1) as aside:
-            keys = batches_of(newest, shape.gone.names)
-            learnt = aside.submit(known.learn, (batch.column(0) for _, batch in keys))
-            self.fill_columns(in_turn(shape, batches_of(newest)))
-            learnt.result()
+            self.fill_columns(rows_of(self.shape, self.texts, newest, aside, indexed))
+        for texts in indexed:
+            texts.result()
+        for image in rest:
+            self.apply(image)
 
     def apply(self, image: Image) -> None:
         """Put the rows of an image in, and take out those that it says are gone."""

@@ -17,6 +17,7 @@ from raystream.actors.control import calls, journal_writer, processes
 from raystream.actors.control.handles import ActorHandles
 from raystream.actors.control.journal_writer import Fenced
 from raystream.actors.control.processes import ActorPool
+from raystream.controller.options import Options
 from raystream.controller.protocol.journal import JournalEntry
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
@@ -50,7 +51,7 @@ def told(monkeypatch: pytest.MonkeyPatch, *answers: int | None) -> ActorPool:
     """The processes of a controller that began with the first of these answers of the cluster."""
     monkeypatch.setattr(journal_writer, "restarts", iter(answers[1:]).__next__)
     plan: Any = SimpleNamespace(clock=None)
-    return ActorPool(plan, "run", "token", Environment({}, {}), True, answers[0])
+    return ActorPool(plan, "run", "token", Environment({}, {}), Options(), answers[0])
 
 
 def test_only_when_places_change_is_asked_who_decides(
@@ -99,7 +100,7 @@ def test_a_keeper_that_hangs_is_missed(
     monkeypatch: pytest.MonkeyPatch, shelves: dict[str, Shelf]
 ) -> None:
     mine = told(monkeypatch, 0)
-    hangs: Any = SimpleNamespace(pid=SimpleNamespace(remote=lambda: "never"))
+    hangs: Any = SimpleNamespace(use=SimpleNamespace(remote=lambda: "never"))
     monkeypatch.setattr(ActorHandles, "__getitem__", lambda self, process: hangs)
     monkeypatch.setattr(processes, "WRITE_SECONDS", 0.0)
     monkeypatch.setattr(ray, "wait", lambda calls, **_: ([], calls))

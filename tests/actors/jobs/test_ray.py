@@ -18,6 +18,7 @@ from raystream.actors.client.submitting import run_on_ray
 from raystream.actors.worker.instance import SPILL_PREFIX, spill_folder
 from raystream.controller.planning.plans import make_plan
 from raystream.errors import InputError, JobError, OperatorError, notes
+from raystream.state.keeping.files import PREFIX
 from raystream.testing import run_local
 from tests.actors.conftest import job_processes
 from tests.actors.helpers import parts
@@ -158,14 +159,25 @@ def spill_folder_in(where: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_processes_that_are_killed_are_replaced(
     tmp_path: Path, ray_runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every kind of process is killed under load; the answers are what they would have been."""
+    """Every kind of process is killed under load; the answers are what they would have been. All
+    checkpoints are in files: there is one byte of memory for them."""
     gate, out, alone = Gate(tmp_path / "gate"), folder(tmp_path / "out"), folder(tmp_path / "alone")
     kill = parts.Killer(
         gate, "keeper/0", "files/0", "orders/0", "sessions/0", "ledger/0", "controller"
     )
     flow = parts.many(out, speed=10, gate=gate)
-    report = flow.run(cluster="auto", on_progress=kill, checkpoint_every=5)
+    kept = folder(tmp_path / "kept")
+    report = flow.run(
+        cluster="auto",
+        on_progress=kill,
+        checkpoint_every=5,
+        checkpoint_memory=1,
+        state_folder=kept,
+    )
     assert not kill.victims
+    assert any(s.committed.in_files for s in report.samples if s.committed is not None)
+    left = [p.name.removeprefix(PREFIX).partition("-")[0] for p in kept.iterdir()]
+    assert {*left} <= {str(pid) for pid in kill.killed}, "who is killed cannot remove its files"
     run_local(parts.many(alone, gate=gate))
     assert parts.records(out) == parts.records(alone) != []
     gone = [name for recovery in report.recoveries for name in recovery.gone]

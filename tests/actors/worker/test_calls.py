@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from raystream.actors.keepers.keeper import Keeper
 from raystream.actors.worker.instance import InstanceActor
-from raystream.actors.worker.keeper import Keeper
 from raystream.controller.protocol.messages.calls import (
     InstanceCalls,
     KeeperActorCalls,

@@ -33,12 +33,12 @@ def test_where_no_keeper_can_begin_it_is_tried_ever_less_often() -> None:
     later = len(keeps_on(job, "b")) - early
     assert 4 <= early <= 10 and 300 / REST_MAX_SECONDS - 2 <= later <= 300 / REST_MAX_SECONDS + 2
     assert len(keeps_on(job, "a")) == 1
-    assert "node b has no keeper" in job.machine.unstored
-    assert "no such module" in job.machine.unstored
+    assert "node b has no keeper" in job.machine.replication.unstored
+    assert "no such module" in job.machine.replication.unstored
     fail(job, 60_000.0, REST_MAX_SECONDS)  # most of a day
     assert len(keeps_on(job, "b")) - early > 1000
     job.tick(("a",))
-    assert not job.machine.unstored
+    assert not job.machine.replication.unstored
 
 
 def test_once_one_has_begun_all_is_forgotten() -> None:
@@ -48,14 +48,14 @@ def test_once_one_has_begun_all_is_forgotten() -> None:
     job.now += REST_MAX_SECONDS
     job.tick()
     begun = keeps_on(job, "b")[-1]
-    assert not job.machine.unstored
+    assert not job.machine.replication.unstored
     job.now += LASTING_SECONDS
     job.tick()
     assert job.machine.journal.keepers[-1].process == begun.process
     for _ in range(3):  # each had lasted
         said = job.hear(on.Gone(keeps_on(job, "b")[-1].process, "killed"))
         assert [c.node for c in said if isinstance(c, do.Keep)] == ["b"]
-        assert "has no keeper" not in job.machine.unstored
+        assert "has no keeper" not in job.machine.replication.unstored
         job.now += LASTING_SECONDS
 
 

@@ -43,7 +43,8 @@ def test_key_groups_are_found_by_halving(keys: list[tuple[Any, ...]]) -> None:
 CHECKPOINT = """
 import sys
 from pathlib import Path
-from raystream.actors.worker.keeper import KeyRange, put_off_pandas, recut_encoded
+from raystream.actors.keepers.backup import KeyRange, recut_encoded
+from raystream.actors.keepers.keeper import put_off_pandas
 put_off_pandas()
 path = Path(sys.argv[1])
 path.write_bytes(recut_encoded([path.read_bytes()], KeyRange(*map(int, sys.argv[2:]))))

@@ -24,6 +24,7 @@ from raystream.dataflow.register import Boundaries, Boundary, HeldBoundary, Plac
 from raystream.durable.manifest import Saved, SavedChain
 from raystream.errors import OvertakenError, RaystreamError
 from raystream.schema.types import KeyRange
+from raystream.state.keeping.kept_images import KeptPart
 
 
 class Hello(NamedTuple):
@@ -56,6 +57,17 @@ class Brought(NamedTuple):
     """The epoch up to which they have its state now."""
     nbytes: int
     """How many bytes it sent."""
+
+
+class KeeperUse(NamedTuple):
+    """What the images take that a keeper holds."""
+
+    memory: int
+    """Bytes in the object store."""
+    disk: int
+    """Bytes in files."""
+    why: str = ""
+    """Why it cannot write files; empty if it can."""
 
 
 class Refusal(Enum):
@@ -216,15 +228,16 @@ class KeeperActorCalls(KeeperCalls, Protocol):
 
     def images(
         self, vertex: int, checkpoint: int, wanted: KeyRange
-    ) -> list[tuple[KeyRange, list[tuple[Any, ...]]]]:
-        """By range that has something of the wanted one, the references of the parts of its
-        images."""
+    ) -> list[tuple[KeyRange, list[tuple[KeptPart[Any], ...]]]]:
+        """By range that has something of the wanted one, the parts of its images."""
         ...
 
-    def part(
-        self, vertex: int, checkpoint: int, held: KeyRange, part: KeyRange
-    ) -> list[tuple[Any, ...]]:
-        """The same for a part of a range that is held: references of new images."""
+    def read(self, number: int, keys: KeyRange | None = None) -> Any | None:
+        """A part of an image, or what it has of a range; None if it is not held any more."""
+        ...
+
+    def use(self) -> KeeperUse:
+        """What its images take, and whether it can store more."""
         ...
 
     def put_chains(
@@ -245,6 +258,9 @@ class KeeperActorCalls(KeeperCalls, Protocol):
     def pid(self) -> int:
         """The process id."""
         ...
+
+    def stop(self) -> None:
+        """Remove all files."""
 
     def watch(self) -> None:
         """Returns when another caller watches. It fails when this process dies."""

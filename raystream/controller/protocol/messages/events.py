@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from raystream.controller.protocol.messages.calls import KeeperUse
 from raystream.controller.protocol.messages.commands import Attempt
 from raystream.controller.protocol.move_requests import RescaleRequest
 from raystream.dataflow.progress import Progress
@@ -136,6 +137,14 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
+class KeeperSaid:
+    """What the images of a keeper take, and whether it can store more."""
+
+    process: str
+    use: KeeperUse
+
+
+@dataclass(frozen=True, slots=True)
 class Put:
     """A keeper has stored its images of a checkpoint in the durable tier, or could not."""
 
@@ -202,6 +211,7 @@ Event = (
     | Done
     | Failed
     | Gone
+    | KeeperSaid
     | Put
     | CheckpointSaved
     | Save

@@ -14,10 +14,12 @@ from raystream.controller.protocol.journal import NOBODY, InstanceRecord, Keeper
 from raystream.controller.protocol.members import Member
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
+from raystream.controller.protocol.messages.calls import KeeperUse
 from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.parts.checkpoints import OnDemandCheckpoints
 from raystream.controller.protocol.parts.keeper_choice import keepers_of
 from raystream.controller.protocol.parts.register import BoundaryRegister
+from raystream.controller.protocol.shortage import no_room
 
 KEEPER = "keeper-"
 """How the names of keepers begin."""
@@ -28,6 +30,9 @@ REST_SECONDS = 0.5
 with each further one."""
 REST_MAX_SECONDS = 30.0
 """The longest time for which such a node is left alone."""
+
+FULL_SECONDS = 60.0
+"""How long a keeper may have no room, without anything being committed, before the job ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +60,9 @@ class Replication:
         self._register = register
         self._asked: dict[str, float] = {}  # when a keeper was asked for
         self._failing: dict[str, Failing] = {}  # by node
+        self._uses: dict[str, KeeperUse] = {}  # what keepers said last
+        self._full: dict[str, tuple[float, int]] = {}  # since when one has no room, and what was
+        # committed then
 
     @property
     def under_replicated(self) -> int:
@@ -70,6 +78,7 @@ class Replication:
         job = self._job
         said = ((m.name, m.progress.unstored) for m in job.members if m.progress)
         refused = [f"{name} could not store a checkpoint: {why}" for name, why in said if why]
+        refused += [f"a keeper has no room: {u.why}" for u in self._uses.values() if u.why]
         lacking = {*job.nodes} - {p.node for p in job.entry.keepers}
         refused += [
             f"node {node[:8]} has no keeper, {f.times} died as they began: {f.why}"
@@ -77,6 +86,34 @@ class Replication:
             if node in lacking
         ]
         return next(iter(refused), "")
+
+    def said(self, process: str, use: KeeperUse) -> None:
+        """A keeper says what its images take, and whether it can store more.
+
+        Raises:
+            StateError: it cannot, and nothing was committed for long.
+        """
+        job = self._job
+        keeper = next((k for k in job.entry.keepers if k.process == process), None)
+        if keeper is None:
+            return
+        self._uses[process] = use
+        since, committed = self._full.pop(process, (job.now, job.entry.committed))
+        if not use.why:
+            return
+        if job.entry.committed > committed:
+            since, committed = job.now, job.entry.committed
+        self._full[process] = since, committed
+        if job.now - since > FULL_SECONDS:
+            raise no_room(keeper.node, use, FULL_SECONDS)
+
+    @property
+    def kept(self) -> KeeperUse:
+        """What the checkpoints take at all keepers."""
+        keepers = {k.process for k in self._job.entry.keepers}
+        self._uses = {p: use for p, use in self._uses.items() if p in keepers}
+        uses = self._uses.values()
+        return KeeperUse(sum(u.memory for u in uses), sum(u.disk for u in uses))
 
     def start_keepers(self, nodes: Iterable[str]) -> list[Command]:
         """Start a keeper on every node that has none, unless none could begin there just now."""

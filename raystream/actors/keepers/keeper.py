@@ -1,8 +1,9 @@
-"""The keeper of a node: holds other instances' checkpoints in the Ray object store.
+"""The keeper of a node: holds other instances' checkpoints in Ray's object store and in files.
 
 Checkpoints come by value and the keeper puts them itself, so that it owns the objects: they survive
-the death of the instance's process and node (an object dies with its owner). Some keepers hold the
-journal of the controller as well, and are places of the boundary register.
+the death of the instance's process and node (an object dies with its owner). What is not recent it
+writes to files (`backup.py`). Some keepers hold the journal of the controller as well, and are
+places of the boundary register.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import ray
 
+from raystream.actors.keepers.backup import Backup
 from raystream.controller.protocol.journal import JournalEntry, Shelf
+from raystream.controller.protocol.messages.calls import KeeperUse
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.register import Boundaries, Boundary, HeldBoundary, Register
 from raystream.durable.manifest import Saved, SavedChain
@@ -25,15 +27,20 @@ from raystream.durable.store import open_store
 from raystream.errors import OvertakenError, RaystreamError, StateError
 from raystream.native.lazy_pandas import put_off_pandas
 from raystream.schema.types import KeyRange
-from raystream.state.images.image_store import Arrivals, ImageStore, Stored
-from raystream.state.images.partition import recut_encoded
+from raystream.state.images.image_store import Stored
+from raystream.state.keeping.files import Folder, sweep
+from raystream.state.keeping.kept_images import KeptChain, KeptPart
 
 LOOK_SECONDS = 0.5
+GET_SECONDS = 60.0
+"""How long the store of this node may take to give what it has."""
+MEMORY_BYTES = 512 << 20
+"""How much of the object store of its node a keeper uses, at most, unless told otherwise."""
+STORE_SHARE = 4
+"""It uses this part of a smaller store."""
 
 log = logging.getLogger("raystream.keeper")
 
-ImageParts = tuple[Any, ...]
-"""References of the encoded parts of an image, which tile its range."""
 SavedPlace = tuple[int, KeyRange, int, str]
 """Of an image: vertex, range, checkpoint and sender."""
 
@@ -43,14 +50,21 @@ class Keeper:
 
     Args:
         plan: of the job, for a controller that goes on from the journal.
+        memory: bytes of the object store for checkpoints; None for `usual_memory`.
+        folder: where files are; None for the folder of temporary files.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, memory: int | None = None, folder: str | None = None) -> None:
         put_off_pandas()
         self._plan = plan
-        self._images: ImageStore[ImageParts] = ImageStore()
-        self._arrivals: Arrivals[Any] = Arrivals()
-        self._imaging = threading.Lock()
+        sweep(folder)
+        budget = usual_memory() if memory is None else memory
+        self._backup = Backup(
+            budget,
+            open_disk=lambda: Folder(folder, os.getpid()),
+            put=ray.put,
+            get=lambda reference: ray.get(reference, timeout=GET_SECONDS),
+        )
         self._saves: Saves | None = None
         self._checksums: dict[SavedPlace, int] = {}
         self._register = Register()
@@ -72,58 +86,33 @@ class Keeper:
         part: KeyRange,
         data: Any,
     ) -> bool:
-        """Keep a part (uint8 array) of an image of the range `keys`; False if it was the last one
-        and the image is not held: others have got parts of it, or it is a delta on something that
-        is not held. It may have been whole before, with parts that were sent earlier."""
-        arrived = Stored(
-            checkpoint,
-            base or None,
-            ray.put(data),
-            len(data),
-            ended=ended,
-            oldest=oldest,
-            sender=sender,
+        """Keep a part (uint8 array) of an image of the range `keys`; see `Backup.store`."""
+        image = Stored(
+            checkpoint, base or None, data, len(data), ended=ended, oldest=oldest, sender=sender
         )
-        with self._imaging:
-            whole = self._arrivals.take(sender, keys, part, arrived)
-            if whole is None:
-                return part.hi < keys.hi or self._images.holds(vertex, keys, checkpoint)
-            return self._images.store(vertex, keys, whole)
+        return self._backup.store(vertex, keys, part, image)
 
     @ray.method(concurrency_group="restore")
     def images(
         self, vertex: int, checkpoint: int, wanted: KeyRange
-    ) -> list[tuple[KeyRange, list[ImageParts]]]:
-        """For each range that overlaps the wanted one, references of the parts of the images that
-        make up its state at a checkpoint."""
-        found = self._found(vertex, checkpoint, wanted)
+    ) -> list[tuple[KeyRange, list[tuple[KeptPart[Any], ...]]]]:
+        """For each range that overlaps the wanted one, the parts of the images that make up its
+        state at a checkpoint."""
+        found = self._backup.chains(vertex, checkpoint, wanted)
         return [(keys, [s.data for s in chain]) for keys, chain in found]
 
     @ray.method(concurrency_group="restore")
-    def part(
-        self, vertex: int, checkpoint: int, held: KeyRange, part: KeyRange
-    ) -> list[ImageParts]:
-        """As `images`, for a part of a range that is held: references of new images, which are cut
-        for it."""
-        chain = dict(self._found(vertex, checkpoint, part))[held]
-        images = [recut_encoded(ray.get(list(s.data)), part) for s in chain]
-        return [(ray.put(np.frombuffer(data, np.uint8)),) for data in images]
+    def read(self, number: int, keys: KeyRange | None = None) -> Any | None:
+        """A part of an image; see `Backup.read`."""
+        return self._backup.read(number, keys)
 
+    @ray.method(concurrency_group="trim")
     def trim(self, committed: int, assigned: list[tuple[int, KeyRange]]) -> int:
         """Drop what no restore of these ranges from `committed` on needs. Returns the bytes that
-        are left."""
+        are left. It does not wait for images that wait for room."""
         with self._registering:
             self._register.trim(committed)
-        with self._imaging:
-            self._arrivals.trim(committed)
-            self._images.trim(committed, set(assigned))
-            return self._images.nbytes
-
-    def _found(
-        self, vertex: int, checkpoint: int, wanted: KeyRange
-    ) -> list[tuple[KeyRange, list[Stored[ImageParts]]]]:
-        with self._imaging:
-            return self._images.images(vertex, checkpoint, wanted)
+        return self._backup.trim(committed, set(assigned))
 
     # ------------------------------------------------------------ durable tier
 
@@ -133,22 +122,24 @@ class Keeper:
     ) -> list[tuple[int, SavedChain]] | str:
         """Store the images of these ranges at a checkpoint in the durable tier. Returns why, if
         that fails."""
-        found = {(v, keys): dict(self._found(v, checkpoint, keys)).get(keys) for v, keys in places}
+        held = self._backup.chains
+        found = {(v, keys): dict(held(v, checkpoint, keys)).get(keys) for v, keys in places}
         try:
             return [(v, self._put(v, keys, chain)) for (v, keys), chain in found.items()]
         except Exception as error:  # whatever it is, this keeper has more to do
             return told(error)
 
-    def _put(
-        self, vertex: int, keys: KeyRange, chain: list[Stored[ImageParts]] | None
-    ) -> SavedChain:
+    def _put(self, vertex: int, keys: KeyRange, chain: KeptChain[Any] | None) -> SavedChain:
         name = self._plan.vertices[vertex].name
         if chain is None:
             raise StateError(f"this keeper does not hold {name} {keys} any more")
         known = self._checksums
         encoded = []
         for s in chain:
-            (data,) = ray.get(list(s.data))  # what is to be saved comes in one part
+            (part,) = s.data  # what is to be saved comes in one part
+            data = self._backup.read(part.number)
+            if data is None:
+                raise StateError(f"this keeper does not hold {name} {keys} any more")
             crc32 = known.get((vertex, keys, s.checkpoint, s.sender))
             encoded.append(EncodedImage(s.base or 0, s.checkpoint, memoryview(data), crc32))
         assert self._plan.durable is not None
@@ -252,6 +243,16 @@ class Keeper:
         """The process id."""
         return os.getpid()
 
+    @ray.method(concurrency_group="journal")
+    def use(self) -> KeeperUse:
+        """What its images take, and whether it can store more."""
+        return self._backup.use()
+
+    @ray.method(concurrency_group="journal")
+    def stop(self) -> None:
+        """Remove all files: the job has ended."""
+        self._backup.stop()
+
     @ray.method(concurrency_group="park")
     def watch(self) -> None:
         """Returns when there is a newer call. If the call itself fails, this process is dead."""
@@ -259,6 +260,14 @@ class Keeper:
         mine = self._watchers
         while mine == self._watchers:
             threading.Event().wait(LOOK_SECONDS)
+
+
+def usual_memory() -> int:
+    """How much of the object store of this node a keeper uses unless told otherwise."""
+    node = ray.get_runtime_context().get_node_id()
+    nodes: Any = ray.nodes  # it has no types
+    stores = [n["Resources"].get("object_store_memory") for n in nodes() if n["NodeID"] == node]
+    return min([MEMORY_BYTES, *(int(store) // STORE_SHARE for store in stores if store)])
 
 
 def told(error: Exception) -> str:

@@ -15,10 +15,16 @@ from ray.exceptions import (
     RayError,
 )
 
-from raystream.actors.worker import fetching
-from raystream.actors.worker.fetching import MORE_SECONDS, RESTORE_SECONDS, fetch
+from raystream.actors.keepers import fetching
+from raystream.actors.keepers.fetching import (
+    MORE_SECONDS,
+    RESTORE_SECONDS,
+    NotHeldError,
+    fetch,
+)
 from raystream.controller.protocol.recovery import Place
 from raystream.schema.types import KeyRange
+from raystream.state.keeping.kept_images import KeptPart
 
 ALL = KeyRange(0, 16)
 HALVES = KeyRange(0, 8), KeyRange(8, 16)
@@ -28,17 +34,46 @@ BROKEN = ActorUnavailableError("no connection", b"0" * 16)
 
 class Keeper:
     """A keeper that answers each question with the next of these: ranges or an error, and after how
-    many seconds."""
+    many seconds.
 
-    def __init__(self, clock: Clock, *answers: tuple[float, list[KeyRange] | RayError]) -> None:
+    Args:
+        files: whether its images are in files. damaged: the parts that are, of those it is asked
+            for by number, which is the first key group.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *answers: tuple[float, list[KeyRange] | RayError],
+        files: bool = False,
+        damaged: tuple[int, ...] = (),
+    ) -> None:
         self.answers = iter(answers)
-        self.images = SimpleNamespace(remote=lambda *_: Call(clock.now, *next(self.answers)))
+        self.read_parts: list[tuple[int, Any]] = []
+        part = in_a_file if files else in_memory
+        self.images = SimpleNamespace(remote=lambda *_: Call(clock.now, *next(self.answers), part))
+        self.read = SimpleNamespace(remote=self._read)
+        self.damaged = damaged
+
+    def _read(self, number: int, keys: KeyRange | None = None) -> Any:
+        self.read_parts.append((number, keys))
+        return None if number in self.damaged else f"part {number} from a file"
+
+
+def in_memory(keys: KeyRange) -> KeptPart[str]:
+    return KeptPart(keys.lo, keys, 10, f"image of {keys}")
+
+
+def in_a_file(keys: KeyRange) -> KeptPart[str]:
+    return KeptPart(keys.lo, keys, 10, None)
 
 
 class Call:
-    def __init__(self, now: float, seconds: float, answer: list[KeyRange] | RayError) -> None:
+    def __init__(
+        self, now: float, seconds: float, answer: list[KeyRange] | RayError, part: Any
+    ) -> None:
         self.at = now + seconds
-        self.answer = answer
+        self.answer, self.part = answer, part
 
 
 class Clock:
@@ -55,7 +90,7 @@ class Clock:
             return call
         if isinstance(call.answer, RayError):
             raise call.answer
-        return [(keys, [[f"image of {keys}"]]) for keys in call.answer]
+        return [(keys, [(call.part(keys),)]) for keys in call.answer]
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -69,7 +104,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     time = SimpleNamespace(monotonic=lambda: made.now, sleep=made.sleep)
     monkeypatch.setattr(fetching, "time", time)
     monkeypatch.setattr(fetching, "decode", lambda data: data)
-    monkeypatch.setattr(fetching, "by_parts", lambda chain: chain)
+    monkeypatch.setattr(fetching, "in_ranges", lambda images, ranges: images)
     return made
 
 
@@ -77,7 +112,39 @@ def test_parts_come_from_whoever_has_them(clock: Clock) -> None:
     first, second = Keeper(clock, (0.2, [HALVES[1]])), Keeper(clock, (0.1, [HALVES[0]]))
     fetched = fetch([first, second], PLACE, 5)
     assert fetched is not None and not fetched.whole
-    assert fetched.chains == ((f"image of {HALVES[0]}",), (f"image of {HALVES[1]}",))
+    assert [*fetched.chains] == [(f"image of {keys}",) for keys in HALVES]
+
+
+def test_what_is_in_files_is_read_by_the_keeper(clock: Clock) -> None:
+    keeper = Keeper(clock, (0.1, [ALL]), files=True)
+    fetched = fetch([keeper], PLACE, 5)
+    assert fetched is not None and not keeper.read_parts, "nothing is read before it is wanted"
+    assert [*fetched.chains] == [("part 0 from a file",)]
+
+
+def test_a_part_of_a_range_is_cut_by_the_keeper(clock: Clock) -> None:
+    keeper = Keeper(clock, (0.1, [ALL]))
+    fetched = fetch([keeper], Place(1, "count", HALVES[1], 0), 5)
+    assert fetched is not None and not fetched.whole
+    assert [*fetched.chains] == [("part 0 from a file",)]
+    assert keeper.read_parts == [(0, HALVES[1])]
+
+
+def test_where_a_file_is_damaged_another_copy_is_taken(clock: Clock) -> None:
+    bad = Keeper(clock, (0.1, [ALL]), (0.1, []), files=True, damaged=(0,))
+    good = Keeper(clock, (0.2, [ALL]), (0.2, [ALL]))
+    fetched = fetch([bad, good], PLACE, 5)
+    assert fetched is not None and fetched.whole == {bad, good}
+    assert [*fetched.chains] == [(f"image of {ALL}",)]
+    assert fetched.whole == {good}, "the next image goes in full to the one with the damaged file"
+
+
+def test_what_every_copy_has_damaged_is_not_held(clock: Clock) -> None:
+    bad = Keeper(clock, (0.1, [ALL]), (0.1, []), files=True, damaged=(0,))
+    fetched = fetch([bad], PLACE, 5)
+    assert fetched is not None
+    with pytest.raises(NotHeldError, match=r"count/0 \[0, 16\) at 5"):
+        [*fetched.chains]
 
 
 @pytest.mark.parametrize("dead", [ActorDiedError(), ActorUnschedulableError("its node is gone")])

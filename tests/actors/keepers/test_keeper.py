@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import ray
 
-from raystream.actors.worker.keeper import Keeper
+from raystream.actors.keepers.keeper import Keeper
 from raystream.durable.manifest import SavedChain
 from raystream.durable.saves import Saves
 from raystream.errors import OutputError
@@ -23,8 +23,9 @@ FIRST, LAST = KeyRange(0, 7), KeyRange(7, 16)
 @pytest.fixture
 def keeper(monkeypatch: pytest.MonkeyPatch) -> Keeper:
     monkeypatch.setattr(ray, "put", lambda value: value)
+    monkeypatch.setattr(ray, "get", lambda value, timeout: value)
     plan: Any = None
-    return Keeper(plan)
+    return Keeper(plan, 1 << 20)
 
 
 def store(keeper: Keeper, part: KeyRange, *, base: int = 0, checkpoint: int = 5) -> bool:
@@ -80,10 +81,9 @@ def test_a_cut_is_saved_though_old_ones_cannot_be_deleted(
 
 
 def test_of_two_senders_each_has_its_own_images_saved(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    keeper: Keeper,
 ) -> None:
     """An owner and its successor, whose images of a checkpoint differ in what they refresh."""
-    monkeypatch.setattr(ray, "get", lambda references: references)
     saves = Saves(Memory(), "job", at_once=1)
     number = saves.claim("run")
     durable, vertex = SimpleNamespace(number=number), SimpleNamespace(name="count")

@@ -1,0 +1,61 @@
+"""Simulated disks, one for each node: a disk outlives the processes of its node, not the node."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(eq=False)
+class SimulatedDisk:
+    """The files of a node, by the process that wrote them and its number for them."""
+
+    files: dict[tuple[str, int], bytearray] = field(default_factory=dict)
+    full: bool = False
+    """Whether nothing more can be written."""
+
+    def sweep(self, alive: Collection[str]) -> None:
+        """Remove what processes have left that are dead."""
+        for at in [at for at in self.files if at[0] not in alive]:
+            del self.files[at]
+
+    def of(self, process: str) -> SimulatedFolder:
+        """The folder of a process."""
+        return SimulatedFolder(self, process)
+
+
+@dataclass(frozen=True)
+class SimulatedFolder:
+    """The files of one process; see `raystream.state.keeping.files.Disk`."""
+
+    disk: SimulatedDisk
+    process: str
+
+    def write(self, file: int, parts: Sequence[Any]) -> None:
+        """Write a file."""
+        if self.disk.full:
+            raise OSError(errno.ENOSPC, "no space left")
+        self.disk.files[self.process, file] = bytearray(b"".join(map(bytes, parts)))
+
+    def read(self, file: int, offset: int, size: int) -> memoryview:
+        """Read from a file."""
+        there = self.disk.files.get((self.process, file))
+        if there is None:
+            raise OSError(errno.ENOENT, "no such file")
+        return memoryview(bytes(there[offset : offset + size]))
+
+    def delete(self, file: int) -> None:
+        """Delete a file, if it is there."""
+        self.disk.files.pop((self.process, file), None)
+
+    def remove(self) -> None:
+        """Delete all files."""
+        for file in self.files:
+            self.delete(file)
+
+    @property
+    def files(self) -> set[int]:
+        """The numbers of all files."""
+        return {file for process, file in self.disk.files if process == self.process}
