@@ -57,7 +57,7 @@ class Writer:
 
     def _run(self) -> None:
         until = time.monotonic() + 2 * LIMIT_SECONDS
-        while not self.server.query("SELECT FROM pg_replication_slots WHERE active"):
+        while not self.server.query("SELECT 1 FROM pg_replication_slots WHERE active"):
             if self.over.wait(0.05) or time.monotonic() > until:
                 return
         while not (self.gate.folder / "open").exists() or self.rows <= SOURCE_DIES_AT:
