@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -21,7 +20,7 @@ from tests.gates import LIMIT_SECONDS, Gate
 from tests.servers import Postgres
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
-THERE, SERVER_DIES_AT, SOURCE_DIES_AT = 20, 60, 120
+THERE, SERVER_DIES_AT, LEAST = 20, 60, 100
 
 
 class Change(NamedTuple):
@@ -30,18 +29,12 @@ class Change(NamedTuple):
 
 
 class Until(ChangedRows[Change]):
-    """Ends with a row whose id is below 0. Its process is killed once, where it has read a row."""
-
-    folder: Path
+    """Ends with a row whose id is below 0."""
 
     def read(self, split: rs.Split, position: int, /) -> Iterator[Any]:
         for item in super().read(split, position):
-            ids = [change.id for change in item[1].records()]
-            if SOURCE_DIES_AT in ids and not (self.folder / "died").exists():
-                (self.folder / "died").touch()
-                os.kill(os.getpid(), signal.SIGKILL)
             yield item
-            if any(i < 0 for i in ids):
+            if any(change.id < 0 for change in item[1].records()):
                 return
 
 
@@ -60,7 +53,7 @@ class Writer:
         while not self.server.query("SELECT 1 FROM pg_replication_slots WHERE active"):
             if self.over.wait(0.05) or time.monotonic() > until:
                 return
-        while not (self.gate.folder / "open").exists() or self.rows <= SOURCE_DIES_AT:
+        while not (self.gate.folder / "open").exists() or self.rows <= LEAST:
             self._sure(f"INSERT INTO t VALUES ({self.rows}) ON CONFLICT DO NOTHING")
             if self.rows % 2:
                 self._sure(f"DELETE FROM t WHERE id = {self.rows}")
@@ -101,7 +94,6 @@ def test_each_change_comes_once_whatever_dies(tmp_path: Path) -> None:
         follow=True, heartbeat=0.2, wait=60.0,
     )  # fmt: skip
     source = Until(Change, asked, ToldFields(operation="op"), ["id"])
-    source.folder = tmp_path
     flow = rs.Flow("captured")
     changes = flow.source(source, epochs=rs.by_arrival(seconds=0.05), name="changes")
     changes.to(parts.Files(tmp_path / "out"))
@@ -115,8 +107,8 @@ def test_each_change_comes_once_whatever_dies(tmp_path: Path) -> None:
         writer.over.set()
         writer.thread.join()
         server.remove()
-    assert not kill.victims and (tmp_path / "died").exists()
-    assert len([name for each in report.recoveries for name in each.gone]) >= 2
+    assert not kill.victims
+    assert [name for each in report.recoveries for name in each.gone] == ["changes/0"]
     found = Counter(tuple(r) for _, _, r in parts.records(tmp_path / "out") if r[1] >= 0)
     there = [("read", i) for i in range(THERE)]
     added = [("insert", i) for i in range(THERE, writer.rows)]
