@@ -56,8 +56,6 @@ class PostgresConnection(SqlConnection):
         )
         self._incoming = False
         self._leaving = False
-        self._filled: set[str] = set()
-        """Tables beside that hold something; a commit empties them."""
         self.execute(f"SET statement_timeout = {STATEMENT_SECONDS * 1000}")
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
@@ -100,17 +98,19 @@ class PostgresConnection(SqlConnection):
         if not self._incoming:
             self._beside("raystream_incoming", names)
             self._incoming = True
-        self._fill("raystream_incoming", table)
+        self._copy("raystream_incoming", table)
         self.execute(self.insertion(f"SELECT {names} FROM raystream_incoming"))
+        self.execute("TRUNCATE raystream_incoming")
 
     def _delete(self, keys: Any) -> None:
         names = self.shape.key
         if not self._leaving:
             self._beside("raystream_leaving", listed(names))
             self._leaving = True
-        self._fill("raystream_leaving", keys)
+        self._copy("raystream_leaving", keys)
         same = " AND ".join(f"t.{quoted(n)} = gone.{quoted(n)}" for n in names)
         self.execute(f"DELETE FROM {self.table} t USING raystream_leaving gone WHERE {same}")
+        self.execute("TRUNCATE raystream_leaving")
 
     def _beside(self, name: str, columns: str) -> None:
         """Make a table of this connection alone, with columns as of the table of rows."""
@@ -118,14 +118,6 @@ class PostgresConnection(SqlConnection):
             f"CREATE TEMPORARY TABLE IF NOT EXISTS {name} ON COMMIT DELETE ROWS"
             f" AS SELECT {columns} FROM {self.table} WITH NO DATA"
         )
-
-    def _fill(self, name: str, table: Any) -> None:
-        """Put rows into a table beside, in the place of those of before. To empty it by a statement
-        costs a file, and a row of the catalogue that has to be cleaned up."""
-        if name in self._filled:
-            self.execute(f"TRUNCATE {name}")
-        self._filled.add(name)
-        self._copy(name, table)
 
     def _copy(self, to: str, table: Any) -> None:
         kinds = {c.name: c.type for c in self.shape.columns}
@@ -146,13 +138,8 @@ class PostgresConnection(SqlConnection):
             for row in zip(*columns, strict=True):
                 copy.write_row(row)
 
-    def commit(self) -> None:
-        super().commit()
-        self._filled.clear()
-
     def _undo(self) -> None:
         super()._undo()
-        self._filled.clear()
         self._incoming = self._leaving = False  # made in the transaction that was undone
 
     def close(self) -> None:
