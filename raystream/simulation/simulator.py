@@ -236,7 +236,8 @@ def _most_events(job: SimulatedJob) -> int:
     """After this many events without a fault a job of this size hangs, or runs in circles."""
     instances = Counter(record.place.vertex for record in job.entry.instances)
     connections = sum(instances[e.producer] * instances[e.consumer] for e in job.plan.edges)
-    return EVENTS_MAX + CONNECTION_EVENTS_MAX * connections
+    most = EVENTS_MAX + CONNECTION_EVENTS_MAX * connections
+    return most if job.budget == WHOLE else 2 * most  # each file that is written is an event
 
 
 def _judged(job: SimulatedJob, counted: Totals) -> tuple[Verdict, str]:
