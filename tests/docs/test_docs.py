@@ -52,6 +52,8 @@ ELSEWHERE = {
     "ray job submit --working-dir . -- python -m raystream run examples.word_count:flow":
         "tests/actors/client/test_submit.py",
     "raystream run examples.word_count:flow --durable": "tests/actors/jobs/test_ray_durable.py",
+    "raystream demo": "tests/cli/test_demo.py",
+    "raystream new": "tests/cli/test_project.py",
     "raystream status word-count": "tests/cli/test_status.py",
     "raystream top": "tests/cli/test_status.py",
     "raystream story": "tests/cli/test_status.py",
