@@ -84,7 +84,8 @@ class Claimer:
         found: dict[str, HeldBoundary] = {}
         while not self._stopping:
             with self._changed:
-                known = {name: self._claims.known(name, epoch) for name in wanted}
+                left = [name for name in wanted if name not in found]
+                known = {name: self._claims.known(name, epoch) for name in left}
                 found |= {name: held for name, held in known.items() if held is not None}
                 view = self._claims.view
             missing = {name: wanted[name] for name in wanted if name not in found}

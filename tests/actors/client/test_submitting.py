@@ -19,7 +19,7 @@ from raystream.controller.options import Options
 from raystream.controller.planning.plans import make_plan
 from raystream.controller.reporting.report import Sample
 from raystream.errors import ConfigError, GraphError, Stopped
-from raystream.run import Follow
+from raystream.run import Followed
 from raystream.testing import Collect
 from tests.flows import Line, Rows, Running, Word, lines, running, split
 
@@ -67,7 +67,7 @@ def test_an_operator_begins_with_the_least_of_its_bounds_unless_more_is_said(
     source.through(split).through(running, name="count").to(Collect(), name="out")
     ran: list[Any] = []
     report = SimpleNamespace(operators=(), operator=lambda _name: SimpleNamespace(by_port={}))
-    monkeypatch.setattr(Follow, "run", lambda _self, plan: ran.append(plan) or report)
+    monkeypatch.setattr(Followed, "run", lambda _self, plan: ran.append(plan) or report)
     bounds = {"count": (3, 5), "lines": (1, 1)}
     flow.run(cluster="127.0.0.1:1", instances=given, policy=rs.CpuThreshold(), bounds=bounds)
     (plan,) = ran

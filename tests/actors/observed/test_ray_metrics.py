@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,10 @@ def scraped(name: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for node in listed():
         url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
-        text = urllib.request.urlopen(url, timeout=30).read().decode()
+        try:
+            text = urllib.request.urlopen(url, timeout=30).read().decode()
+        except urllib.error.URLError:  # the agent of the node has only begun
+            continue
         for labels, value in re.findall(rf"^{name}\{{(.*?)\}} (\S+)$", text, re.M):
             if 'job="slow"' in labels:
                 (operator,) = re.findall(r'operator="(.*?)"', labels)

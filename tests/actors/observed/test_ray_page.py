@@ -18,7 +18,7 @@ from raystream.actors.client.stopping import stop
 from raystream.errors import Stopped
 from tests.actors.helpers import parts
 from tests.actors.jobs.test_ray_durable import Submitted
-from tests.gates import LIMIT_SECONDS, Gate
+from tests.gates import LIMIT_SECONDS, Gate, until
 from tests.page.browsers import chromium
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
@@ -72,12 +72,13 @@ def test_scaled_by_its_button_and_seen_to_recover(tmp_path: Path) -> None:
         table.get_by_text("count/2").wait_for()
         story = page.locator(".rs-story")
         story.get_by_text("scale out", exact=True).wait_for()
+        until(lambda: "files/0" in pids)
         os.kill(pids["files/0"], signal.SIGKILL)
         story.get_by_text("recovery", exact=True).wait_for()
-        table.get_by_text("files/1").wait_for()
+        table.get_by_text("files/0.1").wait_for()
         assert run.is_alive(), run.outcome
         page.keyboard.press("x")
-        page.get_by_role("button", name="Stop", exact=True).last.click()
+        page.locator(".q-dialog").get_by_role("button", name="Stop").click()
         assert isinstance(run.ended(), Stopped)
         page.locator(".rs-end").wait_for()
     assert elsewhere == []

@@ -56,6 +56,17 @@ def test_all_places_hold_what_was_claimed() -> None:
     assert claimer.boundaries(2) == Boundaries(0, {("a", 1): X})
 
 
+def test_a_source_that_is_behind_hears_how_far_others_are() -> None:
+    """Otherwise it would wait at each epoch as if it were the first there, and never catch up."""
+    places = Places("p")
+    claimer, other = Claimer(places), Claimer(places)
+    view = places.fill(1, "p")
+    claimer.follow(view, Boundaries())
+    other.follow(view, Boundaries())
+    other("b", 230, Y)
+    assert claimer("a", 1, X) == HeldBoundary(X, 230)
+
+
 def test_what_is_known_is_not_asked_for() -> None:
     places = Places("p")
     places.silent.add("p")
