@@ -18,7 +18,9 @@ DOOMED = Scenario("windows", copies=1, recovery="state", faults=10, durable=True
 ELSEWHERE = replace(DOOMED, flow="arriving", faults=24)
 """Epochs after the saved checkpoint end elsewhere when it goes on."""
 SEEDS = range(94, 109)
-"""In some of them all is lost after a checkpoint was saved."""
+"""In some of them all is lost elsewhere after a checkpoint was saved."""
+LOST = range(122, 137)
+"""In some of them all is lost of the doomed."""
 
 
 def outcomes(scenario: Scenario, seeds: range) -> list[Outcome]:
@@ -30,7 +32,7 @@ def told(outcome: Outcome, what: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "seeds"), [(DOOMED, SEEDS), (ELSEWHERE, SEEDS)], ids=["recorded", "arriving"]
+    ("scenario", "seeds"), [(DOOMED, LOST), (ELSEWHERE, SEEDS)], ids=["recorded", "arriving"]
 )
 def test_a_job_that_lost_all_goes_on_from_its_newest_saved_cut(
     scenario: Scenario, seeds: range

@@ -18,7 +18,7 @@ from raystream.actors.client.stopping import stop
 from raystream.errors import Stopped
 from tests.actors.helpers import parts
 from tests.actors.jobs.test_ray_durable import Submitted
-from tests.gates import LIMIT_SECONDS, Gate
+from tests.gates import LIMIT_SECONDS, Gate, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
 TAKEN = "ray_raystream_records_in_total"
@@ -62,6 +62,7 @@ def test_totals_go_on_when_the_controller_and_an_instance_die(tmp_path: Path) ->
     )
     seen: list[float] = []
     first = wait_beyond(0.0, run, seen)
+    until(lambda: {"count/0", "controller"} <= pids.keys())
     for name in ("count/0", "controller"):
         os.kill(pids[name], signal.SIGKILL)
     wait_beyond(first * 1.5, run, seen)
