@@ -32,8 +32,16 @@ ELSEWHERE = {
     "push": "its clients send again: tests/actors/jobs/test_ray_push.py, the simulator",
     "recorded": "a function is not told what is recorded: tests/actors/jobs/test_ray_live.py",
     "text": "reads as `csv` does",
+    "delta": "check_sink: tests/io/tables/test_delta.py",
+    "iceberg": "check_sink: tests/io/tables/test_iceberg.py",
+    "websocket": "recorded, as `recorded` is: tests/io/subscriptions/test_websocket.py",
+    "events": "recorded: tests/io/subscriptions/test_events.py",
+    "mqtt": "recorded: tests/io/subscriptions/test_mqtt.py",
+    "redis": "recorded: tests/io/subscriptions/test_redis.py",
+    "nats": "recorded: tests/io/subscriptions/test_nats.py",
+    "sqs": "recorded: tests/io/subscriptions/test_sqs.py",
 }
-NO_CONNECTOR = {"BadLine", "Line", "PartFile", "formats", "parts", "read_parts"}
+NO_CONNECTOR = {"BadLine", "Follow", "Line", "PartFile", "formats", "parts", "read_parts"}
 
 
 def files(folder: Path, kind: str) -> Any:

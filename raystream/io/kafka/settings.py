@@ -64,7 +64,7 @@ class Settings:
             "queued.max.messages.kbytes": _KEPT_KB,
             "fetch.queue.backoff.ms": 20,  # who has emptied a full queue would wait a second
             "isolation.level": "read_committed",
-            **{k: v for k, v in self._common().items() if k not in _PRODUCERS},
+            **{k: v for k, v in self._shared().items() if k not in _PRODUCERS},
             "group.id": group or "raystream",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -74,7 +74,7 @@ class Settings:
 
     def producer(self, id: str | None) -> dict[str, Any]:
         """The settings of a client that writes. id: under which it writes transactions."""
-        given = {k: v for k, v in self._common().items() if k not in _CONSUMERS}
+        given = {k: v for k, v in self._shared().items() if k not in _CONSUMERS}
         found = {
             "partitioner": "murmur2_random",  # as Java's clients have it
             "transaction.timeout.ms": 30_000,
@@ -88,9 +88,9 @@ class Settings:
 
     def admin(self) -> dict[str, Any]:
         """The settings of a client that looks what is there."""
-        return {k: v for k, v in self._common().items() if k not in _CONSUMERS | _PRODUCERS}
+        return {k: v for k, v in self._shared().items() if k not in _CONSUMERS | _PRODUCERS}
 
-    def _common(self) -> dict[str, Any]:
+    def _shared(self) -> dict[str, Any]:
         return {"client.id": "raystream", **self.given, "bootstrap.servers": self.servers}
 
 
