@@ -16,7 +16,7 @@ from numba.core.caching import IndexDataCacheFile
 from raystream.native.jit import keep_apart
 from raystream.state import kernels
 from raystream.state.images import image_kernels
-from raystream.state.tables import row_kernels, text_kernels
+from raystream.state.tables import loop_kernels, row_kernels, text_kernels
 from tests.gates import LIMIT_SECONDS
 
 
@@ -110,7 +110,7 @@ def test_one_process_compiles_and_others_and_copies_load(tmp_path: Path) -> None
     copy = tmp_path / "raystream"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     assert said(start(tmp_path)) == LOADED
-    with (copy / "state" / "row_kernels.py").open("a") as file:
+    with (copy / "state" / "tables" / "row_kernels.py").open("a") as file:
         file.write("# another version\n")
     assert said(start(tmp_path)) == COMPILED
 
@@ -129,7 +129,7 @@ def test_where_no_folder_can_be_made_everybody_compiles(where: str, tmp_path: Pa
 def test_all_that_is_kept_is_kept_apart() -> None:
     files = [
         function._cache._cache_file
-        for module in (image_kernels, kernels, row_kernels, text_kernels)
+        for module in (image_kernels, kernels, loop_kernels, row_kernels, text_kernels)
         for function in vars(module).values()
         if hasattr(getattr(function, "_cache", None), "_cache_file")
     ]

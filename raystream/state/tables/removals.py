@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from raystream.state.tables.row_layout import head_fields
-from raystream.state.tables.row_store import RowStore
+from raystream.state.tables.row_store import RowStore, head_fields
 
 LEAST = 16
 """Removals for which there is room at first."""

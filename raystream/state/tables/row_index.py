@@ -32,9 +32,10 @@ class RowIndex:
     """
 
     def __init__(self) -> None:
+        from raystream.state.tables import loop_kernels
         from raystream.state.tables import row_kernels as kernels
 
-        self._kernels = kernels
+        self._kernels, self._loops = kernels, loop_kernels
         self._room = Room(np.dtype(np.int32))
         self._scratch = np.empty(kernels.PAGE_MOST, np.int64)
         self._begin(np.zeros(1, np.int64))
@@ -91,15 +92,15 @@ class RowIndex:
         bits = min(DEPTH_MAX, (used // room).bit_length() + NARROW)
         every = max(1, used // SAMPLE)
         counts = np.zeros(1 << bits, np.int32)
-        self._kernels.count_first_bits(heads, used, every, counts)
+        self._loops.count_first_bits(heads, used, every, counts)
         self._begin(page_depths(counts, room // every))
         at = 0
-        while (at := self._kernels.rebuild(heads, self.arrays, at, used)) < used:
+        while (at := self._loops.rebuild(heads, self.arrays, at, used)) < used:
             self.split(heads, int(self.filled.argmax()))
 
     def warm(self, heads: np.ndarray) -> None:
         """Compile, or load, the code that is called only now and then."""
-        self._kernels.place_again(heads, self.arrays, 0, self._scratch)
+        self._loops.place_again(heads, self.arrays, 0, self._scratch)
 
     def split(self, heads: np.ndarray, page: int) -> None:
         """Move some of the rows of a page to a new page.
@@ -118,7 +119,7 @@ class RowIndex:
         self._blocks.append((depth + 1, upper))
         self.filled = np.append(self.filled, np.int32(0))
         self._reach(new + 1, new)
-        self._kernels.place_again(heads, self.arrays, page, self._scratch)
+        self._loops.place_again(heads, self.arrays, page, self._scratch)
 
 
 def page_depths(counts: np.ndarray, room: int) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""The rows of a structured table: dense slots of one array, and an index over their keys.
+"""The rows of a structured table: dense slots of one array, and an index over their keys; how a row
+lies in memory.
 
 Both grow in small steps: the rows by a block, in memory that grows where it is (`growable_array`),
 the index by a page (`row_index`). Compiled functions work on `rows` and `meta` directly, see
@@ -8,6 +9,7 @@ the index by a page (`row_index`). Compiled functions work on `rows` and `meta` 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +18,34 @@ from raystream.schema.state import StateSchema
 from raystream.schema.types import NEVER
 from raystream.state.growable_array import Room, as_words
 from raystream.state.tables.row_index import RowIndex
-from raystream.state.tables.row_layout import head_fields, key_columns, row_dtype
 
 HIDDEN = ("_key", "_epoch")
 GROWTH_BYTES = 1 << 18
 """Up to so much memory is made ready when there is no room for a row: half a millisecond."""
+
+
+def head_fields(columns: int) -> list[Any]:
+    """The fields that every row begins with, for keys of that many columns."""
+    return [("_key", "i8", (columns,)), ("_epoch", "i8")]
+
+
+def row_dtype(schema: StateSchema, columns: int) -> np.dtype[Any]:
+    """The aligned dtype of the rows of a table, for keys of that many columns."""
+    fields = head_fields(columns)
+    for name in schema.dtype.names or ():
+        shaped = schema.dtype[name].subdtype
+        fields.append((name, schema.dtype[name]) if shaped is None else (name, *shaped))
+    return np.dtype(fields, align=True)
+
+
+def key_columns(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Key columns as the one kind of array that kernels are compiled for."""
+    return tuple(np.require(c, np.int64, ("C", "A", "W")) for c in columns)
+
+
+def in_key_order(rows: np.ndarray) -> np.ndarray:
+    """Structured rows, sorted by key (numeric, column by column)."""
+    return rows[np.lexsort(rows["_key"].T[::-1])]
 
 
 class RowStore:
@@ -37,6 +62,7 @@ class RowStore:
     def __init__(
         self, schema: StateSchema, *, keys: int, groups: int, window: int | None = None
     ) -> None:
+        from raystream.state.tables import loop_kernels
         from raystream.state.tables import row_kernels as kernels
 
         if clash := set(HIDDEN) & {f.name for f in schema.fields}:
@@ -45,7 +71,7 @@ class RowStore:
         self.keys = keys
         self.groups = groups
         self.window = window
-        self.kernels = kernels
+        self.kernels, self.loops = kernels, loop_kernels
         self.columns = keys + (window is not None)
         """How many key columns a row has, with that of its window."""
         self.dtype = row_dtype(schema, self.columns)
@@ -116,21 +142,21 @@ class RowStore:
         """Find or insert keys from position `at` on, and note the slot of each; where it stopped
         for want of room, or how many keys there are."""
         arrays = self.index.arrays
-        return int(self.kernels.insert_all(self.heads, arrays, self.meta, keys, epoch, slots, at))
+        return int(self.loops.insert_all(self.heads, arrays, self.meta, keys, epoch, slots, at))
 
     def distinct(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(the distinct ones of these slots in order of first appearance, for each slot its number
         among them): int64 both. `slots` is overwritten."""
         self._seen.grow(len(self.rows))
         seen, inverse = self._seen.view(len(self.rows)), np.empty(len(slots), np.int64)
-        n = self.kernels.distinct(slots, seen, self._numbered, inverse)
+        n = self.loops.distinct(slots, seen, self._numbered, inverse)
         self._numbered += n
         return slots[:n], inverse
 
     def find(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """int64: the slot of each key, -1 where there is none."""
         slots = np.empty(len(columns[0]), np.int64)
-        self.kernels.find_all(self.heads, self.index.arrays, key_columns(columns), slots)
+        self.loops.find_all(self.heads, self.index.arrays, key_columns(columns), slots)
         return slots
 
     def keys_in_blocks(self, rows: int) -> Iterator[np.ndarray]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from raystream.errors import StateError
 from raystream.state.growable_array import Room
 from raystream.state.tables.row_index import RowIndex
-from raystream.state.tables.row_layout import head_fields
+from raystream.state.tables.row_store import head_fields
 
 BYTES_MAX = 2**31 - 1
 """Arrow's text columns have offsets of 32 bits."""

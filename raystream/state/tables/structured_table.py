@@ -30,8 +30,7 @@ from raystream.state.images.partition import count_keys
 from raystream.state.images.row_shape import RowShape, numbered_shape
 from raystream.state.tables.backend import COUNTED, Guard, Table
 from raystream.state.tables.removals import Removals
-from raystream.state.tables.row_layout import in_key_order, key_columns
-from raystream.state.tables.row_store import RowStore
+from raystream.state.tables.row_store import RowStore, in_key_order, key_columns
 from raystream.state.tables.string_dictionary import StringDictionary, Texts
 from raystream.state.tables.structured_columns import ViewedRows, matrix_columns
 from raystream.state.tables.structured_restore import (

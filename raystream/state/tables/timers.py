@@ -64,7 +64,7 @@ class Timers:
         """Set the alarms of the rows in these slots, whose due times are new."""
         store = self._store
         if store.window is not None or store.schema.timer is not None:
-            store.kernels.set_alarms(self.alarms, store.meta, slots, self._times(slots))
+            store.loops.set_alarms(self.alarms, store.meta, slots, self._times(slots))
 
     def due(self, watermark: int) -> np.ndarray:
         """int64: the slots of the rows due at `watermark`, in no particular order. They are the
@@ -80,7 +80,7 @@ class Timers:
         rows, window = store.rows, store.window
         # Not a slice: one row alone would be another layout, and compiled for itself.
         times = rows["_key"][:, -1] if window is not None else rows[store.schema.timer or ""]
-        epochs, meta, scan = rows["_epoch"], store.meta, store.kernels.scan_due
+        epochs, meta, scan = rows["_epoch"], store.meta, store.loops.scan_due
         at, room = 0, DUE_ROOM
         while at >= 0:
             out = np.empty(room, np.int64)
@@ -93,7 +93,7 @@ class Timers:
         their windows have begun, which is what a search sees where windows differ in length."""
         times = self._times(slots)
         rest = times > watermark
-        self._store.kernels.set_alarms(self.alarms, self._store.meta, slots[rest], times[rest])
+        self._store.loops.set_alarms(self.alarms, self._store.meta, slots[rest], times[rest])
         return slots[~rest]
 
     def due_again(self, slots: np.ndarray, watermark: int) -> np.ndarray:

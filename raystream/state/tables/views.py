@@ -104,12 +104,13 @@ class Views:
         meta = store.meta.copy()  # the open view's is left as it is
         meta[[k.SINCE, k.UPTO, k.TAKEN]] = since, upto, 0
         meta[[k.OLD, k.OLD_SLOT]] = NONE_OLD
-        return int(k.take_viewed(store.heads, words[0], meta, store.used, words[1], 0))
+        take = store.loops.take_viewed
+        return int(take(store.heads, words[0], meta, store.used, words[1], 0))
 
     def copy_viewed(self, last: int, out: np.ndarray, n: int) -> int:
         """Copy rows of the open view up to a slot to `out`, from n on; how many are there then."""
         store, words = self.store, (as_words(self.store.rows), as_words(out))
-        return int(store.kernels.take_viewed(store.heads, words[0], store.meta, last, words[1], n))
+        return int(store.loops.take_viewed(store.heads, words[0], store.meta, last, words[1], n))
 
     def close(self) -> np.ndarray:
         """End the view, all of which is copied. Returns the rows that were put aside."""
@@ -131,7 +132,7 @@ class Views:
     def _put_aside_from(self, at: int, slots: np.ndarray) -> int:
         store = self.store
         words = as_words(store.rows), as_words(self.aside)
-        return int(store.kernels.put_aside(store.heads, words[0], store.meta, slots, at, words[1]))
+        return int(store.loops.put_aside(store.heads, words[0], store.meta, slots, at, words[1]))
 
     def reserve(self) -> None:
         """Make room to put more rows aside for the view that is open."""

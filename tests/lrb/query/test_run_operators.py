@@ -18,7 +18,7 @@ from lrb.query.operators import CARS_MAX, WHOLE, Account, Segment, Vehicle, late
 from lrb.query.source import look_through
 from raystream.errors import InputError
 from raystream.schema.state import state_schema
-from raystream.state.tables.row_layout import row_dtype
+from raystream.state.tables.row_store import row_dtype
 from raystream.state.tables.structured_table import StructuredTable
 from raystream.testing import Collect, run_local
 from spark_ingest.layout import history_files

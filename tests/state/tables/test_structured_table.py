@@ -14,7 +14,7 @@ from raystream.errors import InternalError, StateError
 from raystream.schema.state import state_schema
 from raystream.state.keys import key_group
 from raystream.state.tables.row_kernels import AHEAD
-from raystream.state.tables.row_layout import in_key_order
+from raystream.state.tables.row_store import in_key_order
 from raystream.state.tables.structured_restore import BLOCK, RowColumns
 from raystream.state.tables.structured_table import StructuredTable
 from tests.state.tables.models import (
