@@ -23,7 +23,16 @@ from benchmarks.chaos import feed, schedules, soak_summary
 from benchmarks.jobs import checkpoints, compare, elastic, epochs, push, start
 from benchmarks.kafka import latency
 from benchmarks.model import simulate
-from benchmarks.parts import compiled, keeping, kernels, restore, small_epochs, tables, touch
+from benchmarks.parts import (
+    compiled,
+    keeping,
+    kernels,
+    paced_epochs,
+    restore,
+    small_epochs,
+    tables,
+    touch,
+)
 from benchmarks.recovery import table as recovery_table
 from raystream.errors import RaystreamError
 
@@ -38,6 +47,7 @@ app.command("restore")(restore.main)
 app.command("keeping")(keeping.main)
 app.command("compiled")(compiled.main)
 app.command("small-epochs")(small_epochs.main)
+app.command("paced-epochs")(paced_epochs.main)
 app.command("schedules")(schedules.main)
 app.command("push")(push.main)
 app.command("feed")(feed.main)

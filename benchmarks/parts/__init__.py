@@ -7,6 +7,7 @@ Each module is a command, but for `sizes`, which `benchmarks checkpoints` uses:
     tables     a large table while it grows, and while it is copied
     restore    from encoded images to a table
     small_epochs  what a small epoch costs in each instance of a chain
+    paced_epochs  what it costs in three processes at a pace
     keeping    images at a keeper: speed and memory
     sizes      rows, bytes and milliseconds of checkpoints, by the size of the state
     touch      memory that is touched for the first time

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         "touch --megabytes 4 --pauses 0,0.01",
         "small-epochs --epochs 100",
         "small-epochs --epochs 100 --interpreted --rows 3",
+        "paced-epochs --epochs 600 --milliseconds 2",
         "restore --megabytes 0.1 --repeat 1",
         "restore --megabytes 0.1 --repeat 1 --parts 2 --chain 5",
         "checkpoints sizes --largest 100 --repeat 1",
