@@ -161,6 +161,8 @@ def committed_line(committed: Committed) -> str:
         if committed.under_replicated
         else ""
     )
+    if committed.short_of_zones:
+        short += f", {committed.short_of_zones} ranges in fewer zones than there could be"
     saved = "" if committed.saved is None else f", checkpoint {committed.saved:,} saved"
     why = "".join(f" ({reason})" for reason in (committed.unsaved, committed.unstored) if reason)
     ends = ", to end with the next that is saved" if committed.stopping else ""

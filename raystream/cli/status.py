@@ -81,6 +81,7 @@ def headline(status: Status) -> Text:
     if status.committed is not None:
         short = bool(
             status.committed.under_replicated
+            or status.committed.short_of_zones
             or status.committed.unsaved
             or status.committed.unstored
         )

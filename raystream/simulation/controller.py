@@ -61,7 +61,9 @@ class SimulatedController(Box):
         alive = [p for p, box in {**job.blanks, **job.takers}.items() if box.alive]
         alive += [p for p, k in job.keepers.items() if k.alive]
         self.world.tell(self.name, "begins", entry.order if entry else "")
-        self._add(self.machine.start(job.nodes, alive, self.world.now, job.for_operators))
+        self._add(
+            self.machine.start(job.nodes, alive, self.world.now, job.for_operators, job.zones)
+        )
         for record in self.machine.journal.keepers:  # that died while there was no controller
             keeper = job.keepers.get(record.process)
             if keeper is not None and not keeper.alive:
@@ -104,7 +106,7 @@ class SimulatedController(Box):
             heard = self._heard.setdefault(process.process, self.world.now)
             if not m.dead and self.world.now - heard > SILENCE:
                 self.hear(on.Gone(process.process, f"did not answer for {SILENCE:g} s"))
-        self.hear(on.Tick(self.job.nodes, self.job.for_operators))
+        self.hear(on.Tick(self.job.nodes, self.job.for_operators, self.job.zones))
         self.world.after(POLL, self, self._poll)
 
     def _ask(self, process: SimulatedInstance) -> None:

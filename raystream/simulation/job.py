@@ -54,6 +54,7 @@ class SimulatedJob(Laws):
         options: ProtocolOptions,
         nodes: int,
         operator_nodes: int,
+        zones: int,
         ahead: int,
         again: float,
         fragile: float,
@@ -81,6 +82,7 @@ class SimulatedJob(Laws):
         self.disks = {node: SimulatedDisk() for node in self.nodes}
         """By node. A disk outlives the processes of its node."""
         self.for_operators = frozenset(self.nodes[nodes - operator_nodes :])
+        self.zones = {node: f"zone-{i % zones}" for i, node in enumerate(self.nodes) if zones}
         self.at: dict[str, SimulatedInstance] = {}
         self.blanks: dict[str, Blank] = {}
         """Processes without a place."""

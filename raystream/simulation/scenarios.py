@@ -60,6 +60,8 @@ class Scenario:
     """How often ranges are asked to be moved."""
     operator_nodes: int | None = None
     """How many of the nodes are meant for operators."""
+    zones: int | None = None
+    """How many zones the nodes are labelled with, in turn; 0 for no labels."""
     part_bytes: int | None = None
     """Bytes of the parts in which images are shipped, where no checkpoints are saved."""
     database: bool = False
@@ -104,6 +106,7 @@ def drawn(s: Scenario, rng: random.Random) -> Scenario:
         durable=rng.random() < 0.5 if s.durable is None else s.durable,
         moves=rng.choice((0, 0, 1, 2, 3, 5)) if s.moves is None else s.moves,
         operator_nodes=meant if s.operator_nodes is None else s.operator_nodes,
+        zones=rng.choice((0, 0, 2, 3)) if s.zones is None else s.zones,
         part_bytes=s.part_bytes or rng.choice((WHOLE, WHOLE, 500, 100)),
         image_bytes=rng.choice((IMAGE_BYTES, 0, 0)) if s.image_bytes is None else s.image_bytes,
         budget=s.budget or rng.choice((WHOLE, WHOLE, 2000, 500, 1)),

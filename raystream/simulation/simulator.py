@@ -176,6 +176,7 @@ def _job(
         ),
         nodes=s.nodes,
         operator_nodes=s.operator_nodes or 0,
+        zones=s.zones or 0,
         ahead=s.ahead,
         again=s.again,
         fragile=s.fragile,

@@ -115,7 +115,7 @@ class JobLoop:
             self._actors.watch_keepers([k.process for k in entry.keepers])
         self._nodes.look()
         nodes = self._nodes
-        return self.machine.start(nodes.alive, alive, time.time(), nodes.for_operators)
+        return self.machine.start(nodes.alive, alive, time.time(), nodes.for_operators, nodes.zones)
 
     def _poll(self) -> list[Command]:
         """Hear what has come in, take a sample, look at the nodes, have the policy decide."""
@@ -130,7 +130,7 @@ class JobLoop:
             self._actors.look_after(k.process for k in self.machine.journal.keepers)
             with suppress(*UNREACHABLE):
                 todo += self._leave_nodes()
-        todo += self._hear(on.Tick(self._nodes.alive, self._nodes.for_operators))
+        todo += self._hear(on.Tick(self._nodes.alive, self._nodes.for_operators, self._nodes.zones))
         return todo + self._scale()
 
     def _ask_some(self) -> None:

@@ -15,6 +15,8 @@ from raystream.controller.elastic.pool import OPERATOR_NODE, PoolOptions, told
 from raystream.controller.protocol.machine import Machine
 from raystream.errors import ConfigError
 
+ZONE = "ray.io/availability-zone"
+"""The label by which Ray names the zone of a node."""
 NODES_SECONDS = 1.0
 """How often Ray is asked which nodes are alive."""
 UNREACHABLE = (RayError, OSError, RuntimeError)
@@ -32,6 +34,8 @@ class Nodes:
         self.alive: tuple[str, ...] = ()
         self.for_operators: frozenset[str] = frozenset()
         """Those that the cluster's configuration reserves for operators."""
+        self.zones: dict[str, str] = {}
+        """The zones of the nodes that are alive, where a label names them."""
         self._run = run
         self._note = note
         self._pool: NodePool | None = None
@@ -59,9 +63,13 @@ class Nodes:
         self._looked = time.monotonic()
         listed: Any = ray.nodes
         with suppress(*UNREACHABLE):
-            alive = {n["NodeID"]: n["Resources"] for n in listed() if n["Alive"]}
+            alive = {n["NodeID"]: n for n in listed() if n["Alive"]}
             self.alive = tuple(sorted(alive))
-            self.for_operators = frozenset(n for n, has in alive.items() if has.get(OPERATOR_NODE))
+            self.for_operators = frozenset(
+                node for node, n in alive.items() if n["Resources"].get(OPERATOR_NODE)
+            )
+            zones = {node: (n.get("Labels") or {}).get(ZONE, "") for node, n in alive.items()}
+            self.zones = {node: zone for node, zone in zones.items() if zone}
 
     def due(self) -> bool:
         """Whether it is time to look again."""

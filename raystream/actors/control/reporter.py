@@ -84,6 +84,7 @@ class Reporter:
             stopping=entry.stop_after >= 0,
             in_memory=machine.replication.kept.memory,
             in_files=machine.replication.kept.disk,
+            short_of_zones=machine.replication.short_of_zones,
         )
 
     def report(self) -> JobReport:

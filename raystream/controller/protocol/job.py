@@ -4,6 +4,7 @@ nodes, the time."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -43,6 +44,8 @@ class Job:
     """The nodes that are alive."""
     for_operators: frozenset[str] = frozenset()
     """Those of them that are meant for operators, if some are."""
+    zones: Mapping[str, str] = field(default_factory=dict)
+    """The zones of nodes, as far as they are known."""
     furthest: int = 0
     """The greatest epoch that an instance is known to have applied, dead ones too."""
     now: float = 0.0

@@ -16,7 +16,7 @@ which order. The phases of placements and moves are tables in `parts/placements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -151,6 +151,7 @@ class Machine:
         alive: Iterable[str],
         now: float,
         for_operators: frozenset[str] = frozenset(),
+        zones: Mapping[str, str] | None = None,
     ) -> list[Command]:
         """Begin the job, or go on from the journal.
 
@@ -158,9 +159,11 @@ class Machine:
             nodes: the nodes that are alive.
             alive: all processes of the job that still run.
             for_operators: the nodes that are meant for operators, if some are.
+            zones: the zones of nodes, as far as they are known.
         """
         job = self._job
         job.nodes, job.for_operators, job.now = tuple(nodes), for_operators, now
+        job.zones = zones or {}
         if self.journal.over is None and not self.members:
             self.placements.open(
                 self._job.first_places(), "the job begins", committed=self.plan.begins
@@ -277,6 +280,7 @@ class Machine:
     def _tick(self, event: on.Tick) -> None:
         job = self._job
         job.nodes, job.for_operators = event.nodes, event.for_operators
+        job.zones = event.zones
         self.hiring.tick()
         self._out += self.replication.start_keepers(event.nodes)
         self._out += self.replication.choose()

@@ -67,6 +67,7 @@ METRICS = (
     Metric("raystream_checkpoint_epoch", "gauge", "The newest committed checkpoint", JOB),
     Metric("raystream_checkpoint_age_seconds", "gauge", "Seconds since it was committed", JOB),
     Metric("raystream_under_replicated", "gauge", "Ranges without all copies", JOB),
+    Metric("raystream_short_of_zones", "gauge", "Ranges in fewer zones than possible", JOB),
     Metric("raystream_saved_epoch", "gauge", "The newest checkpoint in the durable tier", JOB),
     Metric("raystream_unsaved", "gauge", "1 while a checkpoint could not be saved or stored", JOB),
     Metric("raystream_keepers", "gauge", "Keepers", JOB),
@@ -120,6 +121,7 @@ def _of_job(labels: Mapping[str, str], now: Status) -> Iterator[Point]:
         yield Point("raystream_checkpoint_epoch", labels, committed.epoch)
         yield Point("raystream_checkpoint_age_seconds", labels, committed.age)
         yield Point("raystream_under_replicated", labels, committed.under_replicated)
+        yield Point("raystream_short_of_zones", labels, committed.short_of_zones)
         wrong = bool(committed.unsaved or committed.unstored)
         yield Point("raystream_unsaved", labels, int(wrong))
         if committed.saved is not None:

@@ -80,6 +80,8 @@ class Committed:
     """Bytes of checkpoints in the object stores of all nodes."""
     in_files: int = 0
     """Bytes of checkpoints in files on all nodes."""
+    short_of_zones: int = 0
+    """How many ranges have their copies in fewer zones than they could."""
 
     short = old_field("short", "under_replicated")
 

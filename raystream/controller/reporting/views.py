@@ -390,6 +390,11 @@ def _warnings(now: Status) -> tuple[str, ...]:
         found += [w for w in (committed.unsaved, committed.unstored) if w]
         if committed.under_replicated:
             found.append(f"{committed.under_replicated:,} ranges lack copies of their checkpoint")
+        if committed.short_of_zones:
+            found.append(
+                f"{committed.short_of_zones:,} ranges have their copies in fewer zones than they"
+                " could"
+            )
         if committed.stopping:
             found.append("the job ends with the next checkpoint that is saved")
     return tuple(found)

@@ -72,9 +72,10 @@ def test_what_is_lost_is_named() -> None:
 
 
 def test_the_keepers_of_a_place_do_not_depend_on_who_has_it() -> None:
-    nodes = ("a", "b", "c")
+    nodes = dict.fromkeys("abc", "")
     held = [
         keepers_of(p, "a", ["b"], nodes, 2, source=False) for p in (PLACE, replace(PLACE, number=1))
     ]
     assert held == [("b", "c")] * 2
+    assert keepers_of(PLACE, "a", ["b"], nodes, 3, source=False) == ("b", "c", "a")
     assert keepers_of(PLACE, "a", [], nodes, 2, source=True) == ("a", "b")

@@ -6,7 +6,8 @@ In all of them `process` is the name of the process from which or about which so
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from raystream.controller.protocol.messages.calls import KeeperUse
 from raystream.controller.protocol.messages.commands import Attempt
@@ -25,6 +26,8 @@ class Tick:
     """The nodes that are alive."""
     for_operators: frozenset[str] = frozenset()
     """The nodes that are meant for operators; empty if none is."""
+    zones: Mapping[str, str] = field(default_factory=dict)
+    """The zones of nodes, as far as labels name them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.calls import KeeperUse
 from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.parts.checkpoints import OnDemandCheckpoints
-from raystream.controller.protocol.parts.keeper_choice import keepers_of
+from raystream.controller.protocol.parts.keeper_choice import keepers_of, zones_short
 from raystream.controller.protocol.parts.register import BoundaryRegister
 from raystream.controller.protocol.shortage import no_room
 
@@ -70,6 +70,11 @@ class Replication:
         register counts as one."""
         job = self._job
         return sum(is_under_replicated(job, m) for m in job.members) + (not self._register.settled)
+
+    @property
+    def short_of_zones(self) -> int:
+        """How many ranges have their copies in fewer zones than they could."""
+        return sum(is_short_of_zones(self._job, m.record) for m in self._job.members)
 
     @property
     def unstored(self) -> str:
@@ -155,14 +160,15 @@ class Replication:
             )
 
     def choose(self) -> list[Command]:
-        """Choose other keepers for instances that lost one, and have these store a new checkpoint
-        at once."""
+        """Choose other keepers for instances that lost one, or whose copies could lie in more
+        zones, and have these store a new checkpoint at once."""
         job = self._job
         keepers = {p.process for p in job.entry.lasting}
         full = min(job.options.copies, len(keepers))
         kept_by = {m.name: {*m.record.keepers} for m in job.members}
         lacking = [m for m in job.members
-                   if not kept_by[m.name] <= keepers or len(kept_by[m.name]) < full]  # fmt: skip
+                   if not kept_by[m.name] <= keepers or len(kept_by[m.name]) < full
+                   or is_short_of_zones(job, m.record)]  # fmt: skip
         if not lacking:
             return []
         kept = job.entry.kept + 1
@@ -204,6 +210,18 @@ def is_under_replicated(job: Job, member: Member) -> bool:
     return job.strategy.stores_checkpoints and not member.record.held <= living
 
 
+def is_short_of_zones(job: Job, record: InstanceRecord) -> bool:
+    """Whether an instance's checkpoints could lie in more zones than they do."""
+    zones = _zones(job)
+    nodes = [p.node for p in job.entry.lasting if p.process in record.keepers]
+    return zones_short(nodes, zones, job.options.copies)
+
+
+def _zones(job: Job) -> dict[str, str]:
+    """The zones of all nodes with a keeper that lasts."""
+    return {p.node: job.zones.get(p.node, "") for p in job.entry.lasting}
+
+
 def keepers_for(job: Job, record: InstanceRecord) -> tuple[str, ...]:
     """The keepers that are to hold an instance's checkpoints."""
     place = record.place
@@ -212,5 +230,5 @@ def keepers_for(job: Job, record: InstanceRecord) -> tuple[str, ...]:
     keepers = {p.node: p.process for p in job.entry.lasting}
     source = job.plan.vertices[place.vertex].kind == "source"
     copies = job.options.copies
-    nodes = keepers_of(place, record.node, upstream, keepers, copies, source=source)
+    nodes = keepers_of(place, record.node, upstream, _zones(job), copies, source=source)
     return tuple(keepers[n] for n in nodes)

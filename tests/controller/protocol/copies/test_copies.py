@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from raystream.controller.options import Options
 from raystream.controller.protocol.machine import Machine
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
@@ -26,6 +27,29 @@ def test_a_lost_copy_is_replaced_by_a_cut_out_of_turn() -> None:
     job.tick()
     assert job.machine.journal.committed == 25 + CHECKPOINT_AHEAD
     assert job.machine.under_replicated == 0
+
+
+def test_copies_move_to_another_zone_once_there_is_one() -> None:
+    job = Driven(Options(spares=0, copies=2))
+    nodes = (*NODES, "c")
+    job.start()
+    job.hear(on.Tick(nodes))
+    zones = {"a": "east", "b": "east", "c": "west"}
+    assert job.machine.replication.short_of_zones == 0
+    said = job.hear(on.Tick(nodes, zones=zones))
+    assert [c for c in said if isinstance(c, do.KeptBy)]
+    west = {k.process for k in job.machine.journal.keepers if k.node == "c"}
+    assert all(west & {*m.record.keepers} for m in job.machine.members)
+    assert job.machine.replication.short_of_zones == 0
+    assert not [c for c in job.hear(on.Tick(nodes, zones=zones)) if isinstance(c, do.KeptBy)]
+
+
+def test_what_is_short_of_zones_is_counted() -> None:
+    job = Driven(Options(spares=0, copies=2))
+    job.start()
+    job.hear(on.Tick((*NODES, "c")))
+    job.machine._job.zones = {"c": "west"}  # as labels come, before anything is chosen
+    assert job.machine.replication.short_of_zones > 0
 
 
 def short_of_a_copy(checkpoint_every: int = 10) -> Driven:
