@@ -239,6 +239,26 @@ def test_soak_runs_are_summed_up_as_the_command_prints_them() -> None:
     assert "\n".join(printed) in page, "copy what `python -m benchmarks soak-summary` prints"
 
 
+def test_each_guarantee_names_what_tries_it() -> None:
+    """A test, the simulator or a command in each row of a table; the test or folder is there."""
+    page = (ROOT / "docs/reference/guarantees.md").read_text(encoding="utf-8")
+    page = page[: page.index("## Soak runs")]
+    tables = re.findall(r"^\|.*\|\n\|[-|: ]+\|\n((?:\|.*\|\n)+)", page, re.MULTILINE)
+    rows = [row for table in tables for row in table.splitlines()]
+    assert len(rows) > 60
+    without = [
+        row
+        for row in rows
+        if not re.search(r"`tests/|simulator|`rs\.testing\.check_|`python -m benchmarks", row)
+    ]
+    assert not without, "\n".join(without)
+    named = set(re.findall(r"`(tests/[\w/.]+)`", page))
+    assert not [name for name in named if not (ROOT / name).exists()]
+    for test in re.findall(r"`(test_\w+)`", page):
+        found = [p for p in (ROOT / "tests").rglob("*.py") if f"def {test}(" in p.read_text()]
+        assert found, test
+
+
 def test_the_page_of_numbers_stays_short() -> None:
     assert (ROOT / "docs/performance.md").read_text(encoding="utf-8").count("\n") <= 150
     assert (ROOT / "README.md").read_text(encoding="utf-8").count("\n") < 250

@@ -220,7 +220,6 @@ def test_more_files_than_may_be_open(
 ) -> None:
     """Whichever stay open: those of several batches, too, which are read in turn."""
     monkeypatch.setattr(handles, "limit", lambda: limit)
-    monkeypatch.setattr(handles, "_open", set())  # a reader of another test may still be there
     monkeypatch.setattr("raystream.io.files.parquet.BATCH_ROWS", 3)
     monkeypatch.setattr("raystream.io.files.csv.BATCH_ROWS", 3)
     monkeypatch.setattr("raystream.io.files.csv.BLOCK_BYTES", 16)

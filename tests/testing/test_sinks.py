@@ -32,6 +32,100 @@ class Parts(rs.Sink[Any]):
         self.there[epoch, keys] = list(batch.records())
 
 
+class Place:
+    """Where sinks keep what they wrote. Of instances with the same key groups the newest counts."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, rs.KeyRange, Any]] = []
+        self.newest: dict[int, tuple[int, int]] = {}
+
+    def clear(self) -> None:
+        self.parts, self.newest = [], {}
+
+    def counts(self, context: rs.SinkContext) -> bool:
+        at = (context.number, context.generation)
+        groups = range(context.keys.lo, context.keys.hi)
+        if any(self.newest.get(group, at) > at for group in groups):
+            return False
+        self.newest |= dict.fromkeys(groups, at)
+        return True
+
+    def read(self) -> list[Any]:
+        return [row for _, _, row in self.parts]
+
+
+class Prepared(rs.Sink[Any]):
+    """Keeps in `prepare` what was written since the checkpoint before."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def open(self, context: rs.SinkContext) -> None:
+        self.context = context
+        self.written: list[tuple[int, rs.KeyRange, Any]] = []
+        if self.place.counts(context):
+            upto, keys = context.committed, context.keys
+            parts = self.place.parts
+            self.place.parts = [p for p in parts if p[0] <= upto or not p[1].overlaps(keys)]
+
+    def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any]) -> None:
+        self.written += [(epoch, keys, row) for row in batch.records()]
+
+    def prepare(self, epoch: int) -> None:
+        if self.place.counts(self.context):
+            self.place.parts += self.written
+        self.written = []
+
+
+def test_a_sink_that_keeps_its_output_at_each_checkpoint_has_each_record_once() -> None:
+    place = Place()
+    rs.testing.check_sink(lambda: Prepared(place), ROWS, read=place.read, clear=place.clear)
+
+
+def test_a_sink_that_keeps_it_only_when_it_is_committed_is_found() -> None:
+    """An instance that dies between a checkpoint and its commit takes it along."""
+    place = Place()
+
+    class Late(Prepared):
+        def prepare(self, epoch: int) -> None: ...
+
+        def commit(self, epoch: int) -> None:
+            super().prepare(epoch)
+
+    with pytest.raises(AssertionError, match=r"lacks \[Row"):
+        rs.testing.check_sink(lambda: Late(place), ROWS, read=place.read, clear=place.clear)
+
+
+def test_without_prepare_no_record_is_lost_and_what_comes_again_is_of_the_same_epoch() -> None:
+    there: dict[Any, list[Any]] = {}
+    again: list[Any] = []
+
+    class Least(rs.Sink[Any]):
+        def open(self, context: rs.SinkContext) -> None:
+            self.run = context.run
+
+        def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any]) -> None:
+            rows, part = list(batch.records()), (self.run, epoch, keys)
+            if part in there:
+                again.append(part)
+            assert there.setdefault(part, rows) == rows
+
+    def read() -> set[Any]:
+        return {row for rows in there.values() for row in rows}
+
+    rs.testing.check_sink(Least, ROWS, read=read, clear=there.clear)
+    assert again
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_a_function_is_given_each_record_at_least_once(each: bool) -> None:
+    given: list[Any] = []
+    take = given.append if each else lambda batch: given.extend(batch.records())
+    rs.testing.check_sink(
+        lambda: rs.io.callable(take, each=each), ROWS, read=lambda: set(given), clear=given.clear
+    )
+
+
 def test_a_sink_that_adds_at_once_is_found() -> None:
     there: list[Row] = []
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from raystream.controller.protocol.totals import BOUNDS, Histogram
+from raystream.controller.protocol.totals import Histogram
 from raystream.controller.reporting.status import Pace, Status, paces, together
 from raystream.schema.types import BEFORE_ALL, NEVER
 
@@ -168,7 +168,3 @@ def _histogram(name: str, labels: Mapping[str, str], histogram: Histogram) -> It
         yield Point(f"{name}_bucket", {**labels, "le": bound}, count)
     yield Point(f"{name}_sum", labels, histogram.seconds)
     yield Point(f"{name}_count", labels, histogram.count)
-
-
-SERIES_OF_OPERATOR = sum(len(m.series) for m in METRICS if "operator" in m.labels) + len(BOUNDS)
-"""So many series an operator has at most."""

@@ -24,7 +24,7 @@ from raystream.io.files.jsonlines import _value
 from raystream.io.files.nested import inside
 from raystream.io.formats.base import joined, part_of
 from raystream.schema.fields import Field
-from raystream.schema.records import RecordSchema, record_schema
+from raystream.schema.records import record_schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,9 +282,3 @@ def array_of(text: str) -> list[Any]:
         case [[[*items]]]:
             return items
     raise ValueError("no array")
-
-
-def fields_of(record: type[Any], told: ToldFields) -> tuple[RecordSchema, list[Field]]:
-    """The schema of a record, and those of its fields that are columns."""
-    schema, special = record_schema(record), set(told.names.values())
-    return schema, [f for f in schema.fields if f.name not in special]

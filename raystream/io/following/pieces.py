@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,8 +29,9 @@ HELD = 64
 
 _held: OrderedDict[tuple[str, str, int], list[Any]] = OrderedDict()
 """By source, file and position a batch, and how many operators will ask for it."""
-_going_on: dict[str, tuple[str, int, Iterator[tuple[int, Batch[Any]]]]] = {}
-"""By source where its file was read up to when it was read again, and what goes on there."""
+_going_on: dict[str, tuple[str, int, Iterator[ReadPart]]] = {}
+"""By source where its file was read up to when it was read again, and the parts from there on. A
+file that was read to its end is not in it: its reader would stay open."""
 
 FILE, SIZE, CHANGED = "raystream_file", "raystream_size", "raystream_changed"
 BEGIN, END, ROWS = "raystream_begin", "raystream_end", "raystream_rows"
@@ -112,15 +114,19 @@ class ReadPieces:
         """Read a part of a file again: the file may not have changed."""
         if seen(name) != Seen(getattr(piece, SIZE), getattr(piece, CHANGED)):
             raise changed(name)
-        at, position, going_on = _going_on.pop(self.source, ("", 0, iter(())))
+        at, position, parts = _going_on.pop(self.source, ("", 0, iter(())))
         if (at, position) != (name, begin):
-            going_on = self.files.read(Split(name), begin)
-        for part in full(going_on, begin):
-            if (part.end, len(part.batch)) == (getattr(piece, END), getattr(piece, ROWS)):
-                _going_on[self.source] = (name, part.end, going_on)
-                return part.batch
-            break
-        raise changed(name)
+            parts = full(self.files.read(Split(name), begin), begin)
+        part = next(parts, None)
+        if part is None or (part.end, len(part.batch)) != (
+            getattr(piece, END),
+            getattr(piece, ROWS),
+        ):
+            raise changed(name)
+        after = next(parts, None)
+        if after is not None:
+            _going_on[self.source] = (name, part.end, chain((after,), parts))
+        return part.batch
 
 
 @dataclass(frozen=True)

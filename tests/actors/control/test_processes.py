@@ -113,6 +113,26 @@ def test_a_keeper_that_hangs_is_missed(
     assert isinstance(gone, on.Gone) and "did not answer in time" in gone.why
 
 
+def test_an_instance_that_hangs_is_missed(
+    monkeypatch: pytest.MonkeyPatch, shelves: dict[str, Shelf]
+) -> None:
+    mine = told(monkeypatch, 0)
+    hangs: Any = SimpleNamespace(progress=SimpleNamespace(remote=lambda: "never"))
+    monkeypatch.setattr(ActorHandles, "__getitem__", lambda self, process: hangs)
+    monkeypatch.setattr(ray, "wait", lambda calls, **_: ([], calls))
+    now = SimpleNamespace(monotonic=lambda: seconds)
+    monkeypatch.setattr(calls, "time", now)
+    seconds = 100.0
+    mine.ask("count-1.1")
+    seconds += processes.PROGRESS_SECONDS - 0.1
+    assert mine.events(0.0) == []
+    mine.ask("count-1.1")  # it owes an answer: it is not asked again, and has no more time
+    seconds += 0.2
+    (gone,) = mine.events(0.0)
+    assert isinstance(gone, on.Gone) and gone.process == "count-1.1"
+    assert "did not answer in time" in gone.why
+
+
 def test_a_keeper_that_answers_when_it_was_killed_is_not_counted(
     monkeypatch: pytest.MonkeyPatch, shelves: dict[str, Shelf]
 ) -> None:

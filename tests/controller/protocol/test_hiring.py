@@ -8,7 +8,7 @@ from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.recovery import ATTEMPTS_MAX
 from tests.controller.protocol.driven import Driven
-from tests.controller.protocol.moves.moved import ALL, HALVES, Moved
+from tests.controller.protocol.moves.moved import ALL, HALVES, Moved, finish
 
 
 def test_a_move_to_a_node_that_is_gone_ends_no_job_that_recovers() -> None:
@@ -76,6 +76,19 @@ def test_who_moves_wants_a_node_for_each_new_instance_and_who_died_one_that_is_t
     assert job.ask("count", *HALVES) == "" and job.machine.hiring.wanted == 2
     job.hear(on.Gone(job.process("chain"), "killed"))
     assert job.machine.hiring.used == {"a", "b"} and job.machine.hiring.wanted == 3
+
+
+def test_a_move_for_which_no_node_comes_takes_the_nodes_that_there_are() -> None:
+    job = Moved()
+    there = on.Tick(("a", "b"), frozenset("b"))
+    job.hear(there)
+    assert job.ask("count", *HALVES) == "" and job.machine.hiring.wanted == 2
+    job.hear(there)  # nothing has come
+    job.hire(node="b")
+    assert {b.process for b in job.given} == {h.process for h in job.hired[-2:]}
+    finish(job)
+    assert set(job.owners("count").values()) == set(HALVES)
+    assert {m.record.node for m in job.members("count").values()} == {"b"}
 
 
 @pytest.mark.parametrize(("node", "more"), [("", 1), ("b", 0), ("c", 1)])

@@ -17,6 +17,7 @@ from raystream.api.connectors import Source
 from raystream.dataflow.register import Boundary
 from raystream.dataflow.sources.live import LiveSplit, Sent
 from raystream.errors import ConfigError, GraphError, InputError
+from raystream.io.files import handles
 from raystream.io.following import pieces
 from raystream.io.following.source import Following
 from raystream.schema.columns import Columns
@@ -77,6 +78,7 @@ def test_files_that_come_while_the_job_runs_are_read(tmp_path: Path) -> None:
     found = run(rs.io.csv(folder, Row, follow=QUICK), check=True)
     thread.join()
     assert found == [r for n in range(4) for r in rows_of(n)]
+    assert not handles._open and not pieces._going_on  # what is read again is closed, too
 
 
 def test_what_is_being_written_is_not_read(tmp_path: Path) -> None:
