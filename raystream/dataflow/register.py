@@ -9,7 +9,8 @@ comes twice:
 
 - *In one view.* Every source instance claims at the first place first, and takes the boundary that
   this place answers to the others, one after the other. So the other places hold nothing that the
-  first does not, and none ever answers another value: one round is enough.
+  first does not, and none ever answers another value: one round is enough. The last place holds
+  nothing that the others do not, so what it holds counts without a claim (`Register.look`).
 - *From view to view.* A view is filled with all that was published before. Its content comes from
   places of the view before, each of which holds all of it and refuses older views from the moment
   it hands it over (`Register.hand`). A source instance that claims under an older view needs that
@@ -28,11 +29,16 @@ comes twice:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from raystream.errors import InternalError
+
+LOOK_EPOCHS = 64
+"""How many epochs a look answers at most."""
+LOOK_BYTES = 4 << 20
+"""A look ends with the entry that reaches this many bytes of rows."""
 
 P = TypeVar("P")
 """A place, as its callers address it: by a name, or by the handle of an actor."""
@@ -161,17 +167,27 @@ class Register:
         found = {name: answer for name, answer in held.items() if answer is not None}
         return found if len(found) == len(wanted) else None
 
-    def look_all(self, view: int, epoch: int, names: Iterable[str]) -> dict[str, Boundary]:
-        """As `look`, for several names; what is not held is left out."""
-        held = {name: self.look(view, name, epoch) for name in names}
-        return {name: boundary for name, boundary in held.items() if boundary is not None}
+    def look(
+        self, view: int, epoch: int, names: Sequence[str]
+    ) -> dict[tuple[str, int], Boundary] | None:
+        """What is held here of some splits, by (split, epoch): of `epoch` and of the epochs after
+        it, up to `LOOK_EPOCHS` and about `LOOK_BYTES`.
 
-    def look(self, view: int, split: str, epoch: int) -> Boundary | None:
-        """The boundary that holds here. None: there is none yet, or this place takes no claims
-        under this view. Not all places may hold it, so claim it before it is published."""
+        Asked at the last place of a view, it is what all places of that view hold.
+        None: this place takes no claims under this view.
+        """
         if not view == self.view == self.filled:
             return None
-        return self._table.held.get((split, epoch))
+        found: dict[tuple[str, int], Boundary] = {}
+        left, held = LOOK_BYTES, self._table.held
+        for at in range(epoch, min(epoch + LOOK_EPOCHS, self._table.newest + 1)):
+            for name in names:
+                if (boundary := held.get((name, at))) is not None:
+                    found[name, at] = boundary
+                    left -= len(boundary.rows)
+                    if left <= 0:
+                        return found
+        return found
 
     def hand(self, view: int) -> Boundaries | None:
         """The content of this place, which refuses views older than `view` from now on.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from raystream.dataflow.register import (
+    LOOK_BYTES,
+    LOOK_EPOCHS,
     Ask,
     Boundaries,
     Boundary,
@@ -128,3 +130,24 @@ def test_who_was_asked_settles_nothing_under_older_views() -> None:
     assert claims.view is None
     claims.follow(PlaceSet(3, ("q",)), Boundaries())
     assert claims.settle(3, "a", 1, X)
+
+
+def test_a_look_answers_many_epochs_within_its_limits() -> None:
+    place = register()
+    for epoch in range(1, 100):
+        assert place.claim(1, "a", epoch, X)
+    assert place.claim(1, "b", 3, Y)
+    found = place.look(1, 2, ["a", "b", "c"])
+    assert found == {("a", e): X for e in range(2, 2 + LOOK_EPOCHS)} | {("b", 3): Y}
+    assert place.look(1, 100, ["a"]) == {}
+    assert place.look(2, 2, ["a"]) is None
+    assert place.hand(2) is not None
+    assert place.look(1, 2, ["a"]) is None  # it takes no claims under this view any more
+
+
+def test_a_look_ends_after_so_many_bytes_of_rows() -> None:
+    place = register()
+    half = Boundary(1, 1, False, rows=bytes(LOOK_BYTES // 2))
+    for epoch in (1, 2, 3):
+        assert place.claim(1, "a", epoch, half)
+    assert place.look(1, 1, ["a"]) == {("a", 1): half, ("a", 2): half}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
@@ -183,12 +183,6 @@ class Keeper:
             return self._register.claim(view, split, epoch, wanted)
 
     @ray.method(concurrency_group="register")
-    def look(self, view: int, split: str, epoch: int) -> Boundary | None:
-        """See `Register.look`."""
-        with self._registering:
-            return self._register.look(view, split, epoch)
-
-    @ray.method(concurrency_group="register")
     def claim_all(
         self, view: int, epoch: int, wanted: Mapping[str, Boundary]
     ) -> dict[str, HeldBoundary] | None:
@@ -197,10 +191,12 @@ class Keeper:
             return self._register.claim_all(view, epoch, wanted)
 
     @ray.method(concurrency_group="register")
-    def look_all(self, view: int, epoch: int, names: list[str]) -> dict[str, Boundary]:
-        """See `Register.look_all`."""
+    def look(
+        self, view: int, epoch: int, names: Sequence[str]
+    ) -> dict[tuple[str, int], Boundary] | None:
+        """See `Register.look`."""
         with self._registering:
-            return self._register.look_all(view, epoch, names)
+            return self._register.look(view, epoch, names)
 
     @ray.method(concurrency_group="register")
     def hand(self, view: int) -> Boundaries | None:

@@ -98,7 +98,7 @@ class InstanceActor:
         self._token = token
         self._folder: Path | None = None
         self._uploads: Uploads | None = None
-        self._claimer = Claimer(_ask, _look, _ask_all, _look_all)
+        self._claimer = Claimer(_ask, _ask_all, _look)
         self._shell: Shell | None = None
         self._has_role = threading.Event()
         self._watchers = 0
@@ -322,21 +322,14 @@ def _ask_all(
     return held
 
 
-def _look_all(place: Any, view: int, epoch: int, names: Sequence[str]) -> Mapping[str, Boundary]:
-    """As `_look`, for several names; nothing where it does not answer in time."""
+def _look(
+    place: Any, view: int, epoch: int, names: Sequence[str]
+) -> Mapping[tuple[str, int], Boundary] | None:
+    """Look what a keeper holds; None when it refuses, is gone, or does not answer in time."""
     try:
-        held: Mapping[str, Boundary] = ray.get(
-            place.look_all.remote(view, epoch, list(names)), timeout=ASK_SECONDS
+        held: Mapping[tuple[str, int], Boundary] | None = ray.get(
+            place.look.remote(view, epoch, list(names)), timeout=ASK_SECONDS
         )
-    except RayError:
-        return {}
-    return held
-
-
-def _look(place: Any, view: int, split: str, epoch: int) -> Boundary | None:
-    """Look what a keeper holds; None when it holds nothing, is gone, or does not answer in time."""
-    try:
-        held: Boundary | None = ray.get(place.look.remote(view, split, epoch), timeout=ASK_SECONDS)
     except RayError:
         return None
     return held

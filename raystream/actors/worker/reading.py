@@ -7,7 +7,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -52,8 +52,10 @@ class Claim(Protocol):
 
     def __call__(self, split: str, epoch: int, wanted: Boundary, /) -> HeldBoundary: ...
 
-    def look(self, split: str, epoch: int) -> Boundary | None:
-        """What another process has claimed, if anything; see `Claimer.look`."""
+    def find(
+        self, epoch: int, names: Sequence[str], among: Sequence[str] = ()
+    ) -> dict[str, Boundary] | None:
+        """What all places hold; see `Claimer.find`."""
 
     @property
     def row_bytes(self) -> int:
@@ -196,7 +198,7 @@ class SourceReader:
         what is recorded."""
         boundaries = []
         for split in machine.live:
-            while (wanted := self._wanted(split, epoch)) is None:
+            while (wanted := self._wanted(split, epoch, machine.live)) is None:
                 if not sleep_until(time.monotonic() + self.seconds, stopping, time.monotonic):
                     return None
             held, self.newest = self.claim(split.registered, epoch, wanted)
@@ -213,13 +215,15 @@ class SourceReader:
                 tell_end(self.vertex.source, self.vertex.name, split.name)
         return taken
 
-    def _wanted(self, split: LiveSplit, epoch: int) -> Boundary | None:
+    def _wanted(self, split: LiveSplit, epoch: int, live: Sequence[LiveSplit]) -> Boundary | None:
         """The boundary to claim for an epoch; None while another instance owns the split and has
         claimed none. A split that has ended has the same boundary, whoever claims it."""
         if split.done and not split.read:
             return split.wanted()
         if not self._owns():
-            return self.claim.look(split.registered, epoch)
+            every = [each.registered for each in live]
+            found = self.claim.find(epoch, [split.registered], every)
+            return None if found is None else found.get(split.registered)
         if split.name not in self._live:
             self._live[split.name] = self._begun(split)
             self.readers = [*self._live.values()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from raystream.dataflow.register import (
@@ -29,11 +30,9 @@ Asking = Callable[[Ask[Any], str, int], HeldBoundary | None]
 """Asks a place for an epoch of a split; None when it refuses, or does not answer in time."""
 AskingAll = Callable[[Any, int, int, Mapping[str, Boundary]], Mapping[str, HeldBoundary] | None]
 """Asks a place under a view for several entries of an epoch at once."""
-Looking = Callable[[Any, int, str, int], Boundary | None]
-"""Looks what a place holds under a view for a split and an epoch; None when it holds nothing, or
-does not answer in time."""
-LookingAll = Callable[[Any, int, int, Sequence[str]], Mapping[str, Boundary]]
-"""Looks what a place holds under a view for several names and an epoch."""
+Looking = Callable[[Any, int, int, Sequence[str]], Mapping[tuple[str, int], Boundary] | None]
+"""Looks what a place holds under a view of some names, from an epoch on; see `Register.look`. None
+when it refuses, or does not answer in time."""
 
 
 class Claimer:
@@ -43,21 +42,18 @@ class Claimer:
     Args:
         ask: asks a place for one entry. ask_all: for several of an epoch; one after the other
             unless given.
-        look, look_all: look what a place holds.
+        look: looks what a place holds; an instance that is behind claims each epoch unless given.
     """
 
     def __init__(
-        self,
-        ask: Asking,
-        look: Looking | None = None,
-        ask_all: AskingAll | None = None,
-        look_all: LookingAll | None = None,
+        self, ask: Asking, ask_all: AskingAll | None = None, look: Looking | None = None
     ) -> None:
         self._ask = ask
-        self._look = look
         self._ask_all = ask_all
-        self._look_all = look_all
+        self._look = look
         self._claims: Claims[Any] = Claims()
+        self._newest = 0
+        self._leads = False
         self._changed = threading.Condition()
         self._stopping = False
 
@@ -82,6 +78,8 @@ class Claimer:
         """
         give_up = time.monotonic() + CLAIM_SECONDS
         found: dict[str, HeldBoundary] = {}
+        if self._newest > epoch and not self._leads:
+            self.find(epoch, [*wanted])
         while not self._stopping:
             with self._changed:
                 left = [name for name in wanted if name not in found]
@@ -99,6 +97,7 @@ class Claimer:
                         for name, one in held.items()
                     ]
                     found |= held if all(settled) else {}
+                    self._newest = max(self._newest, *(one.newest for one in held.values()))
                 elif time.monotonic() > give_up:
                     raise JobError(
                         "the boundary register did not say within"
@@ -115,28 +114,36 @@ class Claimer:
             known = {name: self._claims.known(name, epoch) for name in names}
         return {name: held.boundary for name, held in known.items() if held is not None}
 
-    def find(self, epoch: int, names: Sequence[str]) -> dict[str, Boundary] | None:
-        """As `look`, for several names. None: no view was told yet, so that nothing is known."""
+    def find(
+        self, epoch: int, names: Sequence[str], among: Sequence[str] = ()
+    ) -> dict[str, Boundary] | None:
+        """What all places hold of an epoch. Where something is missing, the last place is asked for
+        this epoch and those after it, so an instance that is behind asks seldom.
+
+        Args:
+            names: what is wanted. among: all names that will be wanted in later epochs, if there
+                are more.
+
+        Returns:
+            What is held by now; None: no view was told yet, so nothing is known.
+        """
         found = self.known(epoch, names)
-        missing = [name for name in names if name not in found]
         with self._changed:
             view = self._claims.view
-        if missing and view is None:
+        if len(found) == len(names):
+            return found
+        if view is None:
             return None
-        if missing and view is not None and view.places and self._look_all is not None:
-            found |= self._look_all(view.places[0], view.number, epoch, missing)
-        return found
-
-    def look(self, split: str, epoch: int) -> Boundary | None:
-        """What another process has claimed for an epoch of a split, as far as the first place
-        knows; None if that is nothing so far. It counts once it was claimed here, too."""
+        if not view.places or self._look is None:
+            return found
+        held = self._look(view.places[-1], view.number, epoch, among or names) or {}
         with self._changed:
-            known, view = self._claims.known(split, epoch), self._claims.view
-        if known is not None:
-            return known.boundary
-        if view is None or not view.places or self._look is None:
-            return None
-        return self._look(view.places[0], view.number, split, epoch)
+            self._leads = not held
+            settled = [
+                self._claims.settle(view.number, name, at, boundary)
+                for (name, at), boundary in held.items()
+            ]
+        return self.known(epoch, names) if all(settled) else found
 
     @property
     def row_bytes(self) -> int:
@@ -177,6 +184,7 @@ class Claimer:
     def follow(self, view: PlaceSet[Any], content: Boundaries) -> None:
         """Claim under a new view from now on; see `Claims.follow`."""
         with self._changed:
+            self._leads = False
             self._claims.follow(view, content)
             self._changed.notify_all()
 
@@ -201,12 +209,14 @@ class RegisterKeeping:
     """The register as an operator that asks the world needs it (`raystream.local.asking`).
 
     Args:
+        names: of all entries that the instance may have.
         owns: whether the instance owns its range by now.
     """
 
-    def __init__(self, claimer: Claimer, owns: Callable[[], bool]) -> None:
+    def __init__(self, claimer: Claimer, names: Sequence[str], owns: Callable[[], bool]) -> None:
         self.owns = owns
-        self.known, self.find = claimer.known, claimer.find
+        self.known = claimer.known
+        self.find = partial(claimer.find, among=names)
         self._claimer = claimer
 
     def claim(self, epoch: int, wanted: Mapping[str, Boundary]) -> Mapping[str, Boundary]:

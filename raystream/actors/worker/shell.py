@@ -211,7 +211,7 @@ class Shell:
                 self.fate.fail(error)
         if isinstance(self.machine, AskingInstance):
             assert isinstance(self._claim, Claimer)
-            keeping = RegisterKeeping(self._claim, lambda: self.tenure.owns)
+            keeping = RegisterKeeping(self._claim, self.machine.names, lambda: self.tenure.owns)
             self._loop.asker = Asker(self.machine, keeping, run, lambda: self._inbox.put(None))
         self._cpu = time.process_time()
         self.meter.begin()

@@ -68,6 +68,11 @@ class AskingInstance(KeyedInstance):
         epoch = self.position + 1
         return epoch in self.answers or self._is_empty(epoch)
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all entries that the instance may have in the register."""
+        return [entry_name(self.vertex.id, group) for group in range(self.keys.lo, self.keys.hi)]
+
     def entries(self, asked: Asked) -> dict[str, int]:
         """The names of the entries of an epoch in the register, with their key groups."""
         return {entry_name(self.vertex.id, group): group for group in asked.groups}

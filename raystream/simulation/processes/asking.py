@@ -76,9 +76,9 @@ class SimulatedAsking:
         def agreed(answer: HeldBoundary) -> None:
             self._group(epoch, rest, {**held, group: answer.boundary})
 
-        def seen(found: Boundary | None) -> None:
-            if found is not None:
-                self.claimer.want(name, epoch, found, agreed)
+        def seen(found: dict[str, Boundary]) -> None:
+            if name in found:
+                self.claimer.want(name, epoch, found[name], agreed)
             else:  # try again: it may be the owner by now
                 world.after(LOOK, self._box, self._group, epoch, left, held)
 
@@ -91,7 +91,7 @@ class SimulatedAsking:
         elif self._owns():
             world.after(ANSWER, self._box, ask)
         else:
-            self.claimer.look(name, epoch, seen)
+            self.claimer.look(epoch, [name], seen)
 
     def _name(self, group: int) -> str:
         return entry_name(self._machine.vertex.id, group)

@@ -141,9 +141,11 @@ class RegisterPlace(Box):
         """See `Register.claim`."""
         return self.boundaries.claim(view, split, epoch, wanted)
 
-    def look(self, view: int, split: str, epoch: int) -> Boundary | None:
+    def look(
+        self, view: int, epoch: int, names: Sequence[str]
+    ) -> dict[tuple[str, int], Boundary] | None:
         """See `Register.look`."""
-        return self.boundaries.look(view, split, epoch)
+        return self.boundaries.look(view, epoch, names)
 
     def hand(self, view: int) -> Boundaries | None:
         """See `Register.hand`."""
@@ -153,10 +155,10 @@ class RegisterPlace(Box):
         """See `Register.fill`."""
         return self.boundaries.fill(view, content)
 
-    def looked(self, world: World, by: SimulatedClaimer, number: int, view: int, split: str,
-               epoch: int) -> None:  # fmt: skip
+    def looked(self, world: World, by: SimulatedClaimer, number: int, view: int, epoch: int,
+               names: Sequence[str]) -> None:  # fmt: skip
         """Answer what is held."""
-        world.send(LINK, by.box, by.found, number, self.look(view, split, epoch))
+        world.send(LINK, by.box, by.found, number, view, self.look(view, epoch, names))
 
     def claimed(self, world: World, by: SimulatedClaimer, number: int, ask: Ask[Any], split: str,
                 epoch: int) -> None:  # fmt: skip
@@ -178,28 +180,36 @@ class SimulatedClaimer:
         ) = None
         self._under = 0
         self._number = 0
-        self._looks: Callable[[Boundary | None], None] | None = None
+        self._looks: Callable[[], None] | None = None
 
-    def look(self, split: str, epoch: int, then: Callable[[Boundary | None], None]) -> None:
-        """Look what another process has claimed; see `Claimer.look`."""
-        known, view = self.claims.known(split, epoch), self.claims.view
-        if known is not None or view is None or not view.places:
-            then(None if known is None else known.boundary)
+    def look(
+        self, epoch: int, names: Sequence[str], then: Callable[[dict[str, Boundary]], None]
+    ) -> None:
+        """Look what all places hold of an epoch and of later ones; see `Claimer.find`."""
+        found, view = self._known(epoch, names), self.claims.view
+        if len(found) == len(names) or view is None or not view.places:
+            then(found)
             return
         self._number += 1
-        self._looks = then
-        place, number = view.places[0], self._number
-        self.world.send(LINK, place, place.looked, self.world, self, number, view.number, split,
-                        epoch)  # fmt: skip
-        self.world.at(self.world.now + AGAIN, self.box, self.found, number, None)
+        self._looks = lambda: then(self._known(epoch, names))
+        place, number = view.places[-1], self._number
+        self.world.send(LINK, place, place.looked, self.world, self, number, view.number, epoch,
+                        names)  # fmt: skip
+        self.world.at(self.world.now + AGAIN, self.box, self.found, number, 0, None)
 
-    def found(self, number: int, boundary: Boundary | None) -> None:
+    def found(self, number: int, view: int, held: dict[tuple[str, int], Boundary] | None) -> None:
         """A place has answered, or has not in time."""
         then = self._looks
         if number == self._number and then is not None:
             self._number += 1
             self._looks = None
-            then(boundary)
+            for (name, epoch), boundary in (held or {}).items():
+                self.claims.settle(view, name, epoch, boundary)
+            then()
+
+    def _known(self, epoch: int, names: Sequence[str]) -> dict[str, Boundary]:
+        known = {name: self.claims.known(name, epoch) for name in names}
+        return {name: held.boundary for name, held in known.items() if held is not None}
 
     def want(
         self, split: str, epoch: int, wanted: Boundary, then: Callable[[HeldBoundary], None]

@@ -122,19 +122,26 @@ class ArrivalReading:
                 _read(split, reader)
             self._claim(epoch, [*ends, held.boundary], then)
 
-        def seen(found: Boundary | None) -> None:
-            if found is None:  # try again: it may be the owner by now
+        def seen(found: dict[str, Boundary]) -> None:
+            if split.registered in found:
+                self.claimer.want(split.registered, epoch, found[split.registered], agreed)
+            else:  # try again: it may be the owner by now
                 self._world.after(PACE, self.claimer.box, self._claim, epoch, ends, then)
-            else:
-                self.claimer.want(split.registered, epoch, found, agreed)
 
         ended = split.done and not split.read
         if self._machine.live and not ended and not self._owns():
-            self.claimer.look(split.registered, epoch, seen)
+            self.claimer.look(epoch, [split.registered], seen)
             return
-        self._arrive(at)
-        wanted = split.wanted(self._world.now - self._came[at])
-        self.claimer.want(split.registered, epoch, wanted, agreed)
+
+        def claim(_found: dict[str, Boundary]) -> None:
+            self._arrive(at)
+            wanted = split.wanted(self._world.now - self._came[at])
+            self.claimer.want(split.registered, epoch, wanted, agreed)
+
+        if self._newest > epoch:  # others are ahead, perhaps in this split
+            self.claimer.look(epoch, [each.registered for each in splits], claim)
+        else:
+            claim({})
 
     def _publish(self, epoch: int, ends: list[Boundary], then: Callable[[EpochRows], None]) -> None:
         for split, end in zip(self._machine.splits, ends, strict=True):

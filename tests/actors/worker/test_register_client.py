@@ -11,7 +11,15 @@ import pytest
 from raystream.actors.control.processes import REGISTER_SECONDS, WRITE_SECONDS
 from raystream.actors.worker import register_client as claiming
 from raystream.actors.worker.register_client import Claimer
-from raystream.dataflow.register import Ask, Boundaries, Boundary, HeldBoundary, PlaceSet, Register
+from raystream.dataflow.register import (
+    LOOK_EPOCHS,
+    Ask,
+    Boundaries,
+    Boundary,
+    HeldBoundary,
+    PlaceSet,
+    Register,
+)
 from raystream.errors import JobError
 from tests.gates import LIMIT_SECONDS
 
@@ -25,6 +33,7 @@ class Places:
         self.registers = {name: Register() for name in names}
         self.silent: set[str] = set()
         self.asked = threading.Event()
+        self.looked = 0
 
     def fill(self, view: int, *names: str) -> PlaceSet[str]:
         for name in names:
@@ -36,6 +45,12 @@ class Places:
             self.asked.set()
             return None
         return self.registers[ask.place].claim(ask.view, split, epoch, ask.wanted)
+
+    def look(
+        self, place: str, view: int, epoch: int, names: Sequence[str]
+    ) -> Mapping[tuple[str, int], Boundary] | None:
+        self.looked += 1
+        return self.registers[place].look(view, epoch, names)
 
 
 def meanwhile(claimer: Claimer, do: Callable[[], None]) -> HeldBoundary:
@@ -136,18 +151,54 @@ def test_several_entries_are_claimed_side_by_side_and_each_is_decided_by_itself(
         asked.append(place)
         return places.registers[place].claim_all(number, epoch, wanted)
 
-    def look_all(
-        place: str, number: int, epoch: int, names: Sequence[str]
-    ) -> Mapping[str, Boundary]:
-        return places.registers[place].look_all(number, epoch, names)
-
-    claimer = Claimer(places, None, ask_all, look_all)
+    claimer = Claimer(places, ask_all, places.look)
     assert claimer.find(1, ["a", "b"]) is None  # it was told no view yet
     claimer.follow(view, Boundaries())
-    assert claimer.find(1, ["a", "b"]) == {"b": Y}
+    assert claimer.find(1, ["a", "b"]) == {}  # not all places hold it
     held = claimer.all(1, {"a": X, "b": X})
     assert {name: one.boundary for name, one in held.items()} == {"a": X, "b": Y}
     assert asked == ["p", "q"]
     assert claimer.known(1, ["a", "b", "c"]) == {"a": X, "b": Y}
     for register in places.registers.values():
         assert register.hand(1) == Boundaries(0, {("a", 1): X, ("b", 1): Y})
+
+
+def test_an_instance_that_is_behind_takes_many_epochs_with_one_look() -> None:
+    places = Places("p", "q")
+    view = places.fill(1, "p", "q")
+    owner, candidate = Claimer(places), Claimer(places, None, places.look)
+    for claimer in (owner, candidate):
+        claimer.follow(view, Boundaries())
+    ends = {epoch: Boundary(10 * epoch, epoch, False) for epoch in range(1, LOOK_EPOCHS + 3)}
+    for epoch, end in ends.items():
+        owner("a", epoch, end)
+    places.silent |= {"p", "q"}  # it could not claim
+    for epoch, end in ends.items():
+        assert candidate.find(epoch, ["a"], ["a", "b"]) == {"a": end}
+    assert places.looked == 2
+    assert candidate.find(LOOK_EPOCHS + 3, ["a"], ["a", "b"]) == {}
+
+
+def test_a_source_that_is_behind_looks_once_before_it_claims_and_stops_where_nobody_was() -> None:
+    places = Places("p", "q")
+    view = places.fill(1, "p", "q")
+    others, source = Claimer(places), Claimer(places, None, places.look)
+    for claimer in (others, source):
+        claimer.follow(view, Boundaries())
+    for epoch in range(1, 100):
+        others("b", epoch, Y)
+    for epoch in range(1, 20):
+        others("a", epoch, X)
+    held = [source("a", epoch, Y).boundary for epoch in range(1, 50)]
+    assert held == [X] * 19 + [Y] * 30
+    assert places.looked == 2  # the second finds nothing: nobody is ahead in this split
+
+
+def test_what_only_the_first_place_holds_is_not_taken() -> None:
+    places = Places("p", "q")
+    candidate = Claimer(places, None, places.look)
+    candidate.follow(places.fill(1, "p", "q"), Boundaries())
+    assert places.registers["p"].claim(1, "a", 1, X) == HeldBoundary(X, 1)
+    assert candidate.find(1, ["a"]) == {}
+    assert places.registers["q"].claim(1, "a", 1, X) == HeldBoundary(X, 1)
+    assert candidate.find(1, ["a"]) == {"a": X}

@@ -11,7 +11,7 @@ sends the call its own way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -176,7 +176,9 @@ class KeeperCalls(Protocol):
     def claim(self, view: int, split: str, epoch: int, wanted: Boundary) -> HeldBoundary | None:
         """See `Register.claim`."""
 
-    def look(self, view: int, split: str, epoch: int) -> Boundary | None:
+    def look(
+        self, view: int, epoch: int, names: Sequence[str]
+    ) -> dict[tuple[str, int], Boundary] | None:
         """See `Register.look`."""
 
     def hand(self, view: int) -> Boundaries | None:
@@ -206,9 +208,6 @@ class KeeperActorCalls(KeeperCalls, Protocol):
         self, view: int, epoch: int, wanted: Mapping[str, Boundary]
     ) -> dict[str, HeldBoundary] | None:
         """See `Register.claim_all`."""
-
-    def look_all(self, view: int, epoch: int, names: list[str]) -> dict[str, Boundary]:
-        """See `Register.look_all`."""
         ...
 
     def store(
