@@ -265,7 +265,8 @@ class Rebalancing:
         return MovePhase.OVER, self._beginning.take_over(p, new, moves=moves, moved=moved)
 
     def _look(self, state: MoveState) -> Step:
-        """Whether candidates are level.
+        """Whether candidates are level: as far as the slowest of the owners, because consumers need
+        an epoch from all of them.
 
         What is known of them is a moment old, and of each of them it is another moment. So
         candidates that are an epoch behind the owners several times in a row are level too; and so
@@ -277,7 +278,7 @@ class Rebalancing:
             return MovePhase.CATCHING_UP, []
         new = [m.progress for m in mine if m.name in move.new and m.progress is not None]
         gone = [m for m in mine if m.name in move.gone]
-        to = max(m.progress.position for m in gone if m.progress is not None)
+        to = min(m.progress.position for m in gone if m.progress is not None)
         at = min((p.position for p in new if not p.ended), default=to)
         self._near[state.operator] = 1 + self._near[state.operator] if at >= to - 1 else 0
         level = at >= to or self._near[state.operator] >= NEAR_TICKS
