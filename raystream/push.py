@@ -18,7 +18,9 @@ import datetime
 import enum
 import http.client
 import json
+import os
 import random
+import ssl
 import time
 import urllib.parse
 import uuid
@@ -28,6 +30,8 @@ from decimal import Decimal
 from typing import Any
 
 from raystream.errors import ConfigError, InputError, JobError
+from raystream.security.certificates import read
+from raystream.security.contexts import NAME, Certificates, connecting
 
 BATCH_RECORDS = 1000
 BATCH_BYTES = 4 << 20
@@ -57,9 +61,12 @@ class Client:
             earlier one goes on after the last number of that one, too: `client.sequence`.
         batch: how many records are sent at once, at most.
         give_up: after how many seconds a request that is not recorded is an error.
+        tls: for a job that runs with `tls`: the folder with its certificates, which this client
+            shows, too. An address of https:// without it is that of a server that stands before the
+            job, and is checked as browsers do.
 
     Raises:
-        ConfigError: an address is none.
+        ConfigError: an address is none, or the certificates are no good.
     """
 
     def __init__(
@@ -72,9 +79,13 @@ class Client:
         sequence: int = 1,
         batch: int = BATCH_RECORDS,
         give_up: float = GIVE_UP_SECONDS,
+        tls: str | os.PathLike[str] | Certificates | None = None,
     ) -> None:
         given = [addresses] if isinstance(addresses, str) else [*addresses]
-        self._addresses = [_address(address) for address in given]
+        self._tls = None
+        if tls is not None:
+            self._tls = connecting(tls if isinstance(tls, Certificates) else read(tls))
+        self._addresses = [_address(address, tls is not None) for address in given]
         if not self._addresses:
             raise ConfigError("Client: at least one address")
         self._at = 0
@@ -216,8 +227,11 @@ class Client:
         host, port, secure = self._addresses[self._at]
         try:
             if self._connection is None:
-                kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-                self._connection = kind(host, port, timeout=TIMEOUT_SECONDS)
+                if self._tls is not None:
+                    self._connection = _OfJob(host, port, self._tls)
+                else:
+                    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+                    self._connection = kind(host, port, timeout=TIMEOUT_SECONDS)
             self._connection.request(
                 method, path, body or None, headers | {"Authorization": f"Bearer {self._token}"}
             )
@@ -319,8 +333,24 @@ def arrow_body(data: Any) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _address(text: str) -> tuple[str, int, bool]:
-    url = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
+class _OfJob(http.client.HTTPConnection):
+    """A connection to a server that shows a certificate of the job, wherever it runs."""
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext) -> None:
+        super().__init__(host, port, timeout=TIMEOUT_SECONDS)
+        self._tls = tls
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=NAME)
+
+
+def _address(text: str, secure: bool) -> tuple[str, int, bool]:
+    url = urllib.parse.urlsplit(
+        text if "://" in text else f"{'https' if secure else 'http'}://{text}"
+    )
+    if secure and url.scheme == "http":
+        raise ConfigError(f"{text!r} is no address for TLS", hint="https://... is one.")
     try:
         port = url.port or 7700
     except ValueError:

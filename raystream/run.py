@@ -39,6 +39,8 @@ from raystream.errors import ConfigError, LostError
 from raystream.renamed import renamed
 from raystream.schema.blocks import NAMED
 from raystream.schema.lengths import Seconds
+from raystream.security.certificates import given
+from raystream.security.contexts import Certificates
 
 if TYPE_CHECKING:
     from raystream.local.run import MakeTeller, OnProgress
@@ -71,6 +73,7 @@ def run(
     resume: bool | None = None,
     rename: Mapping[str, str] | None = None,
     drop: Collection[str] = (),
+    tls: str | os.PathLike[str] | None = None,
     ui: bool = False,
     on_progress: OnProgress | None = None,
     on_note: OnNote | None = None,
@@ -117,6 +120,10 @@ def run(
             checkpoint the name that it has now. Its state, and what marks a sink's output, go on.
         drop: with `resume`, the names of those of which the saved state may go: they are not in the
             flow any more, or begin empty. What is new in the flow begins empty, too.
+        tls: encrypt all connections of the job, and have both sides show a certificate: a folder
+            with `ca.crt`, `tls.crt` and `tls.key` (`raystream certificates` makes one), or "made"
+            for certificates that are made for this run (needs the extra `tls`). Ray's connections
+            have settings of their own: see docs/reference/security.md.
         ui: on a cluster, show the job on a page in a browser while it runs. Its address is said as
             a note; only this machine can see it. Needs the extra `ui`.
         on_progress: called about every second with the totals so far. What it raises ends the job.
@@ -131,6 +138,7 @@ def run(
     between = check_run_options(locals())
     checkpoint_every = None if checkpoint_every is None else int(checkpoint_every)
     wishes = _wishes(durable, resume, rename, drop)
+    certificates = given(tls)
     options = options_of(cluster, copies, spares, recovery, restore_into, policy, bounds, pool)
     options = with_room(options, state_folder, checkpoint_memory)
     if cluster is None:
@@ -154,7 +162,7 @@ def run(
         for vertex in plan.vertices:
             if vertex.source is not None and (note := getattr(vertex.source, "note", "")):
                 (on_note or _on_terminal)(f"{vertex.name}: {note}")
-        follow = Followed(cluster, options, saves, on_progress, on_note or _ignore)
+        follow = Followed(cluster, options, saves, on_progress, on_note or _ignore, certificates)
         if saves is None:
             report = follow.run(plan)
         else:
@@ -216,6 +224,8 @@ class Followed(NamedTuple):
     """Called with the totals so far."""
     on_note: OnNote
     """Called with notes in words."""
+    certificates: Certificates | None = None
+    """For TLS; None for none."""
 
     def name(self, job: str) -> str:
         """A name for the next run."""
@@ -244,7 +254,14 @@ class Followed(NamedTuple):
         if self.address is None:
             from raystream.local.run import run_here
 
-            return run_here(plan, self.saves, self.on_progress, _feed(plan), _teller(plan))
+            return run_here(
+                plan,
+                self.saves,
+                self.on_progress,
+                _feed(plan),
+                _teller(plan),
+                certificates=self.certificates,
+            )
         from raystream.actors.client.submitting import run_on_ray
 
         return run_on_ray(
@@ -253,6 +270,7 @@ class Followed(NamedTuple):
             on_progress=self.on_progress,
             on_note=self.on_note,
             options=self.options,
+            certificates=self.certificates,
         )
 
 

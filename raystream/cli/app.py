@@ -1,5 +1,5 @@
 """The command `raystream`: new, demo, plan, check, run, jobs, status, top, story, scale, move,
-drain, push, stop, version.
+drain, push, stop, certificates, version.
 
 Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raystream.cli import jobs
+from raystream.cli import jobs, security
 from raystream.cli.errors import FAILED, errors_reported
 from raystream.errors import ConfigError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BEGIN, RUN = "Begin", "Run a flow"
 WATCH, CHANGE = "Look at jobs of a cluster", "Change a running job"
 """Groups of commands."""
-ON_CLUSTER, CHECKPOINTS = "On a cluster", "Checkpoints"
+ON_CLUSTER, CHECKPOINTS, SECURITY = "On a cluster", "Checkpoints", "Security"
 """Groups of options."""
 
 
@@ -169,6 +169,15 @@ Resume = Annotated[
         " beginning), or begin again. Where there are checkpoints, say which.",
         show_default=False,
         rich_help_panel=CHECKPOINTS,
+    ),
+]
+Tls = Annotated[
+    str | None,
+    _unless_given(
+        SECURITY,
+        "FOLDER|made",
+        "Encrypt the job's connections; both sides show a certificate: of a folder that `raystream"
+        " certificates` has made, or made for this run.",
     ),
 ]
 Renames = Annotated[
@@ -326,6 +335,7 @@ def run(
     resume: Resume = None,
     rename: Renames = "",
     drop: Drops = "",
+    tls: Tls = None,
     ui: Annotated[
         bool, typer.Option("--ui", help="Show the job on a page in a browser, too.")
     ] = False,
@@ -362,6 +372,7 @@ def run(
             resume=resume,
             rename=load.parse_renames(rename),
             drop=load.parse_drops(drop),
+            tls=tls,
             ui=ui,
         )
 
@@ -379,6 +390,7 @@ def _run_on_screen(flow: Flow, **options: Any) -> None:
 _OF_JOBS: dict[str, list[Callable[..., None]]] = {
     WATCH: [jobs.jobs, jobs.status, jobs.top, jobs.story, jobs.ui],
     CHANGE: [jobs.stop, jobs.scale, jobs.move, jobs.drain, jobs.push],
+    SECURITY: [security.certificates],
 }
 for _panel, _commands in _OF_JOBS.items():
     for _command in _commands:

@@ -20,6 +20,7 @@ from raystream.local.job import LocalJob
 from raystream.local.source import MakeFeed
 from raystream.native.memory import memory_use
 from raystream.schema.types import LocalDirectory, SourceContext
+from raystream.security.contexts import Certificates
 
 LOOK_SECONDS = 0.1
 """How often it is looked whether there is memory left."""
@@ -70,12 +71,15 @@ def run_here(
     on_progress: OnProgress | None,
     feed: MakeFeed | None = None,
     teller: MakeTeller | None = None,
+    *,
+    certificates: Certificates | None = None,
 ) -> JobReport:
     """Run a plan in this process to the end of its input; see `raystream.run.run`.
 
     Args:
         feed: begins to read a split that may be idle on a thread of its own.
         teller: makes what tells a source of commits.
+        certificates: for sources that listen; None for no TLS.
     """
     from raystream.dataflow.warming import warm
 
@@ -87,18 +91,20 @@ def run_here(
     if clock is not None and clock.speed is not None:
         started += PACED_START_DELAY - plan.begins * clock.seconds / clock.speed
     run = name_here() if plan.durable is None else plan.durable.run
-    with _opened(plan, run):
+    with _opened(plan, run, certificates):
         return _run_opened(plan, run, saves, started, on_progress, feed, teller)
 
 
 @contextmanager
-def _opened(plan: Plan, run: str) -> Iterator[None]:
+def _opened(plan: Plan, run: str, certificates: Certificates | None) -> Iterator[None]:
     """The sources of a plan are open."""
     directory = LocalDirectory()
     with ExitStack() as after:
         for vertex in plan.vertices:
             if vertex.kind == "source":
-                context = SourceContext(run, vertex.name, "127.0.0.1", False, directory)
+                context = SourceContext(
+                    run, vertex.name, "127.0.0.1", False, directory, certificates
+                )
                 vertex.source.open(context)
                 after.callback(vertex.source.close)
         yield

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
 from raystream.errors import GraphError, caller
+
+if TYPE_CHECKING:
+    from raystream.security.contexts import Certificates
 
 NEVER: int = 2**63 - 1
 """The time of a timer that is not set, and the watermark at the end of all input."""
@@ -237,6 +240,8 @@ class SourceContext(NamedTuple):
     """Whether the job has other processes."""
     directory: Directory
     """What the processes of the source tell each other."""
+    certificates: Certificates | None = None
+    """What a source that listens shows, and asks of those who connect, if the run has TLS."""
 
 
 class SinkContext(NamedTuple):

@@ -7,10 +7,12 @@ import http.client
 import json
 import pickle
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -25,6 +27,8 @@ from raystream.io.push.handling import lane_of
 from raystream.io.push.hub import Hub
 from raystream.push import ARROW, AsyncClient, Client
 from raystream.schema.types import LocalDirectory, SourceContext
+from raystream.security.certificates import made, write
+from raystream.security.contexts import connecting
 from tests.gates import LIMIT_SECONDS
 from tests.processes import free_port
 
@@ -40,9 +44,10 @@ class Item(NamedTuple):
 class Job:
     """A job that collects what is pushed."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, tls: Path | None = None, **options: Any) -> None:
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.tls = tls
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.found: list[Item] = []
         self.errors: list[BaseException] = []
         self.source = rs.io.push(Item, port=self.port, **{"token": TOKEN, "lanes": 3} | options)
@@ -54,7 +59,7 @@ class Job:
         items = flow.source(self.source, epochs=rs.by_arrival(seconds=0.01))
         items.to(rs.io.callable(lambda batch: self.found.extend(batch.records())))
         try:
-            flow.run()
+            flow.run(tls=self.tls)
         except BaseException as error:
             self.errors.append(error)
 
@@ -83,7 +88,7 @@ class Job:
 @contextmanager
 def running(**options: Any) -> Iterator[Job]:
     job = Job(**options)
-    client = Client(job.url, job.source.token, give_up=20)
+    client = Client(job.url, job.source.token, give_up=20, tls=job.tls)
     try:
         client._until("/push", b"", {})  # it listens
         yield job
@@ -110,6 +115,41 @@ def test_a_client_pushes_and_ends_the_input() -> None:
         Item(1051, "a"),
         Item(1052, "b"),
     ]
+
+
+def ask(connection: http.client.HTTPConnection) -> None:
+    """Ask for what a client may know, with the token."""
+    connection.request("GET", "/push", headers={"Authorization": f"Bearer {TOKEN}"})
+    connection.getresponse().read()
+
+
+def test_with_tls_only_those_with_a_certificate_of_the_job_push(tmp_path: Path) -> None:
+    ours, theirs = made(), made()
+    for name, pem in (
+        ("ours", ours),
+        ("theirs", theirs),
+        ("stranger", theirs._replace(authority=ours.authority)),
+    ):
+        write(pem, tmp_path / name)
+    with running(tls=tmp_path / "ours") as job:
+        with Client(job.url, TOKEN, tls=tmp_path / "ours") as client:
+            client.push(Item(1))
+            client.flush()
+        with pytest.raises(ConfigError, match="no address for TLS"):
+            Client(job.url.replace("https", "http"), TOKEN, tls=tmp_path / "ours")
+        with Client(job.url, TOKEN, tls=tmp_path / "theirs", give_up=0.1) as client:
+            client.push(Item(2))
+            with pytest.raises(JobError, match="certificate verify failed"):
+                client.flush()
+            client._forget()
+        context = connecting(theirs._replace(authority=ours.authority))
+        strangers = [{"context": context}, {"context": ssl._create_unverified_context()}, {}]
+        for options in strangers:
+            kind = http.client.HTTPSConnection if options else http.client.HTTPConnection
+            asked = kind("localhost", job.port, timeout=LIMIT_SECONDS, **options)
+            with closing(asked), pytest.raises((OSError, http.client.HTTPException)):
+                ask(asked)
+    assert job.found == [Item(1)]
 
 
 def test_what_curl_posts_is_answered_when_it_is_recorded_and_a_repeated_request_counts_once() -> (

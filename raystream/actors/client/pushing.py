@@ -12,6 +12,7 @@ from raystream.actors.cluster.connecting import visited
 from raystream.actors.control.actor_names import CONTROLLER, actor, running
 from raystream.errors import ConfigError, InputError
 from raystream.push import Client
+from raystream.security.contexts import Certificates
 
 GIVE_UP_SECONDS = 60.0
 
@@ -33,6 +34,7 @@ def push(job: str, source: str, records: Sequence[Mapping[str, Any]], address: s
         run = chosen(job, running())
         controller = actor(run, CONTROLLER)
         found = None if controller is None else asked(run, controller.entrances)
+        certificates = None if found is None else asked(run, controller.certificates)
         hosts = addresses()
     if found is None:
         raise ConfigError(f"{run} has just ended, or has not begun yet")
@@ -42,13 +44,29 @@ def push(job: str, source: str, records: Sequence[Mapping[str, Any]], address: s
             hint=f"It has {', '.join(sorted(found))}." if found else "It has none: rs.io.push.",
         )
     at = found[source]
-    urls = [f"http://{host}:{at.port}" for host in hosts]
-    with Client(urls, at.token, path=at.path, give_up=GIVE_UP_SECONDS) as client:
+    scheme = "http" if certificates is None else "https"
+    urls = [f"{scheme}://{host}:{at.port}" for host in hosts]
+    with Client(urls, at.token, path=at.path, give_up=GIVE_UP_SECONDS, tls=certificates) as client:
         for record in records:
             client.push(record)
         client.flush()
         if end:
             client.end()
+
+
+def certificates_of(job: str, address: str) -> Certificates:
+    """The certificates of a job that runs with TLS.
+
+    Raises:
+        ConfigError: there is no such job, or it runs without. JobError: it does not answer.
+    """
+    with visited(address):
+        run = chosen(job, running())
+        controller = actor(run, CONTROLLER)
+        found = None if controller is None else asked(run, controller.certificates)
+    if found is None:
+        raise ConfigError(f"{run} runs without TLS", hint="Run it with --tls.")
+    return found
 
 
 def records_in(lines: Sequence[str]) -> list[Mapping[str, Any]]:

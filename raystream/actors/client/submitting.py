@@ -37,6 +37,8 @@ from raystream.controller.protocol.strategies import strategy_of
 from raystream.controller.reporting.report import JobReport, Sample
 from raystream.dataflow.plan import Plan
 from raystream.errors import ConfigError, GraphError, JobError, RaystreamError
+from raystream.security.contexts import Certificates
+from raystream.security.credentials import Credentials
 
 FOLLOW_SECONDS = 0.5
 ON_HEAD = {"node:__internal_head__": 0.001}
@@ -54,6 +56,7 @@ def run_on_ray(
     on_progress: Callable[[Sample], None] | None = None,
     on_note: Callable[[str], None] | None = None,
     options: Options | None = None,
+    certificates: Certificates | None = None,
 ) -> JobReport:
     """Run a plan on a Ray cluster to the end of its input.
 
@@ -63,6 +66,7 @@ def run_on_ray(
         on_progress: called with samples of the totals.
         on_note: called with the address of a cluster that was started for this run.
         options: copies, spare processes, and what a recovery starts from.
+        certificates: for TLS between the processes of the job; None for none.
 
     Raises:
         GraphError: the flow is defined in `__main__`, which other processes cannot import, or holds
@@ -85,7 +89,8 @@ def run_on_ray(
             concurrency_groups={"control": 2},
             runtime_env=runtime_env(env.others),
         )(Controller)
-        charter = Charter(run, secrets.token_hex(16), env, options)
+        credentials = Credentials(secrets.token_hex(16), certificates)
+        charter = Charter(run, credentials, env, options)
         controller = kind.remote(charter)
         result = controller.run.remote(plan)
         with contextlib.ExitStack() as after:

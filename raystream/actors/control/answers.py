@@ -8,6 +8,7 @@ from raystream.actors.cluster.environment import Environment
 from raystream.controller.options import Options
 from raystream.controller.protocol.history import MoveRecord
 from raystream.controller.protocol.move_requests import Move
+from raystream.security.credentials import Credentials
 
 
 class Charter(NamedTuple):
@@ -15,7 +16,7 @@ class Charter(NamedTuple):
 
     run: str
     """A name that no other run of any job has."""
-    token: str
+    credentials: Credentials
     """What the instances of the job show each other."""
     env: Environment
     """The variables of the job's processes."""

@@ -39,6 +39,7 @@ from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
 from raystream.errors import ConfigError, InternalError, RaystreamError, Stopped, lost
 from raystream.io.push.entrance import Entrance, entrances
+from raystream.security.contexts import Certificates
 
 ORPHAN_SECONDS = 60.0
 """How long a job that has ended, or has not begun, waits for somebody who wants it."""
@@ -197,6 +198,11 @@ class Controller:
             return None
         return entrances({v.name: v.source for v in job.plan.vertices if v.kind == "source"})
 
+    @ray.method(concurrency_group="control")
+    def certificates(self) -> Certificates | None:
+        """What clients of the job show, if it runs with TLS."""
+        return self._charter.credentials.certificates
+
     def _job(self) -> JobLoop | None:
         """The job, once it may be asked; None before."""
         job = self._loop
@@ -261,7 +267,7 @@ class Controller:
     def _processes(self, plan: Plan) -> ActorPool:
         charter = self._charter
         return ActorPool(
-            plan, charter.run, charter.token, charter.env, charter.options, self._restarts
+            plan, charter.run, charter.credentials, charter.env, charter.options, self._restarts
         )
 
     def _leave_pool(self) -> None:

@@ -42,6 +42,7 @@ from raystream.dataflow.progress import Progress
 from raystream.dataflow.register import PlaceSet
 from raystream.durable.manifest import SavedChain
 from raystream.errors import ConfigError, OvertakenError, RaystreamError
+from raystream.security.credentials import Credentials
 
 START_SECONDS = 120.0
 """How long a process may take to start: imports, the plan."""
@@ -64,7 +65,7 @@ class ActorPool:
 
     Args:
         run: the name of the run, the prefix of all names of its actors.
-        token: what the instances of the job show each other.
+        credentials: what the instances of the job show each other.
         env: the variables of the processes.
         options: how the job is run.
         began: the `restarts` of the controller when it began.
@@ -74,14 +75,14 @@ class ActorPool:
         self,
         plan: Plan,
         run: str,
-        token: str,
+        credentials: Credentials,
         env: Environment,
         options: Options,
         began: int | None,
     ) -> None:
         self._plan: Any = ray.put(plan)  # Ray replaces the reference by the plan
         self._run = run
-        self._token = token
+        self._credentials = credentials
         self._ships = strategy_of(options.recovery).stores_checkpoints
         self._kept = (options.checkpoint_memory, options.state_folder)
         self._paced = plan.clock is not None and plan.clock.speed is not None
@@ -215,7 +216,7 @@ class ActorPool:
         options: dict[str, Any] = {"name": self._handles.name(process)}
         if node:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
-        self._handles.started(process, self._instance.options(**options).remote(self._token))
+        self._handles.started(process, self._instance.options(**options).remote(self._credentials))
         self._greet(process)
         if spare:
             self._calls.tell(process, ProcessCalls.warm)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -20,15 +21,11 @@ PIECES, ACCEPTED, LATER, REFUSED, TICKET = range(5)
 SMALL = 64 << 10
 """Up to this many bytes of a body, a frame is put together before it is sent; also the size of the
 reader's buffer."""
-CONNECT_SECONDS = 10.0
-"""How long the other side may take until there is a connection."""
-
+LEAST_SECONDS = 0.001
+"""How long a reader that is late waits: a timeout of 0 would mean something else."""
 _BEGINNING = struct.Struct("<BIQ")
 _BUFFERS = 512
 """How many buffers the system takes in one call, at least."""
-_KEPT_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
-"""When the system asks whether the other machine lives, in seconds and tries: a machine that
-vanished never ends a connection."""
 
 
 class Refused(Exception):
@@ -112,6 +109,9 @@ class Reader:
         self._buffer = memoryview(bytearray(SMALL))
         self._first = self._end = 0
         """The part of the buffer that was received and not read."""
+        self.until: float | None = None
+        """By when (`time.monotonic`) the other side must have sent what is read, however slowly it
+        sends; None for no limit."""
 
     def __enter__(self) -> Reader:
         return self
@@ -126,7 +126,7 @@ class Reader:
             most: bytes that it may have.
 
         Raises:
-            OSError: the connection is broken. ValueError: it is larger.
+            OSError: the connection is broken, or it is late. ValueError: it is larger.
         """
         while self._end - self._first < _BEGINNING.size:
             if not self._receive():
@@ -180,6 +180,8 @@ class Reader:
             left = self._end - self._first
             self._buffer[:left] = self._buffer[self._first : self._end]
             self._first, self._end = 0, left
+        if self.until is not None:
+            self._connection.settimeout(max(self.until - time.monotonic(), LEAST_SECONDS))
         came = self._connection.recv_into(self._buffer[self._end :], 0, flags)
         self._end += came
         return came
@@ -190,49 +192,11 @@ class Reader:
         block[:filled] = self._buffer[self._first : self._first + filled]
         self._first += filled
         while filled < len(block):
+            if self.until is not None:
+                self._connection.settimeout(max(self.until - time.monotonic(), LEAST_SECONDS))
             # All of it at once: for each part the interpreter's lock would have to be had again.
             came = self._connection.recv_into(block[filled:], 0, socket.MSG_WAITALL)
             if not came:
                 return False
             filled += came
         return True
-
-
-def listen(host: str) -> tuple[socket.socket, str]:
-    """A socket that takes connections, and its address.
-
-    Raises:
-        OSError: there can be none on this host.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, 0), family=family, backlog=128)
-    return listening, f"{host}:{listening.getsockname()[1]}"
-
-
-def connect(address: str) -> socket.socket:
-    """A connection to an address that `listen` gave.
-
-    Raises:
-        OSError: nobody answers there.
-    """
-    host, _, port = address.rpartition(":")
-    connection = socket.create_connection((host, int(port)), CONNECT_SECONDS)
-    connection.settimeout(None)
-    tune(connection)
-    return connection
-
-
-def tune(connection: socket.socket) -> None:
-    """Let the system send frames at once, and notice the death of the other machine."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEPT_ALIVE.items():
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def end(connection: socket.socket) -> None:
-    """End a connection, or stop accepting connections. The thread that waits for it sees that and
-    closes it."""
-    with suppress(OSError):  # it has ended
-        connection.shutdown(socket.SHUT_RDWR)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from raystream.actors.network.connections import Joining, direct, end, listen
 from raystream.actors.network.frames import (
     ACCEPTED,
     LATER,
@@ -17,12 +18,9 @@ from raystream.actors.network.frames import (
     SMALL,
     Reader,
     Refused,
-    end,
-    listen,
     packed,
     send,
     send_now,
-    tune,
 )
 from raystream.actors.network.wire import Ticket, messages
 from raystream.dataflow.instances.outlets import Outlets
@@ -37,6 +35,9 @@ BURST = 16
 TICKET_SECONDS = 10.0
 TICKET_BYTES = 64 << 10
 """Within this time, and in this many bytes, the other side must send its ticket."""
+ADMITTED_AT_ONCE = 128
+"""So many connections that have not shown a ticket are listened to at once. More are ended, and a
+consumer of the job asks again."""
 ACCEPT_AGAIN_SECONDS = 0.1
 
 
@@ -83,6 +84,8 @@ class ServedStream:
         self.keys = asked.keys
         self.next = asked.first
         """The epoch that is sent next."""
+        self.direct = direct(connection)
+        """Whether the compute thread may send by itself."""
         self.sending = threading.Lock()
         """Held by the thread that sends."""
         self.rest = b""
@@ -93,14 +96,17 @@ class LogServer:
     """Serves the logs of one instance: one thread for each subscription. The compute thread itself
     sends small pieces, because handing them to another thread costs more than the work."""
 
-    def __init__(self, host: str, token: str, outlets: Outlets, cursors: Cursors) -> None:
-        self._token = token
+    def __init__(
+        self, host: str, token: str, joining: Joining, outlets: Outlets, cursors: Cursors
+    ) -> None:
+        self._token, self._joining = token, joining
         self._outlets = outlets
         self._cursors = cursors
         self._edges: dict[int, Edge] = {e.id: e for e in outlets.vertex.outputs}
         self._open: set[socket.socket] = set()
         self._streams: tuple[ServedStream, ...] = ()
         self._ended = False
+        self._strangers = threading.Semaphore(ADMITTED_AT_ONCE)
         self._listening, self.address = listen(host)
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
 
@@ -130,7 +136,7 @@ class LogServer:
 
     def _push(self, stream: ServedStream, at_leisure: bool) -> bool:
         """Send one subscriber what is new. Returns whether nothing is left to send."""
-        if not stream.sending.acquire(blocking=False):
+        if not stream.direct or not stream.sending.acquire(blocking=False):
             return False
         try:
             log = self._outlets.logs[stream.subscriber[0]]
@@ -165,27 +171,55 @@ class LogServer:
                 except OSError:  # the other side has gone, or there are too many files
                     time.sleep(0 if self._ended else ACCEPT_AGAIN_SECONDS)
                     continue
+                if not self._strangers.acquire(blocking=False):
+                    connection.close()
+                    continue
                 threading.Thread(
                     target=self._answer, args=(connection,), name="serve", daemon=True
                 ).start()
 
-    def _answer(self, connection: socket.socket) -> None:
+    def _answer(self, accepted: socket.socket) -> None:
         """Serve a connection until the other side has everything, or goes."""
-        self._open.add(connection)
+        connection = accepted
+        self._open.add(accepted)
         try:
-            with connection:
-                self._serve(connection)
+            try:
+                accepted.settimeout(TICKET_SECONDS)
+                connection = self._joining.accept(accepted)
+                self._open.add(connection)
+                asked = self._asked(connection)
+            finally:
+                self._strangers.release()
+            if asked is not None:
+                self._serve(connection, asked)
         except OSError:  # the subscriber has gone; it connects again if it wants more
             pass
         finally:
-            self._open.discard(connection)
+            for each in (accepted, connection):
+                each.close()
+                self._open.discard(each)
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _asked(self, connection: socket.socket) -> Ticket | None:
+        """The ticket of the other side; None if it has none of this run, which it is told."""
         try:
-            tune(connection)
-            connection.settimeout(TICKET_SECONDS)
             with Reader(connection) as reader:
-                stream = ServedStream(connection, self._admit(reader))
+                reader.until = time.monotonic() + TICKET_SECONDS
+                frame = reader.read(TICKET_BYTES)
+            asked = Ticket.unpack(b"" if frame is None else frame.head)
+            if not hmac.compare_digest(asked.token.encode(), self._token.encode()):
+                raise Refused("this token is not of this run of the job")
+        except ValueError:
+            send(connection, REFUSED, b"not a raystream subscription")
+        except Refused as error:
+            send(connection, REFUSED, str(error).encode())
+        else:
+            return asked
+        return None
+
+    def _serve(self, connection: socket.socket, asked: Ticket) -> None:
+        """Serve a subscriber that belongs to the run."""
+        try:
+            stream = ServedStream(connection, self._admit(asked))
             connection.settimeout(None)
             send(connection, ACCEPTED, b"")
             self._follow(stream)
@@ -198,23 +232,16 @@ class LogServer:
         except Exception as error:
             send(connection, REFUSED, f"{type(error).__name__}: {error}".encode())
 
-    def _admit(self, reader: Reader) -> Ticket:
-        """What is asked for: key groups [lo, hi) of an edge from an epoch on.
+    def _admit(self, asked: Ticket) -> Ticket:
+        """What is to be sent: key groups [lo, hi) of an edge from an epoch on.
 
         In checking mode a consumer asks for what it has applied as well, and is given what of that
         is not trimmed.
 
         Raises:
-            Refused: the token is of another job or run, the edge or range is unknown, or the epoch
-            was trimmed. Later: the subscriber is not assigned.
+            Refused: the edge or range is unknown, or the epoch was trimmed. Later: the subscriber
+            is not assigned.
         """
-        try:
-            frame = reader.read(TICKET_BYTES)
-            asked = Ticket.unpack(b"" if frame is None else frame.head)
-        except ValueError:
-            raise Refused("not a raystream subscription") from None
-        if not hmac.compare_digest(asked.token.encode(), self._token.encode()):
-            raise Refused("this token is not of this run of the job")
         edge = self._edges.get(asked.edge)
         if edge is None:
             raise Refused(f"edge {asked.edge} does not start here")

@@ -7,10 +7,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from raystream.actors.network import frames
+from raystream.actors.network.connections import Joining, direct, end
 from raystream.actors.network.frames import (
     LATER,
     PIECES,
@@ -59,6 +60,8 @@ class Peer:
     """Its range."""
     first: int = 1
     """The first epoch that the producer has. Earlier ones come from others."""
+    joining: Joining = field(default_factory=Joining)
+    """Makes the connection."""
 
 
 class Callbacks(Protocol):
@@ -120,20 +123,22 @@ class Subscription:
         self._returned.set()
         connection = self._connection
         if connection is not None:
-            frames.end(connection)
+            end(connection)
 
     def join(self, seconds: float) -> None:
         self._thread.join(seconds)
 
     def _run(self) -> None:
         since = time.monotonic()  # it has tried, but for the time that it was connected
+        broke: OSError | None = None
         while not self.stopped:
             before = self.next
             try:
                 if self._follow():
                     return
-            except OSError:
-                pass
+                broke = None
+            except OSError as error:
+                broke = error
             except Refused as error:
                 # What was asked for may have been applied, committed and trimmed on the way.
                 after = self._callbacks.refused(self.next)
@@ -151,7 +156,8 @@ class Subscription:
             elif self._connected is not None:
                 since += now - self._connected
             if now > since + RECONNECT_SECONDS:
-                gone = JobError(f"no connection to {self.address} for {RECONNECT_SECONDS:g} s")
+                why = "" if broke is None else f": {broke}"
+                gone = JobError(f"no connection to {self.address} for {RECONNECT_SECONDS:g} s{why}")
                 self._callbacks.failed(gone)
                 return
             time.sleep(min(max((now - since) / 10, RETRY_SECONDS), RETRY_MAX_SECONDS))
@@ -162,14 +168,16 @@ class Subscription:
         peer, inbox = self._peer, self._callbacks.inbox
         self.next = max(self.next, self._callbacks.since() + 1, peer.first)
         ticket = Ticket(peer.token, peer.instance, peer.edge.id, peer.keys, self.next)
-        with frames.connect(self.address) as self._connection, Reader(self._connection) as reader:
-            frames.send(self._connection, TICKET, ticket.pack())
+        connection = self._connection = peer.joining.connect(self.address)
+        lent = inbox if direct(connection) else None
+        with connection, Reader(connection) as reader:
+            frames.send(connection, TICKET, ticket.pack())
             stream = _Stream(self, reader)
             try:
                 while not self.stopped:
                     frame = stream.read()
-                    if inbox is not None and len(frame.head) + len(frame.body) < SMALL:
-                        self._lend(inbox, self._connection, stream)
+                    if lent is not None and len(frame.head) + len(frame.body) < SMALL:
+                        self._lend(lent, connection, stream)
             except _Over:
                 return True
             except EOFError:

@@ -43,6 +43,7 @@ from raystream.durable.store import open_store
 from raystream.errors import RaystreamError
 from raystream.native.lazy_pandas import put_off_pandas
 from raystream.schema.types import KeyRange
+from raystream.security.credentials import Credentials
 from raystream.state.images.image import decode
 from raystream.state.images.partition import partition
 
@@ -90,12 +91,12 @@ def _alive(pid: int) -> bool:
 class InstanceActor:
     """One running copy of an operator. Methods are called by the controller only."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, credentials: Credentials) -> None:
         pa.set_cpu_count(1)
         put_off_pandas()
         sys.setswitchinterval(SWITCH_SECONDS)
         self._plan: Plan
-        self._token = token
+        self._credentials = credentials
         self._folder: Path | None = None
         self._uploads: Uploads | None = None
         self._claimer = Claimer(_ask, _ask_all, _look)
@@ -166,7 +167,7 @@ class InstanceActor:
         return Shell(
             self._plan,
             role,
-            token=self._token,
+            credentials=self._credentials,
             host=node_address(),
             claim=self._claimer,
             directory=SharedDirectory(),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from raystream.actors.network.connections import Joining
 from raystream.actors.network.inbox import Inbox
 from raystream.actors.network.server import Cursors, LogServer
 from raystream.actors.worker.busy_meter import Meter
@@ -40,6 +41,7 @@ from raystream.errors import JobError, RaystreamError
 from raystream.local.asking import Asker
 from raystream.native.memory import memory_use
 from raystream.schema.types import Directory, KeyRange, LocalDirectory, SourceContext
+from raystream.security.credentials import Credentials
 from raystream.state.images.image import Image
 from raystream.state.log.epoch_log import EpochLog
 from raystream.state.log.spill import DiskSpill
@@ -82,7 +84,7 @@ class Shell:
     """Runs one instance.
 
     Args:
-        token: proves to other instances that this one belongs to the job.
+        credentials: what it shows other instances, and asks of them.
         host: the address at which other machines reach this one.
         claim: asks the boundary register, for a source that is cut by arrival.
         ship: stores a part of an image with the keepers. None: no checkpoints are taken.
@@ -96,7 +98,7 @@ class Shell:
         plan: Plan,
         role: Role,
         *,
-        token: str,
+        credentials: Credentials,
         host: str = "127.0.0.1",
         claim: Claim | None = None,
         ship: Ship | None = None,
@@ -126,11 +128,16 @@ class Shell:
             ),
         )
         self.role = replace(role, images=())  # their memory is the store's
-        self.server = LogServer(host, token, self.machine.outlets, self.cursors)
+        joining = Joining(credentials.certificates)
+        self.server = LogServer(
+            host, credentials.token, joining, self.machine.outlets, self.cursors
+        )
         self.address = self.server.address
         """Where its logs are served."""
         self._inbox = Inbox(lambda: self.machine.position + AHEAD)
-        self._subscriptions = Subscriptions(self.tenure, self.fate, self._inbox, token)
+        self._subscriptions = Subscriptions(
+            self.tenure, self.fate, self._inbox, credentials.token, joining
+        )
         self._loop = ComputeLoop(
             self.tenure,
             fate=self.fate,
@@ -148,6 +155,7 @@ class Shell:
             loop.shipper = Shipper(ship, storing, self.fate.fail, loop.capture, most)
         self._claim = claim
         self._host, self._directory = host, directory or LocalDirectory()
+        self._certificates = credentials.certificates
         self._control = threading.Lock()
         self._cpu = time.process_time()
 
@@ -204,7 +212,9 @@ class Shell:
         context = self.tenure.sink_context(run, paced_from)
         if self._loop.source is not None:
             self._loop.source.paced_from = paced_from
-            at = SourceContext(run, self.vertex.name, self._host, True, self._directory)
+            at = SourceContext(
+                run, self.vertex.name, self._host, True, self._directory, self._certificates
+            )
             try:
                 self.vertex.source.open(at)
             except BaseException as error:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from raystream.actors.network.connections import Joining
 from raystream.actors.network.inbox import Inbox
 from raystream.actors.network.subscription import Peer, Subscription
 from raystream.actors.worker.fate import Fate
@@ -26,14 +27,17 @@ class Subscriptions:
 
     Args:
         token: proves to producers that the instance belongs to the job.
+        joining: makes connections to them.
     """
 
-    def __init__(self, tenure: Tenure[Any], fate: Fate, inbox: Inbox, token: str) -> None:
+    def __init__(
+        self, tenure: Tenure[Any], fate: Fate, inbox: Inbox, token: str, joining: Joining
+    ) -> None:
         self.inbox = inbox
         self._tenure = tenure
         self._machine = tenure.machine
         self._fate = fate
-        self._token = token
+        self._token, self._joining = token, joining
         self._checks = self._machine.plan.check
         self._applied = threading.Condition()
         self._open: dict[tuple[int, str], Subscription] = {}
@@ -51,6 +55,7 @@ class Subscriptions:
                 instance=self._tenure.name,
                 keys=self._machine.takes(edge.id),
                 first=serving.first,
+                joining=self._joining,
             )
             self._open[name] = Subscription(peer, self)
             self._open[name].start()

@@ -43,6 +43,8 @@ def check_run_options(given: Mapping[str, Any]) -> float:
         raise _wrong("durable", given["durable"], "a path or URL")
     if not isinstance(given["state_folder"], str | os.PathLike | None):
         raise _wrong("state_folder", given["state_folder"], "a path")
+    if not isinstance(given["tls"], str | os.PathLike | None):
+        raise _wrong("tls", given["tls"], 'the path of a folder, or "made"')
     if not isinstance(given["recovery"], str) or given["recovery"] not in RECOVERIES:
         raise _wrong("recovery", given["recovery"], f"one of {', '.join(RECOVERIES)}")
     for name in ("on_progress", "on_note"):

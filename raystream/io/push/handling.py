@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import random
+import ssl
 import zlib
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
@@ -18,6 +19,7 @@ from raystream.io.push.lane import LANE_BYTES, Lane, Waiting
 from raystream.io.push.requests import ANSWER_SECONDS, LANE, NotTaken, answered, number_in
 from raystream.io.push.sealing import Sealing
 from raystream.schema.records import record_schema
+from raystream.security.contexts import NAME
 
 SENDER, SEQUENCE = "Raystream-Sender", "Raystream-Sequence"
 PASS_SECONDS = ANSWER_SECONDS + 10
@@ -41,6 +43,7 @@ class Handling:
             block.
         lanes: how many there are; `own` has those that this process owns.
         biggest: the bytes that a body may have.
+        tls: for connections to other processes of the source; None for no TLS.
     """
 
     def __init__(
@@ -53,10 +56,11 @@ class Handling:
         own: dict[int, Lane],
         owner: Callable[[int], str],
         biggest: int,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._record, self._path, self._token = record, path, token
         self.lanes, self.own, self._owner = lanes, own, owner
-        self._biggest = biggest
+        self._biggest, self._tls = biggest, tls
         self._passing = 0
         """The bytes of bodies that are passed on."""
         self._session: ClientSession | None = None
@@ -231,7 +235,11 @@ class Handling:
         headers |= {LANE: str(number), "Authorization": f"Bearer {self._token}"}
         try:
             async with self._session.post(
-                f"http://{address}{path}", data=body, headers=headers
+                f"{'http' if self._tls is None else 'https'}://{address}{path}",
+                data=body,
+                headers=headers,
+                ssl=True if self._tls is None else self._tls,
+                server_hostname=None if self._tls is None else NAME,
             ) as found:
                 kept = {k: v for k in ("Retry-After",) if (v := found.headers.get(k)) is not None}
                 return web.Response(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -21,11 +22,14 @@ from raystream.errors import ConfigError
 from raystream.io.push.handling import Handling
 from raystream.io.push.lane import Lane
 from raystream.schema.types import SourceContext
+from raystream.security.contexts import accepting, connecting
 
 BIND_SECONDS = 0.2
 """How soon a process looks again whether the fixed port of its node is free."""
 FLUSH_SECONDS = 1.0
 """How long a process that ends waits for the answers that are under way."""
+GOODBYE_SECONDS = 0.05
+"""How long a connection with TLS has, once the server has ended, to send the last answers."""
 START_SECONDS = 60.0
 LOOPBACK = "127.0.0.1"
 
@@ -48,7 +52,14 @@ class Hub:
         self._knowing = threading.Lock()
         self.address = ""
         """Its own address, to which other processes pass requests on."""
-        self._handling = Handling(own=self.lanes, lanes=lanes, owner=self._owner, **settings)
+        self._accepting: ssl.SSLContext | None = None
+        joining: ssl.SSLContext | None = None
+        if context.certificates is not None:
+            self._accepting = accepting(context.certificates)
+            joining = connecting(context.certificates)
+        self._handling = Handling(
+            own=self.lanes, lanes=lanes, owner=self._owner, tls=joining, **settings
+        )
         self._loop = asyncio.new_event_loop()
         self._started: Future[None] = Future()
         self._ending = asyncio.Event()
@@ -124,7 +135,7 @@ class Hub:
         await runner.setup()
         try:
             own = _listening(self._context.host, 0)
-            await web.SockSite(runner, own).start()
+            await self._site(runner, own)
             host, port = own.getsockname()[:2]
             self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             fixed = await self._bind(runner)
@@ -140,7 +151,7 @@ class Hub:
                 fixed = self._ending.is_set() or await self._bind(runner)
             await self._ending.wait()
         finally:
-            await runner.cleanup()
+            await self._leave(runner)
             await self._handling.close()
 
     async def _bind(self, runner: web.AppRunner) -> bool:
@@ -151,11 +162,28 @@ class Hub:
             fixed = _listening(host, self._port)
         except OSError:
             return False
-        await web.SockSite(runner, fixed).start()
+        await self._site(runner, fixed)
         if host != LOOPBACK:
             with suppress(OSError):
-                await web.SockSite(runner, _listening(LOOPBACK, self._port)).start()
+                await self._site(runner, _listening(LOOPBACK, self._port))
         return True
+
+    async def _leave(self, runner: web.AppRunner) -> None:
+        """End the server. With TLS a connection would wait for the other side to say goodbye, too:
+        it is given a moment to send what was answered."""
+        server = None if self._accepting is None else runner.server
+        left = [] if server is None else [each.transport for each in server.connections]
+        await runner.cleanup()
+        if left:
+            await asyncio.sleep(GOODBYE_SECONDS)
+            for transport in left:
+                if transport is not None:
+                    transport.abort()
+            await asyncio.sleep(0)
+
+    async def _site(self, runner: web.AppRunner, listening: socket.socket) -> None:
+        """Take requests at a socket."""
+        await web.SockSite(runner, listening, ssl_context=self._accepting).start()
 
 
 def _listening(host: str, port: int) -> socket.socket:

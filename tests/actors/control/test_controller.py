@@ -31,10 +31,11 @@ from raystream.controller.options import Options
 from raystream.controller.protocol.journal import JournalEntry, Shelf
 from raystream.controller.protocol.messages import events as on
 from raystream.errors import LostError
+from raystream.security.credentials import Credentials
 from tests.controller.protocol.driven import Driven
 from tests.gates import LIMIT_SECONDS, until
 
-CHARTER = Charter("job-1", "token", Environment({}, {}), Options())
+CHARTER = Charter("job-1", Credentials("token"), Environment({}, {}), Options())
 LIVE = Controller._live
 
 

@@ -21,6 +21,7 @@ from raystream.controller.options import Options
 from raystream.controller.protocol.journal import JournalEntry
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
+from raystream.security.credentials import Credentials
 from tests.gates import LIMIT_SECONDS
 
 
@@ -51,7 +52,7 @@ def told(monkeypatch: pytest.MonkeyPatch, *answers: int | None) -> ActorPool:
     """The processes of a controller that began with the first of these answers of the cluster."""
     monkeypatch.setattr(journal_writer, "restarts", iter(answers[1:]).__next__)
     plan: Any = SimpleNamespace(clock=None)
-    return ActorPool(plan, "run", "token", Environment({}, {}), Options(), answers[0])
+    return ActorPool(plan, "run", Credentials("token"), Environment({}, {}), Options(), answers[0])
 
 
 def test_only_when_places_change_is_asked_who_decides(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import raystream as rs
+from raystream.actors.network.connections import Joining
 from raystream.actors.network.subscription import Peer, Subscription
 from raystream.actors.worker.shell import Role, Shell
 from raystream.controller.planning.plans import make_plan
@@ -21,6 +22,8 @@ from raystream.dataflow.register import Boundaries, Boundary, HeldBoundary, Regi
 from raystream.dataflow.tenure import AfterRefusal
 from raystream.errors import RaystreamError
 from raystream.schema.types import KeyRange
+from raystream.security.contexts import Certificates
+from raystream.security.credentials import Credentials
 from raystream.state.images.image import ImageHeader, decode
 from raystream.state.images.image_store import Arrivals, ImageStore, Stored
 from raystream.state.images.partition import by_parts
@@ -48,8 +51,15 @@ class Claims:
 class Shells:
     """The shells of a plan, subscribed to each other."""
 
-    def __init__(self, plan: Plan, folder: Path | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path | None = None,
+        certificates: Certificates | None = None,
+        **options: Any,
+    ) -> None:
         self.plan = plan
+        self._shown = Credentials(TOKEN, certificates)
         self.claims = Claims()
         self.shells: list[Shell] = []
         self.images: ImageStore[tuple[memoryview, ...]] = ImageStore()
@@ -84,7 +94,13 @@ class Shells:
             return whole is None or self.images.store(role.vertex, header.keys, whole)
 
         shell = Shell(
-            self.plan, role, token=TOKEN, claim=self.claims, ship=ship, folder=own, **self._options
+            self.plan,
+            role,
+            credentials=self._shown,
+            claim=self.claims,
+            ship=ship,
+            folder=own,
+            **self._options,
         )
         shell.open()
         return shell
@@ -190,10 +206,24 @@ class Subscriber:
     def failed(self, error: BaseException) -> None:
         self.errors.append(error)
 
-    def follow(self, edge: Edge, address: str, instance: str, token: str = TOKEN) -> None:
+    def follow(
+        self,
+        edge: Edge,
+        address: str,
+        instance: str,
+        token: str = TOKEN,
+        certificates: Certificates | None = None,
+    ) -> None:
         """Read a log to its end, or until that fails."""
         keys = KeyRange(0, 256)
-        peer = Peer(edge=edge, address=address, token=token, instance=instance, keys=keys)
+        peer = Peer(
+            edge=edge,
+            address=address,
+            token=token,
+            instance=instance,
+            keys=keys,
+            joining=Joining(certificates),
+        )
         subscription = Subscription(peer, self)
         subscription.start()
         subscription.join(LIMIT_SECONDS)

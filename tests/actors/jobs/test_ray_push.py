@@ -12,6 +12,7 @@ import ray
 
 import raystream as rs
 from raystream.push import Client
+from raystream.security.certificates import made, write
 from tests.actors.helpers import parts
 from tests.actors.jobs.test_ray_moves import Asks
 from tests.flows import Word, running
@@ -26,9 +27,9 @@ class Pusher(threading.Thread):
     """Pushes words of its own until the gate is open; each batch is recorded when `flush`
     returns."""
 
-    def __init__(self, address: str, name: str, gate: Gate) -> None:
+    def __init__(self, address: str, name: str, gate: Gate, tls: Path | None) -> None:
         super().__init__(name=name)
-        self.client = Client(address, TOKEN, sender=name, give_up=120)
+        self.client = Client(address, TOKEN, sender=name, give_up=120, tls=tls)
         self.gate, self.pushed, self.failed = gate, 0, ""
 
     def run(self) -> None:
@@ -45,19 +46,19 @@ class Pusher(threading.Thread):
             self.gate.open()
 
 
-def pushed(tmp_path: Path, gate: Gate, watch: Any, **options: Any) -> Any:
+def pushed(tmp_path: Path, gate: Gate, watch: Any, tls: Path | None = None, **options: Any) -> Any:
     """Push from four clients until the gate is open; each record that was acknowledged is in the
     output exactly once. Returns the report."""
     (tmp_path / "out").mkdir()
     port = free_port()
-    address = f"http://{ray.util.get_node_ip_address()}:{port}"
-    here = f"http://127.0.0.1:{port}"
-    pushers = [Pusher((address, here)[i % 2], f"client-{i}", gate) for i in range(4)]
+    address = f"{ray.util.get_node_ip_address()}:{port}"
+    here = f"127.0.0.1:{port}"
+    pushers = [Pusher((address, here)[i % 2], f"client-{i}", gate, tls) for i in range(4)]
 
     def end() -> None:
         for pusher in pushers:
             pusher.join()
-        with Client(address, TOKEN, give_up=120) as client:
+        with Client(address, TOKEN, give_up=120, tls=tls) as client:
             client.end()
 
     ending = threading.Thread(target=end)
@@ -68,7 +69,7 @@ def pushed(tmp_path: Path, gate: Gate, watch: Any, **options: Any) -> Any:
     words = flow.source(source, epochs=rs.by_arrival(seconds=0.05), name="words")
     words.through(running).to(parts.Files(tmp_path / "out"))
     try:
-        report = flow.run(cluster="auto", on_progress=watch, **options)
+        report = flow.run(cluster="auto", on_progress=watch, tls=tls, **options)
     finally:
         gate.open()
     ending.join(60)
@@ -83,9 +84,12 @@ def pushed(tmp_path: Path, gate: Gate, watch: Any, **options: Any) -> Any:
 def test_each_record_that_was_acknowledged_counts_once_although_a_source_dies(
     tmp_path: Path,
 ) -> None:
+    """With TLS: a process that takes the place of another has the certificates, too."""
+    tls = tmp_path / "tls"
+    write(made(), tls)
     kill = parts.Killer(Gate(tmp_path / "gate"), "words/0", "words/1", samples=2)
     kill.gate.folder.mkdir()
-    report = pushed(tmp_path, kill.gate, kill, checkpoint_every=4, **OPTIONS)
+    report = pushed(tmp_path, kill.gate, kill, tls, checkpoint_every=4, **OPTIONS)
     assert not kill.victims
     assert [n for r in report.recoveries for n in r.gone] == ["words/0", "words/1"]
 

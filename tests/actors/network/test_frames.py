@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raystream.actors.network import frames
-from raystream.actors.network.frames import PIECES, SMALL, Reader, connect, end, listen, send
+from raystream.actors.network.connections import Joining, end, listen
+from raystream.actors.network.frames import PIECES, SMALL, Reader, send
 from tests.examples import examples
 
 Pair = tuple[socket.socket, socket.socket]
@@ -133,7 +134,7 @@ def test_who_waits_to_send_hears_of_the_end(pair: Pair) -> None:
 
 def test_an_address_is_what_one_connects_to() -> None:
     listening, address = listen("127.0.0.1")
-    with listening, connect(address) as connection:
+    with listening, Joining().connect(address) as connection:
         accepted, _ = listening.accept()
         with accepted, Reader(accepted) as reader:
             send(connection, PIECES, b"hello")

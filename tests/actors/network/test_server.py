@@ -13,6 +13,7 @@ import pytest
 
 import raystream as rs
 from raystream.actors.network import frames, server
+from raystream.actors.network.connections import Joining, end, listen
 from raystream.actors.network.frames import ACCEPTED, LATER, PIECES, REFUSED, TICKET, Frame, Reader
 from raystream.actors.network.server import TICKET_BYTES, LogServer, ServedStream
 from raystream.actors.network.subscription import RECONNECT_SECONDS
@@ -55,7 +56,7 @@ def source(done: Shells) -> Shell:
 
 def ask(shell: Shell, ticket: bytes) -> Frame:
     """The first that a log has to say to a ticket."""
-    with frames.connect(shell.address) as connection:
+    with Joining().connect(shell.address) as connection:
         frames.send(connection, TICKET, ticket)
         return read(connection)
 
@@ -118,7 +119,7 @@ def test_what_is_no_ticket_is_refused(source: Shell, said: bytes) -> None:
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"", b"\xff" * 100])
 def test_who_speaks_otherwise_is_sent_away(source: Shell, said: bytes) -> None:
-    with frames.connect(source.address) as connection:
+    with Joining().connect(source.address) as connection:
         connection.sendall(said)
         connection.shutdown(socket.SHUT_WR)
         assert read(connection).kind == REFUSED
@@ -126,7 +127,7 @@ def test_who_speaks_otherwise_is_sent_away(source: Shell, said: bytes) -> None:
 
 def test_who_says_nothing_is_sent_away(source: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "TICKET_SECONDS", 0.05)
-    with frames.connect(source.address) as connection, Reader(connection) as reader:
+    with Joining().connect(source.address) as connection, Reader(connection) as reader:
         assert reader.read() is None
 
 
@@ -187,7 +188,7 @@ class Flaky:
     def __init__(self, behind: Shell) -> None:
         self.behind = behind
         self.asked: list[int] = []
-        self._listening, self.address = frames.listen("127.0.0.1")
+        self._listening, self.address = listen("127.0.0.1")
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Flaky:
@@ -195,7 +196,7 @@ class Flaky:
         return self
 
     def __exit__(self, *error: object) -> None:
-        frames.end(self._listening)
+        end(self._listening)
         self._thread.join(30)
 
     def _run(self) -> None:
@@ -210,7 +211,7 @@ class Flaky:
 
     def answer(self, connection: socket.socket, ticket: bytes) -> None:
         self.asked.append(Ticket.unpack(ticket).first)
-        with frames.connect(self.behind.address) as behind, Reader(behind) as reader:
+        with Joining().connect(self.behind.address) as behind, Reader(behind) as reader:
             frames.send(behind, TICKET, ticket)
             for _ in range(2):  # that it is accepted, and a message
                 frame = reader.read()
@@ -404,7 +405,7 @@ def test_the_stream_of_who_is_not_expected_any_more_ends_also_if_he_takes_nothin
     with shells_of(flow) as shells:
         (shell,) = shells.of("rows")
         cursors, asked = shell.cursors, Ticket(TOKEN, "zombie", edge_of(shell).id, ALL, 1)
-        with frames.connect(shell.address) as connection, Reader(connection) as reader:
+        with Joining().connect(shell.address) as connection, Reader(connection) as reader:
             cursors.expect({**cursors.next, (asked.edge, asked.instance): 1})
             frames.send(connection, TICKET, asked.pack())
             accepted = reader.read()
@@ -422,7 +423,7 @@ def test_the_stream_of_who_is_not_expected_any_more_ends_also_if_he_takes_nothin
 def test_serving_ends_with_the_shell() -> None:
     with shells_of(word_flow(Collect(), running)) as shells:
         shell = shells.of("rows")[0]
-        connection = frames.connect(shell.address)
+        connection = Joining().connect(shell.address)
         frames.send(connection, TICKET, Ticket(TOKEN, READER, edge_of(shell).id, ALL, 1).pack())
         reader = Reader(connection)
         frame = reader.read()
@@ -431,12 +432,12 @@ def test_serving_ends_with_the_shell() -> None:
         connection.settimeout(30)
         assert reader.read() is None
         with pytest.raises(ConnectionRefusedError):
-            frames.connect(shell.address)
+            Joining().connect(shell.address)
 
 
 def test_the_decoder_is_what_a_subscription_uses(source: Shell) -> None:
     decoder = Decoder(edge_of(source).schema, ALL)
-    with frames.connect(source.address) as connection, Reader(connection) as reader:
+    with Joining().connect(source.address) as connection, Reader(connection) as reader:
         ticket = Ticket(TOKEN, READER, edge_of(source).id, ALL, first_of(source))
         frames.send(connection, TICKET, ticket.pack())
         accepted, frame = reader.read(), reader.read()

@@ -14,6 +14,7 @@ import pytest
 
 import raystream as rs
 from raystream.actors.network import server, subscription
+from raystream.actors.network.connections import Joining
 from raystream.actors.network.server import BURST
 from raystream.actors.network.subscription import RECONNECT_SECONDS
 from raystream.actors.worker.shell import Shell
@@ -306,7 +307,7 @@ def test_a_stream_that_its_producer_ends_is_no_lost_connection(
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, sleep=time.sleep)
     monkeypatch.setattr(subscription, "time", clock)
     asked: list[str] = []
-    connect = subscription.frames.connect
+    connect = Joining.connect
     flow = rs.Flow("moved")
     parts = (tuple(Order(t, 1, 1) for t in range(4000)),)
     flow.source(Rows(Order, parts), epochs=rs.by_time(seconds=1, speed=50.0)).to(Collect())
@@ -318,7 +319,7 @@ def test_a_stream_that_its_producer_ends_is_no_lost_connection(
         at = sink.machine.position
         shells.until(lambda: sink.machine.position > at + 5)
         monkeypatch.setattr(
-            subscription.frames, "connect", lambda to: asked.append(to) or connect(to)
+            Joining, "connect", lambda joining, to: asked.append(to) or connect(joining, to)
         )
         source.stop()
         shells.until(lambda: len(asked) > 2)

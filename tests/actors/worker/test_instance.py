@@ -12,6 +12,7 @@ from raystream.actors.worker.instance import InstanceActor
 from raystream.controller.protocol.recovery import Place
 from raystream.errors import InternalError
 from raystream.schema.types import KeyRange
+from raystream.security.credentials import Credentials
 
 
 @pytest.mark.parametrize(
@@ -29,4 +30,4 @@ def test_the_death_of_a_keeper_is_no_fault_of_who_restores(
     monkeypatch.setattr(instance, "fetch", fetch)
     place = Place(0, "count", KeyRange(0, 16), 0)
     with pytest.raises(leaves):
-        InstanceActor("token").become(place, 5, [], True, False)
+        InstanceActor(Credentials("token")).become(place, 5, [], True, False)

@@ -1,0 +1,72 @@
+"""The command that makes certificates; `app.py` puts it into the command `raystream`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from raystream.cli.errors import errors_reported
+from raystream.cli.jobs import Address
+from raystream.errors import ConfigError
+
+
+def certificates(
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="Where they go; made if it is not there.")
+    ],
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name or address under which curl or a browser reaches a server of the job; may"
+            " be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, help="How long they are good.")] = 365,
+    authority: Annotated[
+        bool,
+        typer.Option(
+            "--authority", help="Make an authority in FOLDER, ca.crt and ca.key, and no more."
+        ),
+    ] = False,
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER",
+            help="Of such an authority, which signs. Unless given, one signs that is kept nowhere.",
+            show_default=False,
+        ),
+    ] = "",
+    of: Annotated[
+        str,
+        typer.Option(
+            metavar="JOB",
+            help="Make none: take those of a running job, so that clients can push into it.",
+            show_default=False,
+        ),
+    ] = "",
+    address: Address = "auto",
+) -> None:
+    """Make certificates for TLS: ca.crt, tls.crt and tls.key, for --tls FOLDER.
+
+    Who has this folder can connect to the job, so it is only for its processes and clients.
+
+    Example: raystream certificates tls --host stream.example.com
+    """
+    with errors_reported():
+        from raystream.security import certificates as files
+
+        if sum(map(bool, (authority, by, of))) > 1:
+            raise ConfigError("--authority, --by and --of exclude each other")
+        if authority:
+            paths = files.write_authority(folder, days)
+        elif of:
+            from raystream.actors.client.pushing import certificates_of
+
+            paths = files.write(certificates_of(of, address), folder)
+        else:
+            paths = files.write(files.made(host or (), days, by=by or None), folder)
+        for path in paths:
+            typer.echo(path)

@@ -1,0 +1,155 @@
+"""A certificate, its key, and the authority that others' certificates have to be signed by.
+
+They are read from a folder, in PEM, under the names that other systems use for them, too:
+
+    ca.crt      the authority
+    tls.crt     the certificate, with those between it and the authority, if there are any
+    tls.key     its key, without a password
+
+or `made` here, by an authority of their own whose key is thrown away: nobody else can sign a
+certificate that the processes of the job would accept.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from raystream.errors import ConfigError
+from raystream.security.contexts import NAME, Certificates, accepting, connecting
+
+AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
+"""Names of files. A secret of Kubernetes of the type `kubernetes.io/tls` has the same."""
+AUTHORITY_KEY = "ca.key"
+"""The key of an authority that is kept, for more certificates."""
+MADE = "made"
+"""What `tls` is for certificates that are made for one run."""
+DAYS = 3650
+"""For how long certificates that are made are good: a run may take years."""
+
+
+def given(tls: str | os.PathLike[str] | None) -> Certificates | None:
+    """The certificates that the option `tls` of a run stands for.
+
+    Args:
+        tls: a folder, or `MADE`.
+
+    Raises:
+        ConfigError: there are none, they do not fit each other, or they are no good.
+    """
+    if tls is None:
+        return None
+    return made() if tls == MADE else read(tls)
+
+
+def read(folder: str | os.PathLike[str]) -> Certificates:
+    """The certificates in a folder.
+
+    Raises:
+        ConfigError: one is missing, they do not fit each other, or they are no good.
+    """
+    where = Path(folder)
+    try:
+        found = Certificates(*((where / n).read_bytes() for n in (AUTHORITY, CERTIFICATE, KEY)))
+    except OSError as error:
+        raise ConfigError(
+            f"tls={os.fspath(folder)!r}: {error.filename}: {error.strerror}",
+            hint=f"A folder with {AUTHORITY}, {CERTIFICATE} and {KEY}; `raystream certificates"
+            f' FOLDER` makes them. Or tls="{MADE}".',
+        ) from None
+    try:
+        _try_out(found)
+    except (OSError, ValueError) as error:  # of `ssl`, too
+        raise ConfigError(
+            f"tls={os.fspath(folder)!r}: these cannot be used: {_reason(error)}",
+            hint=f"{CERTIFICATE} is to be signed by {AUTHORITY}, for the name"
+            f" {NAME}, as a server's and a client's; {KEY} is its key.",
+        ) from None
+    return found
+
+
+def write(certificates: Certificates, folder: str | os.PathLike[str]) -> list[Path]:
+    """Put certificates into a folder. See `write_files`."""
+    names = (AUTHORITY, CERTIFICATE, KEY)
+    return write_files(folder, dict(zip(names, certificates, strict=True)))
+
+
+def write_files(folder: str | os.PathLike[str], files: Mapping[str, bytes]) -> list[Path]:
+    """Put files into a folder, which is made; only the user can read them.
+
+    Raises:
+        ConfigError: they cannot be written, or there are some.
+    """
+    where, paths = Path(folder), []
+    try:
+        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, data in files.items():
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with open(os.open(where / name, flags, 0o600), "wb") as file:
+                file.write(data)
+            paths.append(where / name)
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename or where}: {error.strerror}",
+            hint="Name a folder that is not there yet, where you may write.",
+        ) from None
+    return paths
+
+
+def made(
+    hosts: Collection[str] = (), days: float = DAYS, by: str | os.PathLike[str] | None = None
+) -> Certificates:
+    """New certificates. See `making.signed`.
+
+    Args:
+        by: the folder of the authority that signs them; None for one that signs no others.
+
+    Raises:
+        ConfigError: the package `cryptography` is not installed, or the authority cannot sign.
+    """
+    from raystream.security import making
+
+    if by is None:
+        return making.signed(making.authority(days), hosts, days)
+    try:
+        found = [(Path(by) / name).read_bytes() for name in (AUTHORITY, AUTHORITY_KEY)]
+    except OSError as error:
+        raise ConfigError(
+            f"no authority: {error.filename}: {error.strerror}",
+            hint="`raystream certificates FOLDER --authority` makes one.",
+        ) from None
+    return making.signed(making.Authority(*found), hosts, days)
+
+
+def write_authority(folder: str | os.PathLike[str], days: float) -> list[Path]:
+    """Make an authority in a folder. See `write_files`."""
+    from raystream.security import making
+
+    names = (AUTHORITY, AUTHORITY_KEY)
+    return write_files(folder, dict(zip(names, making.authority(days), strict=True)))
+
+
+def _try_out(certificates: Certificates) -> None:
+    """Connect a client to a server, both with these certificates, without a network.
+
+    Raises:
+        ssl.SSLError, OSError: that cannot be.
+    """
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = connecting(certificates).wrap_bio(to_client, to_server, server_hostname=NAME)
+    server = accepting(certificates).wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(3):
+        for side in (client, server):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+
+
+def _reason(error: Exception) -> str:
+    said = str(error)
+    if isinstance(error, ssl.SSLError):
+        said = getattr(error, "verify_message", "") or error.reason or said
+    return said.replace("_", " ").lower()
