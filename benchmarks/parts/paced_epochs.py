@@ -26,6 +26,7 @@ from raystream.controller.planning.plans import make_plan
 from raystream.dataflow.assignment import Assignment, Serving
 from raystream.dataflow.plan import Plan
 from raystream.native.lazy_pandas import put_off_pandas
+from raystream.security.credentials import Credentials
 
 SWITCH_SECONDS = 0.0005
 """As in the process of an instance on Ray."""
@@ -65,7 +66,9 @@ def _shell(pipe: Connection, vertex: int, asked: dict[str, Any]) -> None:
     plan = plan_of(**asked)
     ((_, keys),) = [(v, keys) for v, keys in plan.instances() if v.id == vertex]
     name = plan.vertices[vertex].name
-    shell = Shell(plan, Role(vertex=vertex, keys=keys, name=name, index=0), token="token")
+    shell = Shell(
+        plan, Role(vertex=vertex, keys=keys, name=name, index=0), credentials=Credentials("token")
+    )
     shell.open()
     pipe.send(Serving(vertex, keys, name, shell.address))
     shell.assign(pipe.recv())
