@@ -17,8 +17,9 @@ Each part may import those below it, and `lint-imports` keeps it so.
     api         what people write
     state       what an operator knows: keys, tables, logs, checkpoint images
     schema      the shapes: fields, records, state rows, columns
-    push        a client that pushes records into a job: it needs no other part but errors
+    push        a client that pushes records into a job: it needs but errors and security
     filesystem  paths, folders and files as several parts need them
+    security    who may connect: tokens, certificates, TLS
     native      private parts of Numba, PyArrow and the operating system
     plugins     names that other packages add: schemes of stores, connectors
     renamed     old names of parameters and fields, for one version more

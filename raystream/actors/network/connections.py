@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, cast
 
-from raystream.security.contexts import NAME, Certificates, accepting, connecting
+from raystream.security.contexts import NAME, accepting, connecting
+from raystream.security.credentials import Credentials
 
 CONNECT_SECONDS = 10.0
 """How long the other side may take until there is a connection."""
@@ -56,13 +57,15 @@ class Joining:
     """Makes connections to others of the job, and accepts theirs.
 
     Args:
-        certificates: of the job; None for connections without TLS.
+        credentials: what a process of the job shows, and asks of others.
     """
 
-    def __init__(self, certificates: Certificates | None = None) -> None:
+    def __init__(self, credentials: Credentials) -> None:
+        self.token, self.certificates = credentials
         self._client = self._server = None
-        if certificates is not None:
-            self._client, self._server = connecting(certificates), accepting(certificates)
+        if self.certificates is not None:
+            self._client = connecting(self.certificates)
+            self._server = accepting(self.certificates)
             for context in (self._client, self._server):
                 context.sslsocket_class = TlsSocket
 

@@ -96,10 +96,8 @@ class LogServer:
     """Serves the logs of one instance: one thread for each subscription. The compute thread itself
     sends small pieces, because handing them to another thread costs more than the work."""
 
-    def __init__(
-        self, host: str, token: str, joining: Joining, outlets: Outlets, cursors: Cursors
-    ) -> None:
-        self._token, self._joining = token, joining
+    def __init__(self, host: str, joining: Joining, outlets: Outlets, cursors: Cursors) -> None:
+        self._joining = joining
         self._outlets = outlets
         self._cursors = cursors
         self._edges: dict[int, Edge] = {e.id: e for e in outlets.vertex.outputs}
@@ -206,7 +204,7 @@ class LogServer:
                 reader.until = time.monotonic() + TICKET_SECONDS
                 frame = reader.read(TICKET_BYTES)
             asked = Ticket.unpack(b"" if frame is None else frame.head)
-            if not hmac.compare_digest(asked.token.encode(), self._token.encode()):
+            if not hmac.compare_digest(asked.token.encode(), self._joining.token.encode()):
                 raise Refused("this token is not of this run of the job")
         except ValueError:
             send(connection, REFUSED, b"not a raystream subscription")

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from raystream.actors.network import frames
@@ -52,16 +52,14 @@ class Peer:
     """The edge that the log is of."""
     address: str
     """Where the producing instance serves its logs."""
-    token: str
-    """Proves to the producer that the reader belongs to the job."""
+    joining: Joining
+    """Makes the connection, and has the token that proves that the reader belongs to the job."""
     instance: str
     """The name of the reader."""
     keys: KeyRange
     """Its range."""
     first: int = 1
     """The first epoch that the producer has. Earlier ones come from others."""
-    joining: Joining = field(default_factory=Joining)
-    """Makes the connection."""
 
 
 class Callbacks(Protocol):
@@ -167,7 +165,7 @@ class Subscription:
         self._connected = None
         peer, inbox = self._peer, self._callbacks.inbox
         self.next = max(self.next, self._callbacks.since() + 1, peer.first)
-        ticket = Ticket(peer.token, peer.instance, peer.edge.id, peer.keys, self.next)
+        ticket = Ticket(peer.joining.token, peer.instance, peer.edge.id, peer.keys, self.next)
         connection = self._connection = peer.joining.connect(self.address)
         lent = inbox if direct(connection) else None
         with connection, Reader(connection) as reader:

@@ -128,16 +128,10 @@ class Shell:
             ),
         )
         self.role = replace(role, images=())  # their memory is the store's
-        joining = Joining(credentials.certificates)
-        self.server = LogServer(
-            host, credentials.token, joining, self.machine.outlets, self.cursors
-        )
-        self.address = self.server.address
-        """Where its logs are served."""
+        self._joining = joining = Joining(credentials)
+        self.server = LogServer(host, joining, self.machine.outlets, self.cursors)
         self._inbox = Inbox(lambda: self.machine.position + AHEAD)
-        self._subscriptions = Subscriptions(
-            self.tenure, self.fate, self._inbox, credentials.token, joining
-        )
+        self._subscriptions = Subscriptions(self.tenure, self.fate, self._inbox, joining)
         self._loop = ComputeLoop(
             self.tenure,
             fate=self.fate,
@@ -155,9 +149,13 @@ class Shell:
             loop.shipper = Shipper(ship, storing, self.fate.fail, loop.capture, most)
         self._claim = claim
         self._host, self._directory = host, directory or LocalDirectory()
-        self._certificates = credentials.certificates
         self._control = threading.Lock()
         self._cpu = time.process_time()
+
+    @property
+    def address(self) -> str:
+        """Where its logs are served."""
+        return self.server.address
 
     @property
     def done(self) -> threading.Event:
@@ -213,7 +211,7 @@ class Shell:
         if self._loop.source is not None:
             self._loop.source.paced_from = paced_from
             at = SourceContext(
-                run, self.vertex.name, self._host, True, self._directory, self._certificates
+                run, self.vertex.name, self._host, True, self._directory, self._joining.certificates
             )
             try:
                 self.vertex.source.open(at)

@@ -26,18 +26,15 @@ class Subscriptions:
     """Starts and stops subscriptions, and answers their threads (`Callbacks`).
 
     Args:
-        token: proves to producers that the instance belongs to the job.
-        joining: makes connections to them.
+        joining: makes connections to producers.
     """
 
-    def __init__(
-        self, tenure: Tenure[Any], fate: Fate, inbox: Inbox, token: str, joining: Joining
-    ) -> None:
+    def __init__(self, tenure: Tenure[Any], fate: Fate, inbox: Inbox, joining: Joining) -> None:
         self.inbox = inbox
         self._tenure = tenure
         self._machine = tenure.machine
         self._fate = fate
-        self._token, self._joining = token, joining
+        self._joining = joining
         self._checks = self._machine.plan.check
         self._applied = threading.Condition()
         self._open: dict[tuple[int, str], Subscription] = {}
@@ -51,11 +48,10 @@ class Subscriptions:
             peer = Peer(
                 edge=edge,
                 address=serving.address,
-                token=self._token,
+                joining=self._joining,
                 instance=self._tenure.name,
                 keys=self._machine.takes(edge.id),
                 first=serving.first,
-                joining=self._joining,
             )
             self._open[name] = Subscription(peer, self)
             self._open[name].start()

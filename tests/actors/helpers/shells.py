@@ -219,10 +219,9 @@ class Subscriber:
         peer = Peer(
             edge=edge,
             address=address,
-            token=token,
             instance=instance,
             keys=keys,
-            joining=Joining(certificates),
+            joining=Joining(Credentials(token, certificates)),
         )
         subscription = Subscription(peer, self)
         subscription.start()

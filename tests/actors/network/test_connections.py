@@ -21,12 +21,14 @@ from raystream.errors import JobError
 from raystream.schema.types import KeyRange
 from raystream.security.certificates import made
 from raystream.security.contexts import accepting, connecting
+from raystream.security.credentials import Credentials
 from raystream.testing import Collect
 from tests.actors.helpers.shells import TOKEN, Shells, Subscriber, run_in_shells, shells_of
 from tests.flows import running, word_flow
 from tests.gates import LIMIT_SECONDS
 
 OURS, THEIRS = made(), made()
+SHOWS = Joining(Credentials("", OURS))
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,10 @@ def ticket(shell: Shell, token: str = TOKEN) -> bytes:
 
 
 def test_a_certificate_alone_opens_nothing(source: Shell) -> None:
-    with Joining(OURS).connect(source.address) as connection, Reader(connection) as reader:
+    with (
+        SHOWS.connect(source.address) as connection,
+        Reader(connection) as reader,
+    ):
         send(connection, TICKET, ticket(source, "another"))
         frame = reader.read()
     assert frame is not None and (frame.kind, frame.head[:10]) == (REFUSED, b"this token")
@@ -108,14 +113,14 @@ def test_a_certificate_of_the_authority_for_another_name_is_not_believed(
         with listening, listening.accept()[0] as accepted:
             accepted.settimeout(LIMIT_SECONDS)
             try:
-                Joining(OURS).accept(accepted)
+                SHOWS.accept(accepted)
             except OSError as error:
                 errors.append(error)
 
     thread = threading.Thread(target=accept)
     thread.start()
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        Joining(OURS).connect(address)
+        SHOWS.connect(address)
     thread.join(LIMIT_SECONDS)
     assert errors
 
@@ -129,12 +134,12 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
     def accept() -> None:
         one = listening.accept()[0]
         one.settimeout(LIMIT_SECONDS)
-        accepted.append(Joining(OURS).accept(one))
+        accepted.append(SHOWS.accept(one))
 
     with listening:
         thread = threading.Thread(target=accept)
         thread.start()
-        connected = Joining(OURS).connect(address)
+        connected = SHOWS.connect(address)
         thread.join(LIMIT_SECONDS)
     with connected, accepted[0]:
         yield connected, accepted[0]
@@ -184,7 +189,7 @@ def test_who_sends_slowly_has_no_longer_than_the_others(
         "raystream.actors.network.frames.time",
         SimpleNamespace(monotonic=lambda: server.time.monotonic() + 4.0 * next(passed)),
     )
-    with Joining(OURS).connect(source.address) as connection:
+    with SHOWS.connect(source.address) as connection:
         connection.settimeout(LIMIT_SECONDS)
         connection.sendall(b"\x04")
         assert connection.recv(100) == b""

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from raystream.actors.network import frames
 from raystream.actors.network.connections import Joining, end, listen
 from raystream.actors.network.frames import PIECES, SMALL, Reader, send
+from raystream.security.credentials import Credentials
 from tests.examples import examples
+
+PLAIN = Joining(Credentials(""))
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -134,7 +137,7 @@ def test_who_waits_to_send_hears_of_the_end(pair: Pair) -> None:
 
 def test_an_address_is_what_one_connects_to() -> None:
     listening, address = listen("127.0.0.1")
-    with listening, Joining().connect(address) as connection:
+    with listening, PLAIN.connect(address) as connection:
         accepted, _ = listening.accept()
         with accepted, Reader(accepted) as reader:
             send(connection, PIECES, b"hello")

@@ -23,6 +23,7 @@ from raystream.dataflow.pieces import Header, Piece
 from raystream.errors import JobError
 from raystream.schema.storing import from_records
 from raystream.schema.types import KeyRange
+from raystream.security.credentials import Credentials
 from raystream.state.log.epoch_log import LogEntry
 from raystream.testing import Collect
 from tests.actors.helpers.shells import TOKEN, Shells, Subscriber, shells_of
@@ -33,6 +34,8 @@ ALL = KeyRange(0, 256)
 READY_SECONDS = 1.0
 """After so long the first epoch of a paced job is due. Its shells are ready by then: who is behind
 from the beginning has no leisure."""
+
+PLAIN = Joining(Credentials(""))
 READER = "running/0"
 """The instance that the source's subscribers pretend to be."""
 
@@ -56,7 +59,7 @@ def source(done: Shells) -> Shell:
 
 def ask(shell: Shell, ticket: bytes) -> Frame:
     """The first that a log has to say to a ticket."""
-    with Joining().connect(shell.address) as connection:
+    with PLAIN.connect(shell.address) as connection:
         frames.send(connection, TICKET, ticket)
         return read(connection)
 
@@ -119,7 +122,7 @@ def test_what_is_no_ticket_is_refused(source: Shell, said: bytes) -> None:
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"", b"\xff" * 100])
 def test_who_speaks_otherwise_is_sent_away(source: Shell, said: bytes) -> None:
-    with Joining().connect(source.address) as connection:
+    with PLAIN.connect(source.address) as connection:
         connection.sendall(said)
         connection.shutdown(socket.SHUT_WR)
         assert read(connection).kind == REFUSED
@@ -127,7 +130,7 @@ def test_who_speaks_otherwise_is_sent_away(source: Shell, said: bytes) -> None:
 
 def test_who_says_nothing_is_sent_away(source: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "TICKET_SECONDS", 0.05)
-    with Joining().connect(source.address) as connection, Reader(connection) as reader:
+    with PLAIN.connect(source.address) as connection, Reader(connection) as reader:
         assert reader.read() is None
 
 
@@ -211,7 +214,7 @@ class Flaky:
 
     def answer(self, connection: socket.socket, ticket: bytes) -> None:
         self.asked.append(Ticket.unpack(ticket).first)
-        with Joining().connect(self.behind.address) as behind, Reader(behind) as reader:
+        with PLAIN.connect(self.behind.address) as behind, Reader(behind) as reader:
             frames.send(behind, TICKET, ticket)
             for _ in range(2):  # that it is accepted, and a message
                 frame = reader.read()
@@ -405,7 +408,7 @@ def test_the_stream_of_who_is_not_expected_any_more_ends_also_if_he_takes_nothin
     with shells_of(flow) as shells:
         (shell,) = shells.of("rows")
         cursors, asked = shell.cursors, Ticket(TOKEN, "zombie", edge_of(shell).id, ALL, 1)
-        with Joining().connect(shell.address) as connection, Reader(connection) as reader:
+        with PLAIN.connect(shell.address) as connection, Reader(connection) as reader:
             cursors.expect({**cursors.next, (asked.edge, asked.instance): 1})
             frames.send(connection, TICKET, asked.pack())
             accepted = reader.read()
@@ -423,7 +426,7 @@ def test_the_stream_of_who_is_not_expected_any_more_ends_also_if_he_takes_nothin
 def test_serving_ends_with_the_shell() -> None:
     with shells_of(word_flow(Collect(), running)) as shells:
         shell = shells.of("rows")[0]
-        connection = Joining().connect(shell.address)
+        connection = PLAIN.connect(shell.address)
         frames.send(connection, TICKET, Ticket(TOKEN, READER, edge_of(shell).id, ALL, 1).pack())
         reader = Reader(connection)
         frame = reader.read()
@@ -432,12 +435,12 @@ def test_serving_ends_with_the_shell() -> None:
         connection.settimeout(30)
         assert reader.read() is None
         with pytest.raises(ConnectionRefusedError):
-            Joining().connect(shell.address)
+            PLAIN.connect(shell.address)
 
 
 def test_the_decoder_is_what_a_subscription_uses(source: Shell) -> None:
     decoder = Decoder(edge_of(source).schema, ALL)
-    with Joining().connect(source.address) as connection, Reader(connection) as reader:
+    with PLAIN.connect(source.address) as connection, Reader(connection) as reader:
         ticket = Ticket(TOKEN, READER, edge_of(source).id, ALL, first_of(source))
         frames.send(connection, TICKET, ticket.pack())
         accepted, frame = reader.read(), reader.read()
