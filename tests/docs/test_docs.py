@@ -39,6 +39,8 @@ ELSEWHERE = {
     "     --data-binary '{": "the line above, gone on",
     'curl -H "Authorization: Bearer secret" -X POST': "tests/io/test_push.py, alike",
     "export RAYSTREAM_PUSH_TOKEN=": "tests/io/test_push.py",
+    "raystream certificates tls": "tests/security/test_certificates.py",
+    "curl --cacert tls/ca.crt": "tests/io/test_push.py, alike",
     "pip install -e .": "tools/install.py, which `make` calls",
     "make run": "tests/lrb/test_cli.py, the same steps",
     "make test": "runs this",
