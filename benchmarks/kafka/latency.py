@@ -59,7 +59,7 @@ def main(
 ) -> None:
     """Kafka to Kafka, exactly once: from produce to a committed read."""
     try:
-        server = KafkaServer()
+        server = KafkaServer(brief=False)
     except Unavailable as why:
         raise typer.BadParameter(str(why)) from None
     try:

@@ -28,7 +28,7 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependency></dependencies>
 </project>
 """
-_HEAP = ("-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_HEAP = ("-Xms128m", "-Xmx384m", "-XX:+UseSerialGC")
 
 
 class Unavailable(Exception):
@@ -75,11 +75,16 @@ def free_port() -> int:
 class KafkaServer:
     """A server with a folder of its own. It can be killed and started again.
 
+    Args:
+        brief: it lives for seconds: its code is compiled once, quickly, and not a second time for
+            speed.
+
     Raises:
         Unavailable: there is no Java, no confluent-kafka, or no Kafka to be had.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, brief: bool = True) -> None:
+        self._options = (*_HEAP, "-XX:TieredStopAtLevel=1") if brief else _HEAP
         if find_spec("confluent_kafka") is None:
             raise Unavailable("confluent-kafka is not installed")
         if shutil.which("java") is None:
@@ -124,7 +129,7 @@ class KafkaServer:
 
     def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            ["java", *_HEAP, "-cp", self._classes, *arguments],
+            ["java", *self._options, "-cp", self._classes, *arguments],
             cwd=self.folder, stdout=self._log, stderr=subprocess.STDOUT,
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ import base64
 import json
 import re
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from raystream.errors import ConfigError, GraphError, InputError
 from raystream.io.files.declared import file_schema
+from raystream.io.files.json_text import json_objects
 from raystream.io.files.listing import BATCH_ROWS
 from raystream.io.files.nested import JSON, Form, bare, inside
 from raystream.io.output.sink import PartSink
@@ -269,36 +270,14 @@ class JsonForm:
     def write(self, table: Any, path: Path) -> None:
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             for rows in table.to_batches(BATCH_ROWS):
-                file.writelines(f"{text}\n" for text in json_objects(rows, table.schema.names))
+                texts = json_objects(rows, table.schema.names).to_pylist()
+                file.writelines(f"{text}\n" for text in texts)
 
     def read(self, path: Path, schema: Any) -> Any:
         with open(path, encoding="utf-8", newline="\n") as file:
             rows = [json.loads(line) for line in file]
         columns = {f.name: [_plain(row[f.name], f) for row in rows] for f in schema}
         return pa.Table.from_pydict(columns, schema)
-
-
-def json_objects(rows: Any, names: Sequence[str]) -> Iterator[str]:
-    """The text of an object for each row of a table in the form `json`.
-
-    Args:
-        rows: an Arrow table or record batch. names: of the columns in the objects.
-    """
-    keys = [json.dumps(name, ensure_ascii=False) for name in names]
-    columns = [
-        ["null" if v is None else v for v in column.to_pylist()]
-        if f.metadata == JSON  # it is JSON already
-        else [_dumped(v) for v in column.to_pylist()]
-        for f, column in zip(rows.schema, rows.columns, strict=True)
-    ]
-    for cells in zip(*columns, strict=True):
-        yield "{" + ", ".join(map("{}: {}".format, keys, cells)) + "}"
-
-
-def _dumped(value: Any) -> str:
-    if isinstance(value, bytes):
-        value = base64.b64encode(value).decode()
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _plain(value: Any, field: Any) -> Any:
