@@ -10,7 +10,6 @@ import base64
 import json
 import re
 import typing
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache

@@ -62,10 +62,10 @@ class Settings:
         """The settings of a client that reads."""
         return {
             "queued.max.messages.kbytes": _KEPT_KB,
-            # While messages wait to be taken nothing more is fetched, and for up to 2 ms after that:
-            # a partition that gets a few messages each millisecond is not fetched as often, which
-            # costs the cluster more than all else. A partition that is behind is fetched in large
-            # pieces. Without the second setting a client that has emptied its queue waits a second.
+            # While messages wait to be taken nothing more is fetched, nor for up to 2 ms then. So a
+            # partition that gets a few messages each millisecond is not fetched each time, which
+            # costs the cluster more than all else. A partition that is behind comes in large
+            # pieces. Without the second setting a client that has emptied its queue waits 1 s.
             "queued.min.messages": 1,
             "fetch.queue.backoff.ms": 2,
             "isolation.level": "read_committed",
