@@ -7,7 +7,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -51,6 +51,9 @@ class Claim(Protocol):
     """Asks the boundary register where an epoch of a split ends, and waits for the answer."""
 
     def __call__(self, split: str, epoch: int, wanted: Boundary, /) -> HeldBoundary: ...
+
+    def all(self, epoch: int, wanted: Mapping[str, Boundary], /) -> dict[str, HeldBoundary]:
+        """The same for several splits in one call: the register is another process."""
 
     def find(
         self, epoch: int, names: Sequence[str], among: Sequence[str] = ()
@@ -175,13 +178,17 @@ class SourceReader:
         self.last_checkpoint = min(due, now())  # epochs that did not wait owe no time to later ones
         if machine.live:
             return self._recorded(machine, epoch, stopping)
-        boundaries = []
+        wanted = {}
         for split, reader in zip(machine.splits, self.readers, strict=True):
             for batch in reader.arrived():
                 split.add(*batch)
             split.done = reader.done
-            wanted = split.wanted(reader.silent)
-            held, self.newest = self.claim(split.registered, epoch, wanted)
+            wanted[split.registered] = split.wanted(reader.silent)
+        answers = self.claim.all(epoch, wanted)
+        boundaries = []
+        for split, reader in zip(machine.splits, self.readers, strict=True):
+            held, newest = answers[split.registered]
+            self.newest = max(self.newest, newest)
             give_up = time.monotonic() + REREAD_SECONDS
             while not split.reaches(held) and not reader.done and time.monotonic() < give_up:
                 if stopping():

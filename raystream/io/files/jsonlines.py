@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from raystream.errors import ConfigError, GraphError, InputError
 from raystream.io.files.declared import file_schema
-from raystream.io.files.json_text import json_objects
 from raystream.io.files.listing import BATCH_ROWS
 from raystream.io.files.nested import JSON, Form, bare, inside
+from raystream.io.output.json_text import json_objects
 from raystream.io.output.sink import PartSink
 from raystream.schema.fields import AnyRecord, Field, is_record
 from raystream.schema.records import defaults_of, record_maker, record_schema

@@ -20,9 +20,9 @@ from raystream.api.batch import Batch
 from raystream.errors import GraphError, InputError, placed
 from raystream.io.files.columns import mapping_of
 from raystream.io.files.declared import batch_of, batch_of_records, table_of
-from raystream.io.files.json_text import json_objects
 from raystream.io.files.jsonlines import JsonLine, JsonPath, check_keys, json_path
 from raystream.io.formats.base import Codec, Format
+from raystream.io.output.json_text import json_objects
 from raystream.schema.fields import AnyRecord, Field
 from raystream.schema.records import RecordSchema, defaults_of, record_schema
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +52,26 @@ class Clock:
         self.now += seconds
 
 
+class Claiming:
+    """A register in which each claim is answered by itself, as `of` says."""
+
+    row_bytes = 0
+
+    def __init__(self, of: Callable[[int, Boundary], HeldBoundary]) -> None:
+        self.of = of
+
+    def __call__(self, split: str, epoch: int, wanted: Boundary, /) -> HeldBoundary:
+        return self.of(epoch, wanted)
+
+    def all(self, epoch: int, wanted: Mapping[str, Boundary], /) -> dict[str, HeldBoundary]:
+        return {name: self.of(epoch, one) for name, one in wanted.items()}
+
+    def find(
+        self, epoch: int, names: Sequence[str], among: Sequence[str] = ()
+    ) -> dict[str, Boundary] | None:
+        return None
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
@@ -72,10 +92,10 @@ def reader(newest: dict[str, int]) -> Iterator[SourceReader]:
     flow.source(source, epochs=rs.by_arrival(seconds=SECONDS)).to(Collect())
     plan = make_plan(flow)
 
-    def claim(split: str, epoch: int, wanted: Boundary) -> HeldBoundary:
+    def claim(epoch: int, wanted: Boundary) -> HeldBoundary:
         return HeldBoundary(wanted, max(newest["epoch"], epoch))
 
-    yield SourceReader(plan, plan.vertices[0], rs.KeyRange(0, 256), claim)
+    yield SourceReader(plan, plan.vertices[0], rs.KeyRange(0, 256), Claiming(claim))
     source.gate.set()
 
 
@@ -124,11 +144,11 @@ def test_a_silent_split_is_idle_after_a_while(clock: Clock) -> None:
     flow.source(source, epochs=epochs).to(Collect())
     plan = make_plan(flow)
 
-    def claim(split: str, epoch: int, boundary: Boundary) -> HeldBoundary:
+    def claim(epoch: int, boundary: Boundary) -> HeldBoundary:
         wanted.append(boundary)
         return HeldBoundary(boundary, epoch)
 
-    reader = SourceReader(plan, plan.vertices[0], rs.KeyRange(0, 256), claim)
+    reader = SourceReader(plan, plan.vertices[0], rs.KeyRange(0, 256), Claiming(claim))
     taken = [take(reader, epoch) for epoch in range(1, 9)]
     source.gate.set()
     assert [b.idle for b in wanted] == [False] * 4 + [True] * 4
@@ -163,7 +183,7 @@ def test_reading_ends_with_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(flow)
     source.closed.clear()  # planning had a look at the first rows
     reader = SourceReader(
-        plan, plan.vertices[0], rs.KeyRange(0, 256), lambda s, e, w: HeldBoundary(w, e)
+        plan, plan.vertices[0], rs.KeyRange(0, 256), Claiming(lambda e, w: HeldBoundary(w, e))
     )
     take(reader, 1)
     reader.stop()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import raystream as rs
 from raystream.io.files.declared import table_of
-from raystream.io.files.json_text import json_objects
+from raystream.io.output.json_text import json_objects
 
 
 class Each(NamedTuple):
