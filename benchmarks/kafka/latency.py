@@ -1,8 +1,11 @@
 """From produce to a committed read: a running count from one topic to another, exactly once.
 
-A process of its own produces at a pace; each record says when it was produced. The job counts by
-key and writes to a second topic, in transactions. This process reads there what is committed, and
-looks at the clock. In the end each record must have been read once.
+A process of its own produces at a pace; each record says when it was handed to the producer. The
+job counts by key and writes to a second topic, in transactions. This process reads there what is
+committed, and looks at the clock. In the end each record must have been read once.
+
+With `--others`, other systems do the same on the same broker, each after the other, and each before
+the next round.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -22,9 +26,14 @@ from rich.console import Console
 from rich.table import Table
 
 import raystream as rs
+from benchmarks.kafka.others import OTHERS, Other, Running
 from benchmarks.kafka.server import KafkaServer, Unavailable
 
 KEYS = 1000
+START_SECONDS = 120.0
+"""How long a job may take to start."""
+END_SECONDS = 60.0
+"""How long the last records may take."""
 
 
 class Event(NamedTuple):
@@ -48,6 +57,26 @@ def count(event: Event, tally: Tally) -> Iterator[Counted]:
     yield Counted(event.key, tally.n, event.sent)
 
 
+@dataclass(frozen=True)
+class Work:
+    """How much is measured.
+
+    Attributes:
+        rate: records a second. seconds: that are measured. warm: seconds before that.
+        partitions: of each topic.
+    """
+
+    rate: int
+    seconds: int
+    warm: int
+    partitions: int
+
+    @property
+    def total(self) -> int:
+        """How many records there are, besides the first ones."""
+        return self.rate * (self.warm + self.seconds) // self.partitions * self.partitions
+
+
 def main(
     rate: Annotated[int, typer.Option(min=1, help="Records a second.")] = 10_000,
     seconds: Annotated[int, typer.Option(min=5, help="Seconds that are measured.")] = 30,
@@ -55,64 +84,121 @@ def main(
     partitions: Annotated[int, typer.Option(min=1, help="Of each topic.")] = 2,
     epoch_ms: Annotated[int, typer.Option(min=1, help="Length of an epoch.")] = 5,
     local: Annotated[bool, typer.Option("--local", help="In this process, without Ray.")] = False,
+    others: Annotated[
+        str, typer.Option(help="Other systems beside it: all, or some of flink,streams,quix.")
+    ] = "",
+    rounds: Annotated[int, typer.Option(min=1, help="Runs of each system, in turns.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
     """Kafka to Kafka, exactly once: from produce to a committed read."""
-    try:
-        server = KafkaServer(brief=False)
-    except Unavailable as why:
-        raise typer.BadParameter(str(why)) from None
-    try:
-        cluster = None if local else "auto"
-        found = measured(server, rate, seconds, warm, partitions, epoch_ms / 1000, cluster)
-    finally:
-        server.remove()
+    work = Work(rate, seconds, warm, partitions)
+    cluster = None if local else "auto"
+    asked = others.split(",") if others else []
+    systems: list[tuple[str, Callable[[KafkaServer], dict[str, Any]]]] = [
+        ("raystream", lambda server: ours(server, work, epoch_ms / 1000, cluster))
+    ]
+    systems += [
+        (each.shown, lambda server, each=each: other(server, work, each))  # type: ignore[misc]
+        for each in OTHERS
+        if asked == ["all"] or each.name in asked
+    ]
+    found: list[dict[str, Any]] = []
+    for _ in range(rounds):
+        for name, run in systems:
+            try:
+                found.append({"system": name, **_on_a_server(run)})
+            except Unavailable as why:
+                if name == "raystream":
+                    raise typer.BadParameter(str(why)) from None
+                print(f"{name} is skipped: {why}", file=sys.stderr)
     if as_json:
         print(json.dumps(found))
         return
-    heads = ("records/s", "records", "p50 ms", "p90 ms", "p99 ms", "most ms", "missing", "twice")
-    table = Table(*heads)
-    table.add_row(*(f"{found[k]:,}" for k in found))
+    table = Table("system", *HEADS)
+    for row in found:
+        table.add_row(row["system"], *(f"{row[k]:,}" for k in HEADS))
     Console().print(table)
 
 
-def measured(
-    server: KafkaServer,
-    rate: int,
-    seconds: int,
-    warm: int,
-    partitions: int,
-    epoch: float,
-    cluster: str | None,
-) -> dict[str, Any]:
+HEADS = ("p50 ms", "p90 ms", "p99 ms", "most ms", "records", "missing", "twice", "broker CPU")
+
+
+def _on_a_server(run: Callable[[KafkaServer], dict[str, Any]]) -> dict[str, Any]:
+    """One run on a server of its own, and how much of a processor the server took meanwhile."""
+    server = KafkaServer(brief=False)
+    try:
+        return run(server)
+    finally:
+        server.remove()
+
+
+def ours(server: KafkaServer, work: Work, epoch: float, cluster: str | None) -> dict[str, Any]:
     """Run it once."""
-    for topic in ("events", "counts"):
-        make_topic(server.servers, topic, partitions)
-    total = rate * (warm + seconds) // partitions * partitions
-    ends = {f"events/{n}": total // partitions + 1 for n in range(partitions)}
-    produce(server.servers, 1000, partitions, partitions)  # when they are read, the job runs
+    run = _Measuring(server, work)
+    ends = {f"events/{n}": work.total // work.partitions + 1 for n in range(work.partitions)}
     flow = rs.Flow("kafka-latency")
     events = rs.io.kafka("events", Event, servers=server.servers, end=ends)
     stream = flow.source(events, epochs=rs.by_arrival(seconds=epoch), name="events")
     counts = rs.io.kafka("counts", servers=server.servers, key="key")
     stream.through(count).to(counts, name="out")
-    reader = Reader(server.servers, partitions, total + partitions)
-    reader.start()
-
-    def begin() -> None:
-        if reader.came.wait(START_SECONDS):
-            produce(server.servers, rate, total, partitions)
-
-    producing = threading.Thread(target=begin)
+    producing = threading.Thread(target=run.produced)
     producing.start()
     flow.run(cluster=cluster)
     producing.join()
-    reader.join(60)
-    return {"rate": rate, **reader.judged(partitions + rate * warm, total + partitions)}
+    return run.judged()
 
 
-START_SECONDS = 120.0
-"""How long the job may take to start."""
+def other(server: KafkaServer, work: Work, system: Other) -> dict[str, Any]:
+    """The same by another system.
+
+    Raises:
+        Unavailable: it cannot be had, or ended.
+    """
+    command = system.command()
+    run = _Measuring(server, work)
+    running = Running(command, server.servers, system.ms)
+    try:
+        run.produced(running.refuse_ended)
+        return run.judged()
+    finally:
+        running.end()
+
+
+class _Measuring:
+    """Topics with one record in each partition, and a reader: once it has these, the job runs."""
+
+    def __init__(self, server: KafkaServer, work: Work) -> None:
+        self._server, self._work = server, work
+        for topic in ("events", "counts"):
+            make_topic(server.servers, topic, work.partitions)
+        produce(server.servers, 1000, work.partitions, work.partitions)
+        self._reader = Reader(server.servers, work.partitions, work.total + work.partitions)
+        self._reader.start()
+        self._used = 0.0
+
+    def produced(self, look: Callable[[], None] = lambda: None) -> None:
+        """Produce at the pace, once the job runs. look: is called while it begins.
+
+        Raises:
+            Unavailable: nothing comes.
+        """
+        until = time.monotonic() + START_SECONDS
+        while not self._reader.came.wait(0.5):
+            look()
+            if time.monotonic() > until:
+                raise Unavailable(f"nothing has come within {START_SECONDS:g} s")
+        work, used = self._work, self._server.cpu_seconds()
+        produce(self._server.servers, work.rate, work.total, work.partitions)
+        self._used = (self._server.cpu_seconds() - used) / (work.warm + work.seconds)
+
+    def judged(self) -> dict[str, Any]:
+        """What was found, when all has come."""
+        work = self._work
+        self._reader.join(END_SECONDS)
+        found = self._reader.judged(
+            work.partitions + work.rate * work.warm, work.total + work.partitions
+        )
+        return {"rate": work.rate, **found, "broker CPU": round(self._used, 2)}
 
 
 def produce(servers: str, *numbers: int) -> None:
@@ -161,10 +247,10 @@ class Reader(threading.Thread):
 
     def judged(self, warm: int, total: int) -> dict[str, Any]:
         """The times of what came after the first records."""
-        times = np.array([took for _, took in sorted(self.times)[warm:]]) / 1000
+        times = np.array([took for _, took in sorted(self.times)[warm:]] or [0]) / 1000
         p50, p90, p99, most = np.percentile(times, [50, 90, 99, 100]).round(1).tolist()
         missing = total - len(self._seen)
         return {
-            "records": len(times), "p50": p50, "p90": p90, "p99": p99, "most": most,
+            "records": len(times), "p50 ms": p50, "p90 ms": p90, "p99 ms": p99, "most ms": most,
             "missing": missing, "twice": self.twice,
         }  # fmt: skip

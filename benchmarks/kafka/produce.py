@@ -20,8 +20,9 @@ def main(servers: str, rate: int, total: int, partitions: int, keys: int) -> Non
         due = min(total, int((time.time() - began) * rate))
         for n in range(sent, due):
             at = int((began + n / rate) * 1e6)
-            value = b'{"key": %d, "sent": %d}' % (n * 7919 % keys, at)
-            producer.produce("events", value, partition=n % partitions)
+            key = n * 7919 % keys  # as many partitions divide the keys, so each has keys of its own
+            value = b'{"key": %d, "sent": %d}' % (key, at)
+            producer.produce("events", value, key=str(key), partition=n % partitions)
         sent = max(sent, due)
         producer.poll(0)
         time.sleep(0.001)

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,15 +20,15 @@ VERSION = "4.1.0"
 JARS = Path(f"~/.cache/raystream/kafka-{VERSION}")
 LIMIT_SECONDS = 120.0
 """How long it may take to start."""
-_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>raystream</groupId><artifactId>kafka</artifactId><version>1</version>
-  <dependencies><dependency>
-    <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-    <version>{VERSION}</version>
-  </dependency></dependencies>
+  <dependencies>{}</dependencies>
 </project>
 """
+_DEPENDENCY = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+)
 _HEAP = ("-Xms128m", "-Xmx384m", "-XX:+UseSerialGC")
 
 
@@ -41,20 +42,30 @@ def jars() -> Path:
     Raises:
         Unavailable: they cannot be had.
     """
-    folder = JARS.expanduser()
+    return jars_of(JARS.expanduser(), (f"org.apache.kafka:kafka_2.13:{VERSION}",))
+
+
+def jars_of(folder: Path, artifacts: Sequence[str]) -> Path:
+    """A folder with the jars of artifacts (`group:name:version`) and all that they need; they are
+    got first if it is not there.
+
+    Raises:
+        Unavailable: they cannot be had.
+    """
     if folder.is_dir():
         return folder
     if shutil.which("mvn") is None:
-        raise Unavailable("there is no Maven to get Kafka with: apt-get install maven")
+        raise Unavailable("there is no Maven to get it with: apt-get install maven")
+    wanted = "".join(_DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts)
     with tempfile.TemporaryDirectory() as scratch:
-        Path(scratch, "pom.xml").write_text(_POM)
+        Path(scratch, "pom.xml").write_text(_POM.format(wanted))
         made = subprocess.run(
             ["mvn", "-q", "-B", "dependency:copy-dependencies",
              f"-DoutputDirectory={scratch}/jars", "-DincludeScope=runtime"],
             cwd=scratch, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         if made.returncode != 0:
-            raise Unavailable(f"Maven cannot get Kafka: {made.stdout[-300:]}")
+            raise Unavailable(f"Maven cannot get {artifacts[0]}: {made.stdout[-300:]}")
         folder.parent.mkdir(parents=True, exist_ok=True)
         aside = folder.with_name(f"{folder.name}-{os.getpid()}")
         shutil.copytree(Path(scratch, "jars"), aside)
@@ -161,6 +172,12 @@ class KafkaServer:
             self.process.send_signal(how)
             self.process.wait(LIMIT_SECONDS)
             self.process = None
+
+    def cpu_seconds(self) -> float:
+        """How much of a processor it has taken since it was started."""
+        assert self.process is not None
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
     def remove(self) -> None:
         """End it and remove its folder."""
