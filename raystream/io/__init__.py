@@ -44,6 +44,7 @@ from raystream.io.file_functions import csv, json, parquet, text
 from raystream.io.files.bad_lines import BadLine
 from raystream.io.files.lines import Line
 from raystream.io.following.settings import Follow
+from raystream.io.formats.bad_messages import BadMessage
 from raystream.io.kafka.making import kafka
 from raystream.io.memory import Records
 from raystream.io.output.manifest import PartFile
@@ -62,6 +63,7 @@ from raystream.schema.types import NEVER
 
 __all__ = [
     "BadLine",
+    "BadMessage",
     "Follow",
     "Line",
     "PartFile",

@@ -41,7 +41,16 @@ ELSEWHERE = {
     "nats": "recorded: tests/io/subscriptions/test_nats.py",
     "sqs": "recorded: tests/io/subscriptions/test_sqs.py",
 }
-NO_CONNECTOR = {"BadLine", "Follow", "Line", "PartFile", "formats", "parts", "read_parts"}
+NO_CONNECTOR = {
+    "BadLine",
+    "BadMessage",
+    "Follow",
+    "Line",
+    "PartFile",
+    "formats",
+    "parts",
+    "read_parts",
+}
 
 
 def files(folder: Path, kind: str) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import re
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -27,6 +27,7 @@ from raystream.schema.records import record_hints, record_schema
 from raystream.schema.types import Int64, Split
 
 U = TypeVar("U", bound=AnyRecord)
+M = TypeVar("M")
 
 
 class BadLine(NamedTuple):
@@ -94,44 +95,66 @@ class Sorted(Source[Any]):
     def read(self, split: Split, position: int, /) -> Iterator[tuple[int, Batch[Any]]]:
         """A batch for each part of a file that has rows."""
         for part in self.files.lines(split.name, position):
-            found = _sifted(part.rows, part.parse, 0)
-            batch = _mixed(self.files.record, split.name, part, found)
+            found = sifted(part.rows, part.parse)
+            data = [row.rstrip(b"\r\n") for row in part.rows]
+            batch = mixed(self.files.record, split.name, part.numbers, data, found)
             if len(batch):
                 yield part.end, batch
 
     def stages(self, where: Where) -> tuple[OperatorSpec, ...]:
         """What tells records and damaged lines apart."""
-        record, mixed = self.files.record, record_schema(self.record)
-        return tuple(
-            OperatorSpec(
-                name=name,
-                where=where,
-                target=target,
-                form="batch",
-                inputs=(mixed,),
-                outputs=(record_schema(out),),
-                state=None,
-                key=(),
-                order_by=None,
-                window=None,
-                time="time",
-                compiled=False,
-                process=target.process,
-            )
-            for name, target, out in (
-                ("records", _Records(record), record),
-                ("bad lines", _Bad(), BadLine),
-            )
+        return stages_of(self.files.record, BadLine, _PARTS, "bad lines", where)
+
+
+_PARTS = {"file": _FILE, "line": _LINE, "column": _COLUMN, "reason": _REASON, "data": _DATA}
+
+
+def stages_of(
+    record: Any, bad: type[Any], parts: Mapping[str, str], name: str, where: Where
+) -> tuple[OperatorSpec, ...]:
+    """The stages of a source that yields records of `mixed_of(record)`.
+
+    Args:
+        bad: the type of what is none. parts: by its fields those of `mixed_of`; it may have a
+            field `time`, too.
+        name: of what is none, for messages.
+    """
+    both = record_schema(mixed_of(record))
+    return tuple(
+        OperatorSpec(
+            name=called,
+            where=where,
+            target=target,
+            form="batch",
+            inputs=(both,),
+            outputs=(record_schema(out),),
+            state=None,
+            key=(),
+            order_by=None,
+            window=None,
+            time="time",
+            compiled=False,
+            process=target.process,
         )
+        for called, target, out in (
+            ("records", _Records(record), record),
+            (name, _Bad(bad, tuple(parts.items())), bad),
+        )
+    )
 
 
 Found = Batch[Any] | tuple[int, InputError]
 
 
-def _sifted(
-    rows: Sequence[bytes], parse: Callable[[Sequence[bytes]], Batch[Any]], first: int
+def sifted(
+    rows: Sequence[M], parse: Callable[[Sequence[M]], Batch[Any]], first: int = 0
 ) -> list[Found]:
-    """The records of rows, and for each row that is none its number and what is wrong with it."""
+    """The records of rows, and for each row that is none its number and what is wrong with it.
+
+    Args:
+        parse: makes a record of each row, or raises `InputError`.
+        first: the number of the first row.
+    """
     if not rows:
         return []
     try:
@@ -140,21 +163,33 @@ def _sifted(
         if len(rows) == 1:
             return [(first, error)]
     half = len(rows) // 2
-    return [
-        *_sifted(rows[:half], parse, first),
-        *_sifted(rows[half:], parse, first + half),
-    ]
+    return [*sifted(rows[:half], parse, first), *sifted(rows[half:], parse, first + half)]
 
 
-def _mixed(record: type, name: str, part: Lines[Any], found: list[Found]) -> Batch[Any]:
-    mixed = mixed_of(record)
+def mixed(
+    record: type,
+    name: str,
+    numbers: Sequence[int],
+    data: Sequence[bytes | None],
+    found: list[Found],
+    *,
+    timed: bool = True,
+) -> Batch[Any]:
+    """What was found of rows, as one batch of `mixed_of`.
+
+    Args:
+        name: of the split. numbers, data: of each row.
+        timed: what is bad has the time of the record before it. Otherwise it has time 0: what comes
+            before it in a batch depends on how messages arrived.
+    """
+    both = mixed_of(record)
     names = record_schema(record).names
     extra = (_FILE, _LINE, _COLUMN, _REASON, _DATA)
     if len(found) == 1 and isinstance(whole := found[0], Batch):
         n = len(whole)
         told: dict[str, Any] = {name: whole[name] for name in names}
         told |= {_FILE: [None] * n, _LINE: np.zeros(n, np.int64), _COLUMN: [None] * n}
-        return Batch(mixed, told | {_REASON: [None] * n, _DATA: [None] * n})
+        return Batch(both, told | {_REASON: [None] * n, _DATA: [None] * n})
     rows: list[tuple[Any, ...]] = []
     last = next((r for f in found if isinstance(f, Batch) for r in f.records()), None)
     fields = record_schema(record).fields
@@ -165,14 +200,13 @@ def _mixed(record: type, name: str, part: Lines[Any], found: list[Found]) -> Bat
                 rows.append((*(getattr(one, n) for n in names), None, 0, None, None, None))
             continue
         at, error = each
-        fill = (_filler(f, last) if may_be_time(f) else None for f in fields)
-        reason = error.message.removeprefix(": ")
+        before = last if timed else None
+        fill = (_filler(f, before) if may_be_time(f) else None for f in fields)
+        reason = error.message.removeprefix(": ").strip()
         column = _COLUMN_NAMED.match(reason)
-        data = part.rows[at].rstrip(b"\r\n")
-        where = (name, part.numbers[at], column and column[1], reason, data)
-        rows.append((*fill, *where))
+        rows.append((*fill, name, numbers[at], column and column[1], reason, data[at]))
     columns = zip(*rows, strict=True) if rows else ((),) * (len(names) + len(extra))
-    return Batch(mixed, dict(zip((*names, *extra), map(list, columns), strict=True)))
+    return Batch(both, dict(zip((*names, *extra), map(list, columns), strict=True)))
 
 
 def may_be_time(f: Field) -> bool:
@@ -204,22 +238,21 @@ class _Records:
 
 @dataclass(frozen=True)
 class _Bad:
-    """Takes the damaged lines out of what was read."""
+    """Takes what is no record out of what was read. parts: as of `stages_of`."""
 
-    def process(self, batch: Batch[Any]) -> Batch[BadLine]:
+    kind: type
+    parts: tuple[tuple[str, str], ...]
+
+    def process(self, batch: Batch[Any]) -> Batch[Any]:
         bad = batch[_REASON].is_valid().to_numpy(zero_copy_only=False)
         at = np.flatnonzero(bad)
         batch = batch.take(at)
         there = record_schema(batch.record)
-        columns = {
-            "time": batch._columns.column("time") if there.has_time("time") else [0] * len(at),
-            "file": batch[_FILE],
-            "line": batch[_LINE],
-            "column": batch[_COLUMN],
-            "reason": batch[_REASON],
-            "data": batch[_DATA],
-        }
-        return Batch(BadLine, columns, origin=at)
+        columns: dict[str, Any] = {name: batch[part] for name, part in self.parts}
+        if record_schema(self.kind).has_time("time"):
+            timed = there.has_time("time")
+            columns["time"] = batch._columns.column("time") if timed else [0] * len(at)
+        return Batch(self.kind, columns, origin=at)
 
 
 # ---------------------------------------------------------------- the type of what is read

@@ -38,6 +38,7 @@ def kafka(
     headers: Mapping[str, str] | None = None,
     delete: str | None = None,
     tombstones: Literal["refuse", "skip"] | None = None,
+    bad: Literal["refuse", "stream"] | None = None,
     start: Start | None = None,
     end: Literal["latest"] | Mapping[str, int] | None = None,
     group: str | None = None,
@@ -95,6 +96,7 @@ def kafka(
     headers: Mapping[str, str] | None = None,
     delete: str | None = None,
     tombstones: str | None = None,
+    bad: str | None = None,
     start: Any = None,
     end: Any = None,
     group: str | None = None,
@@ -132,6 +134,9 @@ def kafka(
             read, the fields of its value are their defaults, or None.
         tombstones: of a source, what becomes of such messages without `delete=`: `"refuse"` ends
             the job and happens unless given, `"skip"` leaves them out.
+        bad: of a source, what becomes of messages that are no such records. `"refuse"` ends the job
+            and happens unless given; with `"stream"` `stream[rs.io.BadMessage]` has them, and
+            `stream[Order]` the records. Such a source is cut by arrival.
         start: of a source, where a job begins that is not resumed: `"earliest"` (unless given),
             `"latest"`, the first message with this timestamp or a later one, or an offset for some
             partitions (`{"orders/0": 1200}`; the others begin with their first message).
@@ -163,7 +168,13 @@ def kafka(
     from raystream.io.kafka.layout import layout_of
     from raystream.io.kafka.settings import settings_of
 
-    given: dict[str, Any] = {"tombstones": tombstones, "start": start, "end": end, "group": group}
+    given: dict[str, Any] = {
+        "tombstones": tombstones,
+        "bad": bad,
+        "start": start,
+        "end": end,
+        "group": group,
+    }
     writing: dict[str, Any] = {
         "create": create,
         "exactly_once": exactly_once,
@@ -208,6 +219,7 @@ def _source(
     layout: Layout,
     *,
     tombstones: Any,
+    bad: Any,
     start: Any,
     end: Any,
     group: Any,
@@ -221,7 +233,7 @@ def _source(
         raise ConfigError(f'{CALL}(tombstones={tombstones!r:.80}): "refuse" or "skip"')
     if group is not None and not (isinstance(group, str) and group):
         raise ConfigError(f"{CALL}(group={group!r:.80}): the name of a group")
-    return Topics(
+    made = Topics(
         topics,
         record,
         settings,
@@ -231,6 +243,8 @@ def _source(
         group=group,
         tombstones=tombstones or "refuse",
     )
+    made.sifting(CALL, "refuse" if bad is None else bad)
+    return made
 
 
 def _sink(

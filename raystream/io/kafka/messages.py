@@ -45,8 +45,11 @@ class MessageDecoder:
         self._key = _codec(layout.key_format, record, layout.key, f"{topic}-key")
         self.nothing: Batch[Any] = Batch._of(empty(record_schema(record)))
 
-    def __call__(self, messages: Sequence[Any]) -> Decoded:
+    def __call__(self, messages: Sequence[Any], where: At | None = None) -> Decoded:
         """The records of messages, one of each; what is skipped has none.
+
+        Args:
+            where: says in errors where a message is; unless given, by topic, partition and offset.
 
         Raises:
             InputError: a message is no record.
@@ -55,11 +58,11 @@ class MessageDecoder:
             return Decoded(self.nothing, np.zeros(0, np.int64))
         values = [message.value() for message in messages]
         if self._layout.delete is None and self._value is not None and None in values:
-            messages = self._without(messages, values)
+            messages = self._without(messages, values, where)
             if not messages:
                 return Decoded(self.nothing, np.zeros(0, np.int64))
             values = [message.value() for message in messages]
-        at = partial(_at, messages)
+        at = where or partial(_at, messages)
         parts = []
         if self._value is not None:
             parts.append(_decoded(self._value, values, "value", at))
@@ -68,16 +71,25 @@ class MessageDecoder:
         try:
             batch = joined(self._record, parts, self._columns(messages, values, at))
         except StateError as error:
-            raise InputError(f"{at(0)} and after it: {error.message}", hint=error.hint) from None
-        offsets = np.fromiter((m.offset() for m in messages), np.int64, len(messages))
-        return Decoded(batch, offsets + 1)
+            those = at(0) if len(messages) == 1 else f"{at(0)} and after it"
+            raise InputError(f"{those}: {error.message}", hint=error.hint) from None
+        return Decoded(batch, offsets_after(messages))
 
-    def _without(self, messages: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    def shown(self, messages: Sequence[Any]) -> list[Any]:
+        """The messages that are not to be left out because they have no value."""
+        if self._layout.delete is not None or self._value is None or self._tombstones == "refuse":
+            return list(messages)
+        return [message for message in messages if message.value() is not None]
+
+    def _without(
+        self, messages: Sequence[Any], values: Sequence[Any], where: At | None
+    ) -> list[Any]:
         """The messages that have a value."""
         if self._tombstones == "refuse":
+            at = where or partial(_at, messages)
             raise InputError(
-                f"{_at(messages, values.index(None))} has no value: in a compacted topic such a"
-                " message, a tombstone, deletes what has its key",
+                f"{at(values.index(None))} has no value: in a compacted topic such a message,"
+                " a tombstone, deletes what has its key",
                 hint='delete="FIELD" makes such a message a record in which that bool field is'
                 ' true, and tombstones="skip" leaves it out.',
             )
@@ -126,6 +138,11 @@ class MessageDecoder:
             except UnicodeDecodeError:
                 raise InputError(f"{at(n)}: the header {header!r} is not UTF-8") from None
         return values
+
+
+def offsets_after(messages: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The offset after each message."""
+    return np.fromiter((m.offset() for m in messages), np.int64, len(messages)) + 1
 
 
 def _codec(format: Any, record: Any, names: tuple[str, ...], subject: str) -> Codec[Any] | None:

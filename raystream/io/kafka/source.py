@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from raystream.api.batch import Batch
-from raystream.api.connectors import Source
 from raystream.api.looking import counted
+from raystream.io.files.bad_lines import mixed, sifted
+from raystream.io.formats.bad_messages import MessageSource
 from raystream.io.kafka.client import consumer, driver, failed
 from raystream.io.kafka.layout import Layout
-from raystream.io.kafka.messages import MessageDecoder, Tombstones
+from raystream.io.kafka.messages import Decoded, MessageDecoder, Tombstones, offsets_after
 from raystream.io.kafka.partitions import (
     End,
     Start,
@@ -40,7 +41,7 @@ CHECK_SECONDS = 5.0
 """How long `raystream check` waits for a record."""
 
 
-class Topics(Source[U]):
+class Topics(MessageSource[U]):
     """Each partition is a split. The attributes are the arguments of `rs.io.kafka`."""
 
     def __init__(
@@ -56,7 +57,7 @@ class Topics(Source[U]):
         tombstones: Tombstones,
     ) -> None:
         driver()
-        self.topics, self.record = topics, record
+        self.topics, self.record, self.declared = topics, record, record
         self.settings, self.layout = settings, layout
         self.start, self.end, self.group = start, end, group
         self.tombstones: Tombstones = tombstones
@@ -69,7 +70,7 @@ class Topics(Source[U]):
         return self.__dict__ | {"_teller": None}
 
     def __repr__(self) -> str:
-        return f"kafka({', '.join(self.topics)}, {self.record.__name__}, {self.settings.servers})"
+        return f"kafka({', '.join(self.topics)}, {self.declared.__name__}, {self.settings.servers})"
 
     def in_unit(self, unit: str, /) -> Topics[U]:
         """Timestamps are given in this unit where the record declares an int."""
@@ -105,7 +106,7 @@ class Topics(Source[U]):
         """
         end = self._ends.get(split.name)
         topic, _ = partition_of(split.name)
-        decode = MessageDecoder(self.record, self.layout, self.tombstones, topic)
+        decode = MessageDecoder(self.declared, self.layout, self.tombstones, topic)
         with closing(PartitionReader(self.settings, split.name, position)) as reader:
             while end is None or reader.next < end:
                 messages = reader.take(LOOK_SECONDS)
@@ -113,9 +114,18 @@ class Topics(Source[U]):
                     warnings.warn(_more(topic, more), RuntimeWarning, stacklevel=2)
                 if end is not None and reader.next > end:
                     messages = [m for m in messages if m.offset() < end]
-                batch, after = decode(messages)
+                batch, after = self._decoded(decode, split.name, messages)
                 upto = reader.next if end is None else min(reader.next, end)
                 yield position_of(upto), batch, _positions(after)
+
+    def _decoded(self, decode: MessageDecoder, split: str, messages: Sequence[Any]) -> Decoded:
+        if not self.apart:
+            return decode(messages)
+        messages = decode.shown(messages)
+        found = sifted(messages, lambda some: decode(some, _nowhere).batch)
+        numbers, data = [m.offset() for m in messages], [m.value() for m in messages]
+        rows = mixed(self.declared, split, numbers, data, found, timed=False)
+        return Decoded(rows, offsets_after(messages))
 
     def commit(self, positions: Mapping[str, int], /) -> None:
         """Commit the offsets of the group, for tools that look at how far it is."""
@@ -154,12 +164,12 @@ class Topics(Source[U]):
         if full is None:
             return f"{said}; no records now"
         topic, _ = partition_of(full)
-        decode = MessageDecoder(self.record, self.layout, self.tombstones, topic)
+        decode = MessageDecoder(self.declared, self.layout, self.tombstones, topic)
         with closing(PartitionReader(self.settings, full, 0)) as reader:
             batch: Batch[Any] = decode(reader.take(CHECK_SECONDS)[:1]).batch
         if not len(batch):
             return f"{said}; no record of {full} came within {CHECK_SECONDS:g} s"
-        return f"{said}; read a record ({self.record.__name__}) of {full}"
+        return f"{said}; read a record ({self.declared.__name__}) of {full}"
 
 
 def _more(topic: str, partitions: int) -> str:
@@ -168,6 +178,10 @@ def _more(topic: str, partitions: int) -> str:
         " that are new. Stop the job (raystream stop --save) and resume it: they are then read from"
         " their first message."
     )
+
+
+def _nowhere(n: int) -> str:
+    return ""
 
 
 def _positions(after: Any) -> Any:

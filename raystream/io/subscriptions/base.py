@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from raystream.api.batch import Batch
-from raystream.api.connectors import Source
 from raystream.errors import ConfigError, InputError, caller
+from raystream.io.files.bad_lines import mixed, sifted
+from raystream.io.formats.bad_messages import MessageSource
 from raystream.io.formats.base import Codec, Format, whole
 from raystream.schema.columns import empty
 from raystream.schema.fields import AnyRecord
@@ -56,7 +57,7 @@ class MessageConnection(ABC):
         """Give the connection up."""
 
 
-class SubscribedSource(Source[U]):
+class SubscribedSource(MessageSource[U]):
     """A source of messages, which the job records.
 
     Args:
@@ -70,7 +71,8 @@ class SubscribedSource(Source[U]):
     read_ahead: ClassVar[int] = 256
 
     def __init__(self, record: type[U], format: Format, name: str, number: int = 1) -> None:
-        self.record, self.format, self.name, self.number = record, format, name, number
+        self.record = self.declared = record
+        self.format, self.name, self.number = format, name, number
         if not isinstance(format, Format):
             raise ConfigError(
                 f"format={format!r:.80} is no format",
@@ -128,7 +130,7 @@ class SubscribedSource(Source[U]):
         reading = _OpenSplit(connection)
         with self._lock:
             self._open[split.name] = reading
-        codec: Codec[U] = self.format.codec(self.record)
+        codec: Codec[U] = self.format.codec(self.declared)
         nothing: Batch[U] = Batch._of(empty(record_schema(self.record)))
         try:
             for messages in connection.messages():
@@ -148,14 +150,18 @@ class SubscribedSource(Source[U]):
                     del self._open[split.name]
             connection.close()
 
-    def _decoded(self, codec: Codec[U], messages: Sequence[Incoming]) -> Batch[U]:
+    def _decoded(self, codec: Codec[U], messages: Sequence[Incoming]) -> Batch[Any]:
         data = [message.data for message in messages]
+        if self.apart:
+            told = [-1 if message.number is None else message.number for message in messages]
+            found = sifted(data, codec.decode)
+            return mixed(self.declared, self.name, told, data, found, timed=False)
 
         def place(n: int) -> str:
             number = messages[n].number
             return self.name if number is None else f"{self.name}, message {number}"
 
-        return whole(data, codec.decode, self.record, place)
+        return whole(data, codec.decode, self.declared, place)
 
     def acknowledge(self, split: Split, number: int, /) -> None:
         """Acknowledge the messages up to that batch to whoever sent them."""

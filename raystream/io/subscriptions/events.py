@@ -9,7 +9,7 @@ import threading
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from raystream.api.arguments import check_flag, check_record
 from raystream.errors import InputError, caller
@@ -44,6 +44,7 @@ def events(
     event: str | None = None,
     headers: Mapping[str, str] | None = None,
     format: Format | None = None,
+    bad: Literal["refuse", "stream"] = "refuse",
     again: bool = True,
     give_up: float = GIVE_UP_SECONDS,
 ) -> Events[U]:
@@ -61,6 +62,8 @@ def events(
         event: only events of this name; unless given all of them.
         headers: of the request, such as Authorization.
         format: how data stand for records; `rs.io.formats.json()` unless given.
+        bad: what becomes of messages that are no such records: `"refuse"` ends the job, with
+            `"stream"` they are in `stream[rs.io.BadMessage]`.
         again: whether to connect again when the other side has ended its answer; otherwise that is
             the end of the input. A connection that breaks is made again in any case.
         give_up: after how many seconds without a connection the job ends.
@@ -74,7 +77,9 @@ def events(
     check_flag("rs.io.events", "again", again)
     if event is not None:
         check_text("events", "event", event, where)
-    return Events(record, json() if format is None else format, url, event, headers, again, give_up)
+    made = Events(record, json() if format is None else format, url, event, headers, again, give_up)
+    made.sifting("rs.io.events", bad)
+    return made
 
 
 class Events(SubscribedSource[U]):

@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record, whole
 from raystream.errors import ConfigError, InputError, caller
@@ -46,6 +46,7 @@ def mqtt(
     password: str | None = None,
     tls: bool = False,
     format: Format | None = None,
+    bad: Literal["refuse", "stream"] = "refuse",
     give_up: float = GIVE_UP_SECONDS,
 ) -> Mqtt[U]:
     """The messages of MQTT topics, as a source. Each is acknowledged when the job has recorded it:
@@ -69,6 +70,8 @@ def mqtt(
         user, password: for the broker.
         tls: whether to connect with TLS.
         format: how messages stand for records; `rs.io.formats.json()` unless given.
+        bad: what becomes of messages that are no such records: `"refuse"` ends the job, with
+            `"stream"` they are in `stream[rs.io.BadMessage]`.
         give_up: after how many seconds without a connection the job ends.
 
     Raises:
@@ -88,7 +91,7 @@ def mqtt(
     splits = whole("mqtt", "splits", splits, 1, 1024, ConfigError)
     package("paho.mqtt.client", "mqtt", "rs.io.mqtt")
     login = None if user is None else (user, password)
-    return Mqtt(
+    made = Mqtt(
         record,
         json() if format is None else format,
         (host, port, tls),
@@ -98,6 +101,8 @@ def mqtt(
         login,
         give_up,
     )
+    made.sifting("rs.io.mqtt", bad)
+    return made
 
 
 class Mqtt(SubscribedSource[U]):

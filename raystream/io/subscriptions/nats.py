@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record
 from raystream.errors import ConfigError, InputError, caller
@@ -36,6 +36,7 @@ def nats(
     stream: str | None = None,
     start: str = "earliest",
     format: Format | None = None,
+    bad: Literal["refuse", "stream"] = "refuse",
     give_up: float = GIVE_UP_SECONDS,
 ) -> NatsStream[U]:
     """The messages of a JetStream stream, as a source:
@@ -54,6 +55,8 @@ def nats(
         stream: the name of the stream; unless given the one that has the subject.
         start: where a job begins that has recorded nothing: `"earliest"` or `"latest"`.
         format: how messages stand for records; `rs.io.formats.json()` unless given.
+        bad: what becomes of messages that are no such records: `"refuse"` ends the job, with
+            `"stream"` they are in `stream[rs.io.BadMessage]`.
         give_up: after how many seconds without a connection the job ends.
 
     Raises:
@@ -71,7 +74,9 @@ def nats(
     check_give_up("nats", give_up, where)
     package("nats", "nats", "rs.io.nats")
     form = json() if format is None else format
-    return NatsStream(record, form, url, subject, stream, start, give_up)
+    made = NatsStream(record, form, url, subject, stream, start, give_up)
+    made.sifting("rs.io.nats", bad)
+    return made
 
 
 class NatsStream(SubscribedSource[U]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record
 from raystream.errors import ConfigError, InputError, caller
@@ -37,6 +37,7 @@ def redis(
     field: str = "data",
     start: str = "earliest",
     format: Format | None = None,
+    bad: Literal["refuse", "stream"] = "refuse",
     give_up: float = GIVE_UP_SECONDS,
 ) -> RedisStream[U]:
     """The entries of a Redis stream, as a source:
@@ -55,6 +56,8 @@ def redis(
         field: the field of an entry that holds it.
         start: where a job begins that has recorded nothing: `"earliest"` or `"latest"`.
         format: how the field stands for records; `rs.io.formats.json()` unless given.
+        bad: what becomes of messages that are no such records: `"refuse"` ends the job, with
+            `"stream"` they are in `stream[rs.io.BadMessage]`.
         give_up: after how many seconds without an answer the job ends.
 
     Raises:
@@ -71,7 +74,9 @@ def redis(
     check_give_up("redis", give_up, where)
     package("redis", "redis", "rs.io.redis")
     form = json() if format is None else format
-    return RedisStream(record, form, url, stream, field, start, give_up)
+    made = RedisStream(record, form, url, stream, field, start, give_up)
+    made.sifting("rs.io.redis", bad)
+    return made
 
 
 class RedisStream(SubscribedSource[U]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record, whole
 from raystream.errors import ConfigError, InputError, caller
@@ -39,6 +39,7 @@ def sqs(
     splits: int = 1,
     region: str | None = None,
     format: Format | None = None,
+    bad: Literal["refuse", "stream"] = "refuse",
     give_up: float = GIVE_UP_SECONDS,
 ) -> Queue[U]:
     """The messages of an SQS queue, as a source. Each is deleted when the job has recorded it:
@@ -57,6 +58,8 @@ def sqs(
         splits: how many readers there are, which may be as many instances.
         region: of the queue, where boto3 does not find it.
         format: how bodies stand for records; `rs.io.formats.json()` unless given.
+        bad: what becomes of messages that are no such records: `"refuse"` ends the job, with
+            `"stream"` they are in `stream[rs.io.BadMessage]`.
         give_up: after how many seconds without an answer the job ends.
 
     Raises:
@@ -71,7 +74,9 @@ def sqs(
         raise ConfigError(f"sqs(region={region!r:.80}): text", where=where)
     check_give_up("sqs", give_up, where)
     package("boto3", "sqs", "rs.io.sqs")
-    return Queue(record, json() if format is None else format, url, splits, region, give_up)
+    made = Queue(record, json() if format is None else format, url, splits, region, give_up)
+    made.sifting("rs.io.sqs", bad)
+    return made
 
 
 class Queue(SubscribedSource[U]):

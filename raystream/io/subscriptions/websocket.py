@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_flag, check_record
 from raystream.errors import ConfigError, caller
@@ -34,6 +34,7 @@ def websocket(
     subscribe: Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
     format: Format | None = None,
+    bad: Literal["refuse", "stream"] = "refuse",
     again: bool = True,
     give_up: float = GIVE_UP_SECONDS,
 ) -> Websocket[U]:
@@ -50,6 +51,8 @@ def websocket(
         subscribe: messages that are sent when the connection is made, and made again.
         headers: of the request that opens the connection, such as Authorization.
         format: how messages stand for records; `rs.io.formats.json()` unless given.
+        bad: what becomes of messages that are no such records: `"refuse"` ends the job, with
+            `"stream"` they are in `stream[rs.io.BadMessage]`.
         again: whether to connect again when the other side has closed the connection in order;
             otherwise that is the end of the input. One that breaks is made again in any case.
         give_up: after how many seconds without a connection the job ends.
@@ -68,9 +71,11 @@ def websocket(
         )
     check_flag("rs.io.websocket", "again", again)
     package("websockets.sync.client", "websocket", "rs.io.websocket")
-    return Websocket(
+    made = Websocket(
         record, json() if format is None else format, url, tuple(subscribe), headers, again, give_up
     )
+    made.sifting("rs.io.websocket", bad)
+    return made
 
 
 class Websocket(SubscribedSource[U]):

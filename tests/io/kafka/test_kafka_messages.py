@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from raystream.io.kafka.layout import layout_of
 from raystream.io.kafka.messages import MessageDecoder
 from raystream.io.kafka.partitions import Extent, check_start, check_there, check_topics, offset_of
 from raystream.io.kafka.settings import settings_of
+from raystream.testing import Collect
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 SERVERS = "127.0.0.1:9092"
@@ -223,3 +225,61 @@ def test_offsets_that_are_gone_end_the_job_with_words() -> None:
         check_there("orders/0", 60, there)
     with pytest.raises(InputError, match="made again"):
         check_there("orders/0", 201, there)
+
+
+class Fake:
+    """What reads a partition, without a server: some messages at a time."""
+
+    def __init__(self, at_once: int, messages: list[Message]) -> None:
+        self.at_once, self.messages = at_once, messages
+
+    def __call__(self, settings: Any, split: str, position: int) -> Fake:
+        self.next = max(position - 1, 0)
+        return self
+
+    def take(self, seconds: float) -> list[Message]:
+        taken = self.messages[self.next : self.next + self.at_once]
+        self.next += len(taken)
+        return taken
+
+    def close(self) -> None:
+        pass
+
+
+class Sale(NamedTuple):
+    time: int
+    shop: str
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+def test_messages_that_are_no_records_are_a_stream(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However they come, each is there once, with its place; what is skipped is in none."""
+    sound = [Message(n, b'{"time": %d}' % n, b"north") for n in range(40)]
+    messages: list[Message] = list(sound)
+    messages[1] = Message(1, b"oops", b"north")
+    messages[5] = Message(5, b'{"time": "late"}', b"north")
+    messages[6] = Message(6, None, b"north")
+    messages[39] = Message(39, b'{"time": 39}', b"\xff")
+    source = rs.io.kafka(
+        "orders", Sale, servers=SERVERS, key="shop", tombstones="skip", bad="stream", end="latest"
+    )
+    source._ends = {"orders/3": len(messages)}
+    monkeypatch.setattr(type(source), "splits", lambda self: [rs.Split("orders/3")])
+    module = sys.modules[type(source).__module__]
+    monkeypatch.setattr(module, "PartitionReader", Fake(at_once, messages))
+    rows, bad, flow = Collect(), Collect(), rs.Flow("bad")
+    stream = flow.source(source, epochs=rs.by_arrival(seconds=0.01))
+    stream[Sale].to(rows)
+    stream[rs.io.BadMessage].to(bad, name="bad")
+    flow.run()
+    assert rows.records() == [Sale(n, "north") for n in range(39) if n not in (1, 5, 6)]
+    assert [(b.split, b.number, b.field, b.data) for b in bad.records()] == [
+        ("orders/3", 1, None, b"oops"),
+        ("orders/3", 5, "time", b'{"time": "late"}'),
+        ("orders/3", 39, None, b'{"time": 39}'),
+    ]
+    assert all(b.reason and "orders/3" not in b.reason for b in bad.records())
+    with pytest.raises(ConfigError, match='"refuse" or "stream"'):
+        rs.io.kafka("orders", Sale, servers=SERVERS, bad="drop")  # type: ignore[call-overload]

@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 import raystream as rs
-from raystream.errors import ConfigError, InputError
+from raystream.errors import ConfigError, InputError, caller
 from tests.io.subscriptions.reading import Reader, Reading
 from tests.processes import free_port
 
@@ -80,3 +80,17 @@ def test_what_cannot_be_is_refused_in_words(sqs: Any) -> None:
         Reader(rs.io.sqs(queue(sqs).replace("rooms", "none"), Reading)).take(1)
     with pytest.raises(ConfigError, match="begins with https://"):
         rs.io.sqs("queue", Reading)
+
+
+def test_a_message_that_is_no_record_is_recorded_as_such(sqs: Any) -> None:
+    """It does not end the job, and is deleted like all others."""
+    url = queue(sqs)
+    for body in ('{"time": 1, "room": "hall"}', "oops"):
+        sqs.send_message(QueueUrl=url, MessageBody=body)
+    reader = Reader(rs.io.sqs(url, Reading, bad="stream"))
+    found = {r.raystream_data: (r.time, r.room) for r in reader.take(2)}
+    assert found == {None: (1, "hall"), b"oops": (0, None)}
+    reader.acknowledge()
+    assert reader.silent(looks=1) and left(sqs, url) == 0
+    reader.stop()
+    assert len(rs.io.sqs(url, Reading, bad="stream").stages(caller()[0])) == 2
