@@ -3,4 +3,6 @@
 server    one node, on this machine
 latency   from produce to a committed read, at a pace
 produce   records at a pace, from a process of its own
+others    other systems that do the same
+peers     their programs
 """

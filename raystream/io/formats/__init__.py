@@ -7,6 +7,8 @@
     protobuf    Protobuf, by a class that `protoc` made
     values      values of Python as columns, for these two
     registry    schema registries, as Confluent's
+    bad_messages
+                messages that are no records, as a stream
 
 A connector gets a `Format` from the user, and asks it for the `Codec` of a record type, or of those
 of its fields that a part of the message holds (`part_of`, `joined`). A codec decodes and encodes
