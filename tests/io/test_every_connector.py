@@ -33,7 +33,7 @@ ELSEWHERE = {
     "recorded": "a function is not told what is recorded: tests/actors/jobs/test_ray_live.py",
     "text": "reads as `csv` does",
     "delta": "check_sink: tests/io/tables/test_delta.py",
-    "iceberg": "check_sink: tests/io/tables/test_iceberg.py",
+    "iceberg": "check_sink, check_source: tests/io/tables/test_iceberg.py, _source.py",
     "websocket": "recorded, as `recorded` is: tests/io/subscriptions/test_websocket.py",
     "events": "recorded: tests/io/subscriptions/test_events.py",
     "mqtt": "recorded: tests/io/subscriptions/test_mqtt.py",

@@ -16,7 +16,6 @@ app = Application(
     processing_guarantee="exactly-once",
     commit_interval=ms / 1000,
     state_dir=folder,
-    topic_replication_factor=1,
 )
 
 

@@ -98,7 +98,7 @@ class _File:
             self._file = pq.ParquetFile(name if self._object is None else self._object)
         try:
             found = self._file.schema_arrow
-            self._kinds = [_usual(f.type) for f in found]
+            self._kinds = [usual_kind(f.type) for f in found]
             self._unit = unit
             for at in _counted(record_schema(record), found, dict(mapping)) if unit else ():
                 self._kinds[at] = pa.int64()
@@ -135,7 +135,7 @@ class _File:
                 if rows is None:
                     return
                 arrays = {
-                    field: _as_usual(rows.column(self._names[at]), self._kinds[at])
+                    field: as_usual(rows.column(self._names[at]), self._kinds[at])
                     if not _temporal(rows.schema.field(self._names[at]).type, self._kinds[at])
                     else self._count(rows.column(self._names[at]), self._names[at])
                     for field, at in taken.items()
@@ -178,10 +178,10 @@ def _temporal(held: Any, wanted: Any) -> bool:
     return pa.types.is_integer(wanted) and (pa.types.is_timestamp(held) or pa.types.is_date(held))
 
 
-def _usual(kind: Any) -> Any:
+def usual_kind(kind: Any) -> Any:
     """The type of which a column is one of several layouts: lists of one size, views."""
     if pa.types.is_fixed_size_list(kind):
-        return pa.list_(_usual(kind.value_type))
+        return pa.list_(usual_kind(kind.value_type))
     if pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_binary_view(kind):
@@ -189,7 +189,7 @@ def _usual(kind: Any) -> Any:
     return kind
 
 
-def _as_usual(array: Any, kind: Any) -> Any:
+def as_usual(array: Any, kind: Any) -> Any:
     return array if array.type == kind or isinstance(array, pa.ExtensionArray) else array.cast(kind)
 
 

@@ -40,7 +40,7 @@ class IcebergTable(LakeTable):
     @property
     def place(self) -> AnyPlace:
         if self._at is None:
-            self._at = self._load()
+            self._at = self.load()
         return folder_at(self._at.location())
 
     def accept(self, schema: Any) -> None:
@@ -58,7 +58,7 @@ class IcebergTable(LakeTable):
     def prepare(self, schema: Any) -> None:
         if self.create:
             self._make(schema)
-        self._at = self._load()
+        self._at = self.load()
         held = [f.name for f in self._at.schema().fields]
         if sorted(held) != sorted(schema.names):
             raise other_columns(self.name, held, schema.names)
@@ -71,7 +71,7 @@ class IcebergTable(LakeTable):
                 transaction.set_properties({_RETRIES: "0"})
 
     def marked(self, marker: str) -> int | None:
-        self._at = self._load()
+        self._at = self.load()
         found = self._at.properties.get(marker)
         return None if found is None else int(found)
 
@@ -105,7 +105,12 @@ class IcebergTable(LakeTable):
         except (CommitFailedException, TableAlreadyExistsError):
             return  # another instance has
 
-    def _load(self) -> Any:
+    def load(self) -> Any:
+        """The table as it is now.
+
+        Raises:
+            ConfigError: it is not there.
+        """
         from pyiceberg.exceptions import NoSuchTableError
 
         try:

@@ -107,7 +107,7 @@ def test_the_epoch_outlives_the_snapshots(tmp_path: Path) -> None:
     assert written(tmp_path) == [Row(1, "a"), Row(2, "a")]
 
 
-def test_a_table_whose_processes_die_at_every_call(tmp_path: Path) -> None:
+def test_a_table_whose_processes_die_at_twelve_times(tmp_path: Path) -> None:
     rs.testing.check_sink(
         lambda: made(tmp_path / "t"),
         [Row(n, w) for n, w in enumerate("abacab")],
