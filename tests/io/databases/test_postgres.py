@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -22,7 +22,7 @@ import raystream as rs
 from raystream.errors import ConfigError, JobError, OutputError
 from raystream.io.databases.postgres import without_password
 from tests.docs.test_docs import blocks
-from tests.gates import LIMIT_SECONDS
+from tests.gates import LIMIT_SECONDS, until
 from tests.io.databases.words import CHANGES, EVERYTHING, ROWS, Counted, flow_of
 from tests.servers import PASSWORD, Postgres
 
@@ -105,15 +105,33 @@ def test_text_is_copied_as_it_is(text: str, note: str | None, postgres: Postgres
     assert postgres.query("SELECT * FROM counts") == [tuple(record)]
 
 
-def many(n: int) -> list[Event]:
-    return [Event(i, i % 97, f"event {i}") for i in range(n)]
+def event(i: int) -> Event:
+    return Event(i, i % 97, f"event {i}")
+
+
+class GoingOn(rs.Source[Event]):
+    """Events until it is told to end."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self.read_upto = 0
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("all")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Event]]]:
+        while not self.over.is_set():
+            events = [event(i) for i in range(position, position + 20)]
+            position = self.read_upto = position + len(events)
+            columns = zip(Event._fields, zip(*events, strict=True), strict=True)
+            yield position, rs.Batch(Event, {name: [*values] for name, values in columns})
 
 
 def test_a_server_that_is_killed_and_comes_back(postgres: Postgres) -> None:
     """With SIGQUIT it ends in the midst of whatever it does, and recovers from its log."""
-    events = many(4000)
+    source = GoingOn()
     flow = rs.Flow("events", key_groups=16)
-    stream = flow.source(rs.io.iterable(events, Event), epochs=rs.by_time("time", seconds=5))
+    stream = flow.source(source, epochs=rs.by_time("time", seconds=5))
     stream.to(sink(postgres), name="events")
     failed: list[BaseException] = []
 
@@ -125,14 +143,18 @@ def test_a_server_that_is_killed_and_comes_back(postgres: Postgres) -> None:
 
     job = threading.Thread(target=run)
     job.start()
-    for _ in range(3):
-        time.sleep(0.4)
-        postgres.stop(signal.SIGQUIT)
-        postgres.start()
-    job.join(LIMIT_SECONDS)
+    try:
+        for _ in range(3):
+            seen = source.read_upto
+            until(lambda seen=seen: source.read_upto > seen + 200 or failed)
+            postgres.stop(signal.SIGQUIT)
+            postgres.start()
+    finally:
+        source.over.set()
+        job.join(LIMIT_SECONDS)
     assert not job.is_alive() and not failed
     found = postgres.query('SELECT "time", key, text FROM counts')
-    assert sorted(found) == sorted(map(tuple, events))
+    assert sorted(found) == [tuple(event(i)) for i in range(source.read_upto)]
 
 
 def test_a_server_that_cannot_be_reached_is_waited_for_no_longer_than_told(
@@ -161,7 +183,7 @@ def test_passwords_are_not_shown(postgres: Postgres) -> None:
 
 def test_a_database_that_has_gone_back_is_noticed(postgres: Postgres) -> None:
     """As a backup does, or a replica that was behind."""
-    events = many(400)
+    events = [event(i) for i in range(400)]
 
     class GoesBack(rs.Sink[Event]):
         def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Event]) -> None:
