@@ -77,7 +77,7 @@ Pool = Annotated[
     typer.Option(
         metavar="N",
         min=0,
-        help="With Ray's autoscaler: operators scale by themselves, with so many spare nodes.",
+        help="With Ray's autoscaler: operators scale by themselves, with this many spare nodes.",
         show_default=False,
     ),
 ]

@@ -33,7 +33,7 @@ OPERATORS = (SOURCE, "vehicles", "places", "segments", "accounts", "expenditure"
 PACED_EPOCH_SECONDS = 0.05
 """Real seconds of an epoch of a paced run: what an answer may wait for its epoch to end."""
 EPOCH_ROWS = 200_000
-"""Rows of an epoch at full speed: so many that the fixed cost of an epoch does not show."""
+"""Rows of an epoch at full speed: enough to hide the fixed cost of an epoch."""
 EPOCHS_OF_A_CHECKPOINT = 25
 """Epochs from one checkpoint to the next at full speed: about 5 million rows."""
 

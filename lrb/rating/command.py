@@ -18,7 +18,7 @@ from lrb.reporting.report import ACCOUNTS
 
 Say = Callable[[str], None]
 Generate = Callable[[Path, int, int, int], None]
-"""Writes traffic into a folder: of so many expressways, seconds, and of a seed."""
+"""Writes traffic into a folder, given expressways, seconds and a seed."""
 
 
 def found(

@@ -1,4 +1,4 @@
-"""One step of the search: so many expressways, at their own pace, and every answer judged."""
+"""One step of the search: a number of expressways at their own pace, and every answer judged."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def step(
 
 
 def expected_rows(data: Prepared, xways: int) -> dict[str, int]:
-    """How many rows operators are to keep: each car reports once in so many seconds."""
+    """How many rows operators are to keep: each car reports once in this many seconds."""
     seconds = np.convolve(data.meta.per_second, np.ones(REPORT_SECONDS, np.int64))
     cars = int(seconds.max()) * (xways // data.meta.xways)
     return {"vehicles": cars, "accounts": cars}

@@ -144,9 +144,9 @@ def by_arrival(
         column: the field that the watermark follows.
         seconds: the length of an epoch, on the clock.
         disorder: seconds of event time by which a record may be behind those before it.
-        idle: a split of which nothing has come for so many seconds on the clock holds no watermark
-            back, until its next record comes. That record may be late. Unless given, a silent split
-            holds windows open until it goes on or ends.
+        idle: seconds on the clock: a split of which nothing has come for that long holds no
+            watermark back, until its next record comes. That record may be late. Unless given,
+            a silent split holds windows open until it goes on or ends.
         all_idle: what happens while all splits are idle. With `"stay"` the watermark stays at the
             greatest that a split has reached; with `"advance"` it goes on from there as fast as the
             clock.
@@ -208,10 +208,11 @@ def check_time(schema: RecordSchema, epochs: Epochs, ticks: int, where: Where) -
                     hint=f'Name the field that holds the time: by_arrival("ts", {name}=...).',
                 )
         return
+    length = "" if name.isidentifier() else " A length is given by name: seconds=..."
     raise GraphError(
         f"by_{by}({name!r}): {schema.name} has no such integer field",
         where=where,
-        hint=f"It has {', '.join(map(str, schema.fields))}.",
+        hint=f"It has {', '.join(map(str, schema.fields))}.{length}",
     )
 
 

@@ -18,7 +18,7 @@ PER_SECOND = 2000
 ZONES = ("Airport", "Harbour", "Market", "Museum", "Old Town", "Station", "Stadium", "University")
 DRIVERS = 5_000
 LONG_SHIFT = 10
-"""After so many trips a driver is told to rest."""
+"""Trips after which a driver is told to rest."""
 
 
 class Trip(NamedTuple):
@@ -108,7 +108,7 @@ class Board(rs.Sink[ZoneFares | Rest]):
 
 
 def taxis(seconds: int, speed: float | None = 1.0) -> rs.Flow:
-    """Trips of so many seconds.
+    """Trips of a number of seconds.
 
     Args:
         speed: seconds of event time per second; None: as fast as possible.

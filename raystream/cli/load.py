@@ -22,7 +22,7 @@ from raystream.errors import (
 )
 
 POLICIES: dict[str, type[CpuThreshold] | type[RateBased]] = {"cpu": CpuThreshold, "rate": RateBased}
-"""By what the command calls them."""
+"""The policies by the names that the command has for them."""
 
 
 def load_flow(target: str) -> Flow:

@@ -61,7 +61,7 @@ class Inlet:
         self.groups = groups
         self.position = position
         self.pieces: dict[int, list[Piece]] = {}
-        """By the first epoch that they are still needed for."""
+        """The pieces that are held, by the first epoch for which they are still needed."""
         self.tiled: dict[int, list[Piece]] = {}
         """The pieces that were chosen for the next epoch, by that epoch."""
         self.ended: list[Piece] = []

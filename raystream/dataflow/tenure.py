@@ -101,7 +101,7 @@ class Storing(Generic[K]):
         self.chain = Chain(committed, image=image, guard=guard)
         self.choice: KeeperChoice[K] = KeeperChoice(0, (), 0)
         self.sizes: Sequence[Size] = ()
-        """Of the images with which the instance began."""
+        """The sizes of the images with which the instance began."""
         self._holders = holders
         self._end_kept = 0
         """The number of the choice of keepers that holds the end of the instance; 0: none does."""
@@ -216,9 +216,9 @@ class Tenure(Generic[K]):
         self.storing: Storing[K] = storing or Storing(committed, ships=False)
         self.storing.sizes = sizes
         self.version = 0
-        """Of the newest assignment."""
+        """The version of the newest assignment."""
         self.owns = False
-        """Whether that has it as the owner of its range, and not as a candidate."""
+        """Whether the newest assignment names it as the owner of its range, not as a candidate."""
         self.committed = committed
         """The newest committed checkpoint on which it has acted."""
         self.published_upto = 0

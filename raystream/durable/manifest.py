@@ -52,7 +52,7 @@ class SavedImage(NamedTuple):
     size: int
     """In bytes."""
     crc32: int
-    """Of the whole object."""
+    """The checksum of the whole object."""
 
 
 class SavedChain(NamedTuple):
@@ -109,7 +109,7 @@ class Saved:
 
     job: str
     number: int
-    """Of the run that saved it."""
+    """The number of the run that saved it."""
     run: str
     """The name by which the sinks know that run."""
     checkpoint: int
@@ -198,7 +198,7 @@ _NAMES = {
     "cuts": re.compile(r"cuts/(\d+)-(\d+)"),
     "images": re.compile(r"images/(\d+)/[^/.][^/]*/\d+-\d+/\d+-(\d+)-[0-9a-f]{8}"),
 }
-"""By kind the form of a name behind the folder of its job."""
+"""The form of a name behind the folder of its job, by kind."""
 
 
 def named(job: str, name: str) -> Named | None:

@@ -61,7 +61,7 @@ class EncodedImage(NamedTuple):
     checkpoint: int
     data: Data
     crc32: int | None = None
-    """Of the data, if the caller knows it already."""
+    """The checksum of the data, if the caller knows it already."""
 
 
 class Found(NamedTuple):

@@ -17,7 +17,7 @@ HEADS = (
     "instance", "key groups", "node", "process", "in/s", "out/s", "CPU", "busy", "blocked",
     "behind", "memory",
 )  # fmt: skip
-"""Of the table of instances."""
+"""The heads of the table of instances."""
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
 

@@ -72,7 +72,7 @@ class Emitted:
 
 
 NAMED = 3
-"""Of so many rows that are cut off the keys are named."""
+"""An error names the keys of up to this many rows that are cut off."""
 
 
 class CutOff(NamedTuple):

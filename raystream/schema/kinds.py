@@ -65,7 +65,7 @@ IDENTIFIER = ValueKind(
 
 @cache
 def decimal_kind(digits: Digits) -> ValueKind:
-    """The kind of decimals of so many digits."""
+    """The kind of decimals with this number of digits."""
     unit = Decimal(1).scaleb(-digits.scale)
     context = Context(prec=digits.precision, traps=[Inexact, InvalidOperation])
     before = digits.precision - digits.scale

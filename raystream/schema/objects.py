@@ -161,7 +161,7 @@ def _of_kind(kind: ValueKind) -> Shaper | None:
 
 
 def _either(parts: tuple[Any, ...]) -> Shaper | None:
-    """Of several types, which are stored in other forms, that in whose form a value is."""
+    """A shaper of values of several types: it takes that of the form in which a value is stored."""
     give = {form: made for p in parts if (made := shaper(p)) for form in forms_of(p)}
     return (lambda value: give.get(type(value).__name__, _same)(value)) if give else None
 

@@ -381,7 +381,7 @@ def numbers(owner: str, f: Field, values: Any) -> np.ndarray:
 
 
 _EXACT = {code: float if code in "fd" else int for code in _CODES.values()}
-"""By code the type of the values that need no look at each."""
+"""The type of the values that need no look at each, by code."""
 _REAL = (float, int, np.floating, np.integer, np.bool_)
 """What a float may be made of."""
 

@@ -83,12 +83,12 @@ def _optional(check: Check) -> Check:
 
 
 def _either(checks: list[Check]) -> Check:
-    """Of any of several types; an enumeration's member is none of its plain type."""
+    """Checks values of several types; an enumeration's member is none of its plain type."""
     return lambda values: all(any(c([v]) for c in checks) for v in values)
 
 
 def _narrow(check: Check, dtype: np.dtype[Any]) -> Check:
-    """Of numbers that are stored in fewer than 64 bits."""
+    """Checks numbers that are stored in fewer than 64 bits."""
     if dtype.itemsize == 8:
         return check
     if dtype.kind == "i":
@@ -124,7 +124,7 @@ def _as_it_is(values: Sequence[Any]) -> bool:
 
 
 def _container(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
-    """Of exactly this type: one that behaves otherwise, such as a Counter, would not come back."""
+    """Checks that values have exactly this type: a subclass, as Counter, would not come back."""
     inner = _inner(kind, args, alike)
     if alike:
         kinds = (dict,) if kind is dict else (list, tuple)
@@ -159,7 +159,7 @@ def _inner(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
 
 
 def _columns(checks: list[Check], kind: Any = tuple) -> Check:
-    """Of tuples of one length, or records, place by place."""
+    """Checks tuples of one length, or records, place by place."""
 
     def check(values: Sequence[Any]) -> bool:
         if not issubclass(kind, tuple):

@@ -31,7 +31,7 @@ NAME = "source"
 SILENT = 5
 """After all records have come, this many reads without any are the end of a source without one."""
 SILENT_MOST = 200
-"""After so many reads without a record in a row nothing more comes."""
+"""Reads in a row without a record after which nothing more comes."""
 
 
 def check_source(

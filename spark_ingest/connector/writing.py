@@ -82,7 +82,7 @@ def stage(target: Target, batches: Iterator[pa.RecordBatch]) -> Attempt:
 
 
 def _bodies(rows: pa.Table, most: int) -> Iterator[bytes]:
-    """Rows as bodies of requests, each of up to so many bytes unless it is a single row."""
+    """Rows as bodies of requests, each of up to `most` bytes unless it is a single row."""
     if not rows.num_rows:
         return
     body = arrow_body(rows)

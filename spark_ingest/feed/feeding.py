@@ -34,7 +34,8 @@ ATTEMPTS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The job that is fed. addresses: with commas. give_up: after so many seconds it is gone."""
+    """The job that is fed. addresses: with commas. give_up: seconds without an answer after which
+    it is gone."""
 
     addresses: str
     token: str

@@ -68,7 +68,7 @@ class Part:
 
 
 def parts(splits: int, begin: int, end: int, tasks: int) -> list[Part]:
-    """About so many parts of a batch. Of each split they are in order of time."""
+    """About `tasks` parts of a batch. Those of each split are in order of time."""
     groups = min(tasks, splits)
     pieces = min(max(tasks // splits, 1), max(end - begin, 1))
     cuts = [begin + (end - begin) * piece // pieces for piece in range(pieces + 1)]

@@ -46,7 +46,7 @@ DENSITY_SPEED: Final = (
     (0, 11, 33, 56, 80, 103, 129, 159, 201, 244, 291, 347, 404, 451, 501, 552, 640, 700),
     (57, 54, 51, 49, 47, 46, 43, 38, 30, 23.5, 18.4, 12.7, 8.4, 6.5, 4.7, 3.0, 0.8, 0.1),
 )
-"""Mean speed in a segment with so many cars in it: (cars, speeds)."""
+"""Mean speed in a segment by the number of cars in it: (cars, speeds)."""
 PACE_DEVIATION: Final = 0.13
 """Between drivers, as a share of the mean speed."""
 SPEED_DEVIATION: Final = 0.07
@@ -89,7 +89,7 @@ ACCIDENT_EVERY: Final = (1_000, 1_400)
 ACCIDENT_LASTS: Final = (600, 1_200)
 ACCIDENT_SEGMENTS: Final = (8, 90)
 ACCIDENT_CROWDING: Final = 2.5
-"""Cars before an accident drive as if there were so many times as many of them."""
+"""Cars before an accident drive as if there were more of them, by this factor."""
 
 # --- requests --------------------------------------------------------------------------------
 

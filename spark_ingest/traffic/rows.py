@@ -21,7 +21,7 @@ from spark_ingest.traffic.plan import Ints, Plan, random
 from spark_ingest.traffic.road import Reports, drive, facing
 
 STEP_SECONDS = 60
-"""A road's rows come so many seconds at a time, which bounds memory."""
+"""Seconds of a road whose rows come at a time, which bounds memory."""
 _XWAYS_MAX = 2**15 - 1
 _ASK = 7  # stream of random numbers; those of plan, accidents and road are below
 

@@ -253,6 +253,13 @@ def epochs_of_no_field() -> None:
 
 
 @refused(
+    r"by_time\('1s'\): Word has no such(.|\n)*word: str\. A length is given by name: seconds=\.\.\."
+)
+def a_length_for_a_field() -> None:
+    rs.Flow("test").source(rs.io.iterable([], Word), epochs=rs.by_time("1s"))  # here
+
+
+@refused(
     r"by_arrival\('when'\): Word has no such integer field(.|\n)*It has time: int64, word: str"
 )
 def arrivals_of_no_field() -> None:

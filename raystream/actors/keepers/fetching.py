@@ -135,7 +135,7 @@ class _TileReader:
         self._coming = deque(parts.values())
         """The parts that were not asked for yet, in the order in which they are needed."""
         self._asked: dict[int, tuple[Any, int]] = {}
-        """By part a reference of it, and how many bytes the keeper reads for it."""
+        """The reference of each part, and how many bytes the keeper reads for it."""
         self._images: dict[int, Image] = {}
 
     def __iter__(self) -> Iterator[tuple[Tile, tuple[Image, ...]]]:

@@ -42,7 +42,7 @@ STORE_SHARE = 4
 log = logging.getLogger("raystream.keeper")
 
 SavedPlace = tuple[int, KeyRange, int, str]
-"""Of an image: vertex, range, checkpoint and sender."""
+"""Names an image: vertex, range, checkpoint and sender."""
 
 
 class Keeper:

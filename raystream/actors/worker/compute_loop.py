@@ -33,7 +33,7 @@ from raystream.schema.types import SinkContext
 WAIT_SECONDS = 0.5
 """How long the thread waits at most before it looks whether the shell stops."""
 MARKS = 256
-"""Of this many epochs, the newest, a source or sink says when it had passed them."""
+"""The number of newest epochs of which a source or sink says when it had passed them."""
 TRIM_EPOCHS = 32
 """Up to this many epochs of each log are dropped between two others: thousands at once take
 milliseconds."""

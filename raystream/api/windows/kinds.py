@@ -32,7 +32,7 @@ class Tumbling:
     lateness: float = 0.0
     """For how many seconds a window that has closed is corrected."""
     early: float = 0.0
-    """Every so many seconds of event time there is an early result; 0: none."""
+    """Seconds of event time between early results; 0: there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Windows of so many records of a key."""
+    """Windows of a number of records of a key."""
 
     count: int
 
@@ -65,9 +65,9 @@ class Global:
     """One window for each key, which lasts to the end of the input."""
 
     early: float
-    """Every so many seconds of event time there is an early result; 0: none."""
+    """Seconds of event time between early results; 0: there are none."""
     count: int
-    """After every so many records of a key there is one; 0: none."""
+    """Records of a key between early results; 0: there are none."""
 
 
 WindowKind = Tumbling | Sliding | Session | Counted | Global
@@ -168,7 +168,7 @@ def global_window(*, every: Seconds | None = None, count: int | None = None) -> 
 
     Args:
         every: there is a result every so often in event time, if records came since the last.
-        count: there is a result after every so many records of a key. `close` is told that such
+        count: there is a result after every `count` records of a key. `close` is told that such
             results are `early`. Give one of the two, or none.
     """
     if every is not None and count is not None:

@@ -58,7 +58,7 @@ OPERATORS = (
 """Those that `arithmetic` stands in for."""
 
 _METHODS = {"append", "insert", "pop", "clear", "reverse"}
-"""Of lists, that are compiled."""
+"""Methods of lists that can be compiled."""
 
 MISSING: Any = object()
 _REFUSED: dict[type, str] = {

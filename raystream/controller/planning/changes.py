@@ -29,9 +29,9 @@ class ResumeWishes(NamedTuple):
     """What the user says of a flow that has changed."""
 
     rename: Mapping[str, str] = {}
-    """By the name that an operator, source or sink had the name that it has now."""
+    """The new names of operators, sources and sinks, by the names that they had."""
     drop: Collection[str] = ()
-    """Of what the saved state may go. An operator of that name that is still there begins empty."""
+    """Names whose saved state may go. An operator of that name that is still there begins empty."""
 
 
 @dataclass(frozen=True, kw_only=True)

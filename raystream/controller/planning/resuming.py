@@ -200,7 +200,7 @@ def save(plan: Plan, saves: Saves, checkpoint: int, images: Mapping[int, Iterabl
 
 
 def images_of(plan: Plan, saves: Saves) -> dict[str, list[list[Image]]]:
-    """By the names of vertices, the images of the checkpoint with which a run begins."""
+    """The images of the checkpoint with which a run begins, by the names of vertices."""
     saved = plan.resumed
     if saved is None:
         return {}

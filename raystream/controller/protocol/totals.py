@@ -24,7 +24,7 @@ WRITE_SECONDS = 10.0
 LATER_SECONDS = 1.0
 """What a sink says of an epoch waits this long for what the sources say of it."""
 EPOCHS_MAX = 4096
-"""Of so many epochs it is known when the sources sent them."""
+"""The number of epochs of which the totals know when the sources sent them."""
 COUNTED = ("records_in", "records_out", "late", "ahead")
 
 
@@ -33,7 +33,7 @@ class Histogram:
     """How many durations were how long."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
-    """By bucket: up to each of `BOUNDS`, and more than the last."""
+    """How many were in each bucket: up to each of `BOUNDS`, and above the last."""
     seconds: float = 0.0
     """Their sum."""
 
@@ -49,7 +49,7 @@ class Histogram:
         return sum(self.counts)
 
     def upto(self) -> list[tuple[str, int]]:
-        """By the upper bound, as it is written, how many were up to it."""
+        """How many were up to each upper bound, with the bound as it is written."""
         found, n = [], 0
         for bound, count in zip((*map(str, BOUNDS), "+Inf"), self.counts, strict=True):
             n += count

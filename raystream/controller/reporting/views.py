@@ -1,7 +1,7 @@
 """A job as one looks at it: everything that the page shows, as values. The page only draws them.
 
 A view is made of two moments of a job and of what was kept of the moments before (`History`). It is
-bounded: of 500 instances those are listed that work hardest, and bars have so many cells at most.
+bounded: of 500 instances it lists those that work hardest, and a bar has up to `CELLS_MAX` cells.
 """
 
 from __future__ import annotations

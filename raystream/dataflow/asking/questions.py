@@ -18,7 +18,7 @@ class Question(NamedTuple):
     group: int
     """The key group."""
     number: int
-    """Of the record among those of the key group in this epoch, in canonical order."""
+    """The place of the record among those of the key group in this epoch, in canonical order."""
     key: Any
     """None of an operator without a key."""
     record: Any

@@ -42,7 +42,7 @@ class ControlledInstance(KeyedInstance):
         return replace(spec, process=partial(spec.process, **bound))
 
     def takes(self, edge: int) -> KeyRange:
-        """Of the control stream everything."""
+        """All key groups of the control stream, and its own range of the other edges."""
         return KeyRange(0, self.plan.groups) if edge in self._controls else self.keys
 
     def _timing(self, pieces: dict[int, list[Piece]]) -> dict[int, list[Piece]]:

@@ -149,7 +149,7 @@ class Collector:
 
 @lru_cache(maxsize=256)
 def _encoded(schemas: tuple[RecordSchema, ...]) -> dict[type, list[int]]:
-    """By record class the places of the fields that are not plain, if it has such fields."""
+    """The places of the fields that are not plain, for each record class that has such fields."""
     at = {s.cls: [i for i, f in enumerate(s.fields) if f.kind == "object"] for s in schemas}
     return {cls: places for cls, places in at.items() if places}
 

@@ -156,7 +156,7 @@ class TriggeredWindows(WindowLogic):
 
 
 class CountWindows(WindowLogic):
-    """Windows of so many records of a key, and global windows with results after so many."""
+    """Windows of a number of records of a key, and global windows with a result after every N."""
 
     def __init__(self, spec: OperatorSpec, groups: int, ticks: int) -> None:
         super().__init__(spec, groups)

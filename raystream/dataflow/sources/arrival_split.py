@@ -58,7 +58,7 @@ class ArrivalSplit:
         self.guard: AheadGuard | None = None
         self._aside: dict[int, np.ndarray] = {}
         self._ends: dict[int, np.ndarray] = {}
-        """By the position of a batch the positions after each of its rows, if they are known."""
+        """The positions after each row of a batch, by the batch's position; only where known."""
         self.taken_aside: np.ndarray = np.zeros(0, bool)
         """bool [n]: with a guard, which of the rows that were taken last are set aside."""
 

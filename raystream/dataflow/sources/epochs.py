@@ -28,7 +28,7 @@ class EpochRows(NamedTuple):
     epochs: int = 1
     """How many epochs these are: none of those before the last has rows."""
     lag: int | None = None
-    """Of more than one epoch: see `Header.lag`."""
+    """Set where there is more than one epoch: see `Header.lag`."""
     holding: np.ndarray | None = None
     """See `EventTimes.holding`; None where no watermark follows times that are emitted."""
     aside: Aside | None = None

@@ -139,7 +139,7 @@ class LiveSplit(ArrivalSplit):
         """By number what pending batches say of where they come from, if they are to be
         recorded."""
         self._pending: dict[str, int] = {}
-        """By sender the highest sequence among these."""
+        """The highest sequence of each sender among these."""
 
     @property
     def senders(self) -> Senders:

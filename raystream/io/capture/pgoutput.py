@@ -52,7 +52,7 @@ class Relation(NamedTuple):
     """With its schema."""
     columns: tuple[str, ...]
     keys: tuple[bool, ...]
-    """Of each column whether it is part of what identifies a row."""
+    """Whether each column is part of what identifies a row."""
 
 
 class Change(NamedTuple):

@@ -31,7 +31,7 @@ class Column:
     optional: bool
     """Whether it may be NULL."""
     digits: tuple[int, int] = (0, 0)
-    """Of a decimal: how many in all, and how many after the point."""
+    """The digits of a decimal: how many in all, and how many after the point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ def _array(f: Field, batch: Batch[Any]) -> Any:
 
 
 def last_of_each(table: Any, key: Sequence[str]) -> Any:
-    """Of rows with the same key the last one, in the order of the rows."""
+    """The last of the rows with each key, in the order of the rows."""
     numbers = pa.array(np.arange(table.num_rows))
     numbered = table.select(list(key)).append_column("", numbers)
     last = numbered.group_by(list(key), use_threads=False).aggregate([("", "max")])["_max"]

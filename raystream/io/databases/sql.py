@@ -53,7 +53,7 @@ class SqlConnection(Connection):
     """
 
     types: ClassVar[dict[str, str]]
-    """By the type of a column what it is in this database."""
+    """What each type of column is called in this database."""
     whole: ClassVar[str] = "BIGINT"
     """What ints of 64 bits are in this database."""
     blob: ClassVar[str] = "BYTEA"

@@ -26,7 +26,7 @@ from raystream.schema.records import RecordSchema, defaults_of, record_hints, re
 from raystream.schema.types import ColumnName
 
 Mapped = Mapping[str, str]
-"""By field the name of its column."""
+"""The name of the column of each field."""
 
 
 def mapping_of(record: type, given: Mapped | None) -> tuple[tuple[str, str], ...]:
@@ -113,7 +113,7 @@ class FileColumns:
 
     schema: RecordSchema
     taken: dict[str, int]
-    """By field the position of its column, for those that the file has."""
+    """The position of the column of each field that the file has."""
     fixed: dict[str, Any]
     """For the others the one value, as an Arrow scalar, that all rows of the file have."""
 

@@ -273,7 +273,7 @@ def _first_bad(f: Field, array: Any) -> int | None:
 
 
 def _first_misfit(f: Field, kind: ValueKind, array: Any, bad: Any) -> int | None:
-    """Of text that is parsed, or of values that are checked one by one."""
+    """The first value that does not fit: text is parsed, or each value is checked by itself."""
     import pyarrow.compute as pc
 
     if not _is_text(array.type):

@@ -70,7 +70,7 @@ class Sifted(NamedTuple, Generic[U]):
     batch: Batch[U]
     """The records of those that are such."""
     at: np.ndarray[Any, np.dtype[np.int64]]
-    """By record the position of its message."""
+    """The position of the message of each record."""
     bad: list[tuple[int, InputError]]
     """Positions of the others, and what is wrong with each of them."""
 

@@ -67,7 +67,7 @@ class Encoder:
 def _headers(
     batch: Batch[Any], named: tuple[tuple[str, str], ...]
 ) -> list[tuple[tuple[str, bytes], ...]]:
-    """By record the headers; what is None is left out."""
+    """The headers of each record; what is None is left out."""
     columns = [(header, batch[name].to_pylist()) for name, header in named]
     return [
         tuple(

@@ -27,7 +27,7 @@ class Decoded(NamedTuple):
 
     batch: Batch[Any]
     ends: np.ndarray[Any, np.dtype[np.int64]]
-    """By record the offset after its message."""
+    """The offset after the message of each record."""
 
 
 class MessageDecoder:

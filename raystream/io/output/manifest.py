@@ -219,7 +219,7 @@ def _manifests_in(folder: AnyPlace) -> list[AnyPlace]:
 
 
 def newest(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """Of each range and run that of the greatest generation."""
+    """The manifest of the greatest generation for each range and run."""
     found: dict[tuple[str, KeyRange], Manifest] = {}
     for m in sorted(manifests, key=lambda m: m.generation):
         found[m.run, m.keys] = m

@@ -23,7 +23,7 @@ class Sequences:
 
     def __init__(self, recorded: Mapping[str, int] | None = None) -> None:
         self.recorded = dict(recorded or {})
-        """By sender the last one that is recorded."""
+        """The last one of each sender that is recorded."""
         self._taken = dict(self.recorded)
 
     def follows(self, sender: str, sequence: int) -> int | None:

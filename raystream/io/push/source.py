@@ -55,8 +55,8 @@ def push(
     Args:
         record: their type.
         port: the port that clients know. In one process it is open to this machine only.
-        lanes: the splits of the source: so many instances can share the work. The requests of one
-            sender go to one lane.
+        lanes: the number of splits of the source: up to that many instances share the work. The
+            requests of one sender go to one lane.
         path: of the URL to which requests are posted. A post to `{path}/end` ends the input.
         token: what requests have to show. Unless given: RAYSTREAM_PUSH_TOKEN in the environment, or
             a new one, which is said when the job begins.

@@ -211,7 +211,7 @@ class Shipping:
         self._parts: Iterator[Image] | None = None
         self._part = KeyRange(0, 0)
         self._size = NOTHING
-        """Of the checkpoint that is shipped just now."""
+        """The size of the checkpoint that is being shipped."""
         self._ship = 0
         self._choice = self.storing.choice
         """The keepers that the last part was sent to."""

@@ -135,7 +135,7 @@ class Arrivals(Generic[B]):
     the same parts whenever it sends it, and sends one image after the other."""
 
     coming: dict[str, dict[KeyRange, Stored[B]]] = field(default_factory=dict)
-    """By sender the parts that have arrived of its current image."""
+    """The parts that have arrived of the current image of each sender."""
 
     def take(
         self, sender: str, keys: KeyRange, part: KeyRange, image: Stored[B]

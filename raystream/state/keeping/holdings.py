@@ -31,7 +31,7 @@ class FilePlace(NamedTuple):
     size: int
     """Its bytes."""
     checksums: tuple[int, ...]
-    """Of its pages."""
+    """The checksums of its pages."""
 
 
 class WriteBatch(NamedTuple):
@@ -113,7 +113,7 @@ class Holdings:
     # ------------------------------------------------------------ what comes and goes
 
     def add(self, size: int) -> int:
-        """A part of so many bytes has come, and is in memory; its number."""
+        """A part of `size` bytes has come, and is in memory; its number."""
         part = next(self._parts)
         self._sizes[part] = size
         self._unwritten[part] = None

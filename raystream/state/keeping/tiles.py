@@ -24,7 +24,7 @@ class Tile(NamedTuple):
     keys: KeyRange
     """The key groups."""
     images: tuple[tuple[KeptPart[Any], ...], ...]
-    """Of each image the parts that have some of them, in order."""
+    """For each image its parts that have some of these key groups, in order."""
 
 
 def tiles_of(

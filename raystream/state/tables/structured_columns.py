@@ -27,7 +27,7 @@ ALIGN = 64
 """Columns begin at multiples of this many bytes."""
 KEY_DTYPE = np.dtype(np.int64)
 SLOT_DTYPE = np.dtype("<i4")
-"""Of the slot of a copy, which is where its epoch would be: the lower half of it."""
+"""The type of the slot of a copy. The slot is in the lower half of where the epoch would be."""
 
 
 class ViewedRows(PendingRows):

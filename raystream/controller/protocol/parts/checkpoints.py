@@ -37,7 +37,7 @@ class OnDemandCheckpoints:
         self._patient_until = job.now + self._patience
         assignment = job.entry.assignment
         self._named = dict.fromkeys(assignment.checkpoints, assignment.version)
-        """By on-demand checkpoint the version of an assignment that names it."""
+        """The version of an assignment that names it, by on-demand checkpoint."""
 
     def want(self) -> list[Command]:
         """Ask for a checkpoint as soon as it can be, unless one is asked for already."""

@@ -79,7 +79,7 @@ class Placements:
         self.deaths = Deaths()
         """How often ranges have died since the last commit."""
         self.dropped: Counter[str] = Counter()
-        """By kind how many events belonged to no living attempt, and were dropped."""
+        """How many events were dropped because they belonged to no living attempt, by kind."""
 
     # ------------------------------------------------------------ which there are
 
