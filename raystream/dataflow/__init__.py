@@ -12,6 +12,7 @@ instances          an instance of a source, an operator or a sink
 sources            splits that are read in order and cut into epochs
 emission           what was emitted, sorted by the key group of its consumer
 register           the boundary register: what is recorded once, as where an epoch ends by arrival
+queries            rows of state for clients that ask while the job runs
 snapshot           checkpoint and restore of an instance, as images
 checkpoint_epochs  which epochs are checkpoints
 tenure             what an instance is told and says in its life: assignments, commits, the end

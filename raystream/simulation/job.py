@@ -67,6 +67,8 @@ class SimulatedJob(Laws):
         super().__init__()
         self.world, self.tier, self.plan, self.options = world, tier, plan, options
         self.database = database
+        self.number = 0 if plan.durable is None else plan.durable.number
+        """Of the run."""
         self.reference: Reference = reference or {}
         self.ledger = Ledger()
         """Where the epochs ended that were cut by arrival."""

@@ -34,7 +34,7 @@ def planned(flow: str, instances: tuple[int, ...]) -> tuple[Plan, Reference | No
     Args:
         instances: of each vertex in turn, over again.
     """
-    plan = _plan(flow)
+    plan = plan_of(flow)
     counts = {v.id: instances[i % len(instances)] for i, v in enumerate(plan.vertices)}
     plan = replace(plan, ranges={v: even_ranges(plan.groups, n) for v, n in counts.items()})
     (sink,) = (v.id for v in plan.vertices if v.kind == "sink")
@@ -42,7 +42,7 @@ def planned(flow: str, instances: tuple[int, ...]) -> tuple[Plan, Reference | No
 
 
 @cache
-def _plan(flow: str) -> Plan:
+def plan_of(flow: str) -> Plan:
     """The plan of a flow with one instance of everything, made once."""
     plan = make_plan(_flow(flow)(Collect()))
     if sum(v.kind == "sink" for v in plan.vertices) != 1:
@@ -57,7 +57,7 @@ Totals = dict[str, tuple[int, int, int, dict[str, int]]]
 @cache
 def totals_of_flow(flow: str) -> Totals:
     """The totals of an undisturbed run. They do not depend on the number of instances."""
-    return _run_alone(_plan(flow))[1]
+    return _run_alone(plan_of(flow))[1]
 
 
 def counted_of(progress: Iterable[Progress]) -> Totals:
@@ -69,13 +69,13 @@ def counted_of(progress: Iterable[Progress]) -> Totals:
 def _reference(flow: str, sinks: int) -> Reference:
     """What `sinks` instances of the sink are given in an undisturbed run. The bits do not depend on
     the number of any other instances."""
-    whole, _ = _run_alone(_plan(flow))
-    sink, *_ = (v for v in _plan(flow).vertices if v.kind == "sink")
-    ranges = {**_plan(flow).ranges, sink.id: even_ranges(_plan(flow).groups, sinks)}
-    parts, _ = _run_alone(replace(_plan(flow), ranges=ranges))
+    whole, _ = _run_alone(plan_of(flow))
+    sink, *_ = (v for v in plan_of(flow).vertices if v.kind == "sink")
+    ranges = {**plan_of(flow).ranges, sink.id: even_ranges(plan_of(flow).groups, sinks)}
+    parts, _ = _run_alone(replace(plan_of(flow), ranges=ranges))
     if wrong := difference(parts.by_epoch(), whole.by_epoch()):
         raise Wrong(f"{flow} with {sinks} instances of its sink: {wrong}")
-    return _given(_plan(flow), parts)
+    return _given(plan_of(flow), parts)
 
 
 def _run_alone(plan: Plan, boundaries: Ends | None = None) -> tuple[Collect, Totals]:

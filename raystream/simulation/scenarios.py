@@ -72,6 +72,8 @@ class Scenario:
     on from there."""
     budget: int | None = None
     """Bytes of memory that a keeper has for checkpoints. With few, most of them are in files."""
+    queries: int = 0
+    """How many clients query the state of operators all the time."""
     image_bytes: int | None = None
     """What one more image costs a restore, in bytes. With a low cost, rows are refreshed soon."""
 

@@ -36,6 +36,7 @@ from raystream.simulation.processes.database import (
     SimulatedDatabase,
     check_stored,
 )
+from raystream.simulation.processes.readers import Readers
 from raystream.simulation.processes.sinks import Reference
 from raystream.simulation.processes.tier import Tier
 from raystream.simulation.references import Totals, counted_of, planned, repeated, totals_of_flow
@@ -95,6 +96,7 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
     world.loss, world.doubling, world.slow = s.loss or 0.0, s.doubling or 0.0, s.slow or 0.0
     faults: Faults | None = None
     why, kind = "", "right"
+    readers = Readers(world, seed, s.queries, s.flow)
     try:
         job = _job(world, s, replace(plan, checkpoint_every=s.checkpoint_every), reference)
         late = rng.randrange(1 + (s.faults or 0))
@@ -104,11 +106,13 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
         mover = Mover(job, _times(rng, s.moves or 0, len(plan.instances())))
         if s.stop and job.tier is not None:
             mover.stop_at = rng.randrange(150 * len(plan.instances()))
+        readers.begin(job)
         _run(world, job, faults, mover)
         while (saved := _left(job)) is not None:
             what = "stopped:" if isinstance(job.error, Stopped) else "all is lost:"
             world.tell(what, job.error, "; goes on from", saved)
             job = faults.job = mover.job = _job(world, s, job.plan, reference, saved, job)
+            readers.begin(job, None if reference is not None else saved.checkpoint)
             _run(world, job, faults, mover)
         if reference is None:
             job.ledger.check_recorded()
@@ -116,11 +120,13 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
             job.judge(reference)
         else:
             counted = totals_of_flow(s.flow)
+        if job.error is None:
+            readers.judge(job)
         kind, why = _judged(job, counted)
     except (Exception, Wrong) as error:
         kind, why = "wrong", _said(error)
     world.tell(kind, why)
-    done = Counter() if faults is None else faults.done + _moves(faults.job)
+    done = Counter() if faults is None else faults.done + _moves(faults.job) + readers.counts
     return Outcome(
         seed=seed,
         kind=kind,  # type: ignore[arg-type]

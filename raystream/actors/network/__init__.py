@@ -6,6 +6,7 @@ wire          what is in them: tickets, headers, and columns as the blocks they 
 server        the producing side: cursors over the epoch logs, which replay and then follow
 subscription  the consuming side: asks for a log from an epoch on, and asks again when a
               connection breaks
+lookups       queries of clients for rows of state, and their answers
 inbox         where pieces come together for the thread that computes, which reads small ones
               itself
 """

@@ -1,6 +1,7 @@
 """Frames on a socket: a kind, a head of a few bytes, and a body that the reader gets as one block.
 
-Between instances a frame is a message of pieces, or what there is to say of the subscription.
+Between instances a frame is a message of pieces, or what there is to say of the subscription. From
+clients it is a query for rows of state.
 `docs/decisions/0023-pieces-cross-plain-sockets.md` says why they do not go by Arrow Flight.
 """
 
@@ -15,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-PIECES, ACCEPTED, LATER, REFUSED, TICKET = range(5)
-"""Kinds. `LATER`: not now, ask again; `REFUSED`: never; the head of both says why."""
+PIECES, ACCEPTED, LATER, REFUSED, TICKET, QUERIES, QUERY, REPLY = range(8)
+"""Kinds. `LATER`: not now, ask again; `REFUSED`: never; the head of both says why. A connection
+begins with a `TICKET`, or with `QUERIES`, after which each `QUERY` has a `REPLY`."""
 
 SMALL = 64 << 10
 """Up to this many bytes of a body, a frame is put together before it is sent; also the size of the

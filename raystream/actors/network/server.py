@@ -14,6 +14,7 @@ from raystream.actors.network.frames import (
     ACCEPTED,
     LATER,
     PIECES,
+    QUERIES,
     REFUSED,
     SMALL,
     Reader,
@@ -22,6 +23,7 @@ from raystream.actors.network.frames import (
     send,
     send_now,
 )
+from raystream.actors.network.lookups import LookUp, serve_queries
 from raystream.actors.network.wire import Ticket, messages
 from raystream.dataflow.instances.outlets import Outlets
 from raystream.dataflow.plan import Edge
@@ -101,6 +103,8 @@ class LogServer:
         self._outlets = outlets
         self._cursors = cursors
         self._edges: dict[int, Edge] = {e.id: e for e in outlets.vertex.outputs}
+        self.look_up: LookUp | None = None
+        """Answers queries for rows of state, if the instance keeps any."""
         self._open: set[socket.socket] = set()
         self._streams: tuple[ServedStream, ...] = ()
         self._ended = False
@@ -188,8 +192,10 @@ class LogServer:
                 asked = self._asked(connection)
             finally:
                 self._strangers.release()
-            if asked is not None:
+            if isinstance(asked, Ticket):
                 self._serve(connection, asked)
+            elif asked:
+                self._answer_queries(connection)
         except OSError:  # the subscriber has gone; it connects again if it wants more
             pass
         finally:
@@ -197,22 +203,39 @@ class LogServer:
                 each.close()
                 self._open.discard(each)
 
-    def _asked(self, connection: socket.socket) -> Ticket | None:
-        """The ticket of the other side; None if it has none of this run, which it is told."""
+    def _asked(self, connection: socket.socket) -> Ticket | bool:
+        """The ticket of the other side, or True if it will send queries; False if it shows no token
+        of this run, which it is told."""
         try:
             with Reader(connection) as reader:
                 reader.until = time.monotonic() + TICKET_SECONDS
                 frame = reader.read(TICKET_BYTES)
-            asked = Ticket.unpack(b"" if frame is None else frame.head)
-            if not hmac.compare_digest(asked.token.encode(), self._joining.token.encode()):
+            if frame is not None and frame.kind == QUERIES:
+                asked, shown = None, frame.head
+            else:
+                asked = Ticket.unpack(b"" if frame is None else frame.head)
+                shown = asked.token.encode()
+            if not hmac.compare_digest(shown, self._joining.token.encode()):
                 raise Refused("this token is not of this run of the job")
         except ValueError:
             send(connection, REFUSED, b"not a raystream subscription")
         except Refused as error:
             send(connection, REFUSED, str(error).encode())
         else:
-            return asked
-        return None
+            return asked or True
+        return False
+
+    def _answer_queries(self, connection: socket.socket) -> None:
+        """Answer queries of a client that belongs to the run until it has gone."""
+        try:
+            if self.look_up is None:
+                raise Refused("this instance keeps no rows that can be asked for")
+            connection.settimeout(None)
+            send(connection, ACCEPTED, b"")
+            with Reader(connection) as reader:
+                serve_queries(connection, reader, self.look_up)
+        except Refused as error:
+            send(connection, REFUSED, str(error).encode())
 
     def _serve(self, connection: socket.socket, asked: Ticket) -> None:
         """Serve a subscriber that belongs to the run."""

@@ -75,6 +75,8 @@ class ComputeLoop:
         self._marking = tenure.machine.vertex.kind in ("source", "sink")
         self.ended_at: float | None = None
         """The Unix time at which the last epoch was applied."""
+        self.amid = False
+        """Whether a step is under way, or has failed: the rows are of no epoch then."""
         self.again = False
         """Set when the last checkpoint is to be stored again."""
         self._tenure, self._machine = tenure, tenure.machine
@@ -170,7 +172,9 @@ class ComputeLoop:
             self._ask()
             while machine.ready() and self._may_publish():
                 with self._turns:
+                    self.amid = True
                     header = machine.step()
+                    self.amid = False
                 idle = self._inbox.empty and not machine.ready()
                 self._published(header, at_leisure=idle)
                 tidy()

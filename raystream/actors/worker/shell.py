@@ -18,6 +18,7 @@ from typing import Any
 from raystream.actors.network.connections import Joining
 from raystream.actors.network.inbox import Inbox
 from raystream.actors.network.server import Cursors, LogServer
+from raystream.actors.worker.answering import answering
 from raystream.actors.worker.busy_meter import Meter
 from raystream.actors.worker.compute_loop import ComputeLoop
 from raystream.actors.worker.fair_lock import Turns
@@ -143,6 +144,7 @@ class Shell:
             cursors=self.cursors,
             held_bytes=held_bytes,
         )
+        self.server.look_up = answering(self.tenure, self.fate, turns, self._loop)
         if ship is not None:
             most = PART_BYTES if plan.durable is None else WHOLE
             storing, loop = self.tenure.storing, self._loop

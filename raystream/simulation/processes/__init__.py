@@ -14,5 +14,7 @@ keepers     hold images and the journal; how instances ship checkpoints to them,
 disks       the disks of nodes, with the files of keepers
 register    the boundary register: its places, and the claims of sources
 database    a database with transactions, and a sink that writes to it
+readers     clients that query state, and the check of what they read
+states      what every operator keeps at the end of each epoch when nothing disturbs it
 tier        the durable tier, which outlives all of them
 """

@@ -2,6 +2,7 @@
 
     capture(wanted, upto)  after a step, on the thread that computes: the first half of a checkpoint
         .copy(), .parts()  later, on any thread: the second half, as columns
+    look_up(keys)          between two steps: the rows of some keys
     settle(checkpoint)     a checkpoint is stored: what only older deltas would say is forgotten
     fill(chains)           before the first epoch: all that the images of a checkpoint hold
     apply(image)           before the first epoch: one more delta
@@ -77,6 +78,16 @@ class PendingRows(ABC):
         computing thread has to put aside each row that it changes."""
 
 
+class FoundRows(NamedTuple):
+    """The rows of some keys: copied, or what cannot change."""
+
+    at: np.ndarray
+    """int64: the positions, among the keys that were looked up, of those that have a row."""
+    batch: Callable[[], Any]
+    """Makes the Arrow batch of these rows, as an image holds them and in this order. On any thread;
+    it raises a StateError where a value does not fit its field."""
+
+
 class NoRows(PendingRows):
     """No rows, of any table."""
 
@@ -121,6 +132,17 @@ class Table(ABC):
     def use_guard(self, guard: Guard) -> None:  # noqa: B027  a default
         """Hold this lock while captured rows are copied. From now on the caller holds it whenever
         it changes the table, and captured rows may be copied on another thread."""
+
+    @abstractmethod
+    def look_up(self, keys: Any) -> FoundRows:
+        """The rows of some keys as they are now. Nothing changes by that, and no row is touched.
+
+        Args:
+            keys: an Arrow batch of key columns, as `shape.gone` says.
+
+        Raises:
+            StateError: a key is none that rows can have.
+        """
 
     # ------------------------------------------------------------ checkpoints
 

@@ -28,7 +28,7 @@ from raystream.state.images.object_columns import (
 from raystream.state.images.partition import count_keys, in_groups, key_order
 from raystream.state.images.row_shape import RowShape
 from raystream.state.keys import key_order as order_of
-from raystream.state.tables.backend import COUNTED, MadePart, PendingRows, Table
+from raystream.state.tables.backend import COUNTED, FoundRows, MadePart, PendingRows, Table
 
 VALUE_BYTES = 64
 """What a value of a Python row takes in memory, about."""
@@ -107,11 +107,22 @@ class ObjectTable(Table):
         """The keys of all sessions and when each ends, in key order."""
         return sorted(self.ends.items(), key=lambda item: order_of(item[0]))
 
+    def look_up(self, keys: Any) -> FoundRows:
+        """The rows of some keys, copied."""
+        try:
+            asked = row_keys(self.shape, keys)
+        except ValueError as error:
+            raise StateError(f"no row can have this key: {error}") from None
+        at = [i for i, key in enumerate(asked) if key in self.rows]
+        copied = CopiedRows(self, [asked[i] for i in at], [self.rows[asked[i]] for i in at])
+        return FoundRows(np.array(at, np.int64), copied.in_order)
+
     # ------------------------------------------------------------ checkpoints
 
     def capture(self, wanted: CheckpointRequest, upto: int, *, named: bool = False) -> CopiedRows:
         """Copy what changed after the checkpoint `wanted.base`; 0 copies all."""
-        return CopiedRows(self, wanted.base)
+        since = wanted.base
+        return CopiedRows(self, *self.changed(since), list(self.gone(since)) if since else ())
 
     def check(self, since: int) -> None:
         """Check that what changed after the checkpoint `since` could be stored."""
@@ -181,11 +192,16 @@ class ObjectTable(Table):
 class CopiedRows(PendingRows):
     """Python rows that were copied field by field; what could still change is encoded already."""
 
-    def __init__(self, table: ObjectTable, since: int) -> None:
+    def __init__(
+        self, table: ObjectTable, keys: list[Any], rows: list[State], gone: Sequence[Any] = ()
+    ) -> None:
+        """
+        Args:
+            keys: of the rows. gone: the keys of removed rows, in key order.
+        """
         shape = table.shape
         self._shape, self._groups = shape, table.groups
-        self._keys, rows = table.changed(since)
-        self._gone = list(table.gone(since)) if since else []
+        self._keys, self._gone = keys, gone
         self._ends = [table.ends[k] for k in self._keys] if shape.sessions else None
         self._fields = [lasting_values(f, rows, shape, self._keys) for f in shape.state.fields]
 
@@ -203,11 +219,18 @@ class CopiedRows(PendingRows):
             gone = in_groups(key_columns(shape, self._gone), shape.gone, groups)
         yield MadePart(groups, rows, gone)
 
+    def in_order(self) -> Any:
+        """The Arrow batch of the rows, in the order of the keys that were given."""
+        return pa.RecordBatch.from_arrays(self._columns(), schema=self._shape.rows)
+
     def _rows(self) -> Any:
+        return in_groups(self._columns(), self._shape.rows, self._groups)
+
+    def _columns(self) -> list[Any]:
         shape, keys = self._shape, self._keys
         columns = key_columns(shape, keys)
         if self._ends is not None:
             columns.append(pa.array(self._ends, pa.int64()))
         for f, values in zip(shape.state.fields, self._fields, strict=True):
             columns.append(column_of(shape, f, values, keys))
-        return in_groups(columns, shape.rows, self._groups)
+        return columns

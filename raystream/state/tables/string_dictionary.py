@@ -74,6 +74,21 @@ class StringDictionary:
             else:
                 self._reserve(1, int(offsets[at + 1] - offsets[at]))
 
+    def find(self, column: Any) -> np.ndarray:
+        """int64: the numbers of an Arrow column of text or bytes; -1 for what has none."""
+        from raystream.state.kernels import hash_columns, string_buffers
+
+        offsets, data = string_buffers(column)
+        hashes = hash_columns([column])
+        out, at = np.full(len(column), -1, np.int64), 0
+        heads = self._heads[: self._used + 1]  # the kernel sees no room, and stops at a new text
+        while self._used and at < len(column):
+            at, _, _ = self._kernels.number_all(
+                offsets, data, hashes, heads, self._data, self._index.arrays, self._used, out, at
+            )
+            at += 1
+        return out
+
     def learn(self, columns: Iterable[Any]) -> None:
         """Number the texts of columns, in turn; none of them is looked for, so all that are learnt
         are distinct. They cannot be found before `learnt`."""

@@ -148,3 +148,13 @@ def numbered(shape: RowShape, batch: Any, texts: Texts) -> list[np.ndarray]:
         known = texts[j] if j < len(texts) else None
         columns.append(column.to_numpy() if known is None else known.number(column))
     return columns
+
+
+def found_numbers(shape: RowShape, batch: Any, texts: Texts) -> list[np.ndarray]:
+    """As `numbered`, but a text that has no number gets none: it stands as -1, like no text."""
+    columns = []
+    for j in range(len(shape.gone)):
+        column = batch.column(j)
+        known = texts[j] if j < len(texts) else None
+        columns.append(column.to_numpy() if known is None else known.find(column))
+    return columns

@@ -28,14 +28,15 @@ from raystream.state.images.chain import CheckpointRequest
 from raystream.state.images.image import Image
 from raystream.state.images.partition import count_keys
 from raystream.state.images.row_shape import RowShape, numbered_shape
-from raystream.state.tables.backend import COUNTED, Guard, Table
+from raystream.state.tables.backend import COUNTED, FoundRows, Guard, Table
 from raystream.state.tables.removals import Removals
 from raystream.state.tables.row_store import RowStore, in_key_order, key_columns
 from raystream.state.tables.string_dictionary import StringDictionary, Texts
-from raystream.state.tables.structured_columns import ViewedRows, matrix_columns
+from raystream.state.tables.structured_columns import ViewedRows, matrix_columns, row_columns
 from raystream.state.tables.structured_restore import (
     BLOCK,
     RowColumns,
+    found_numbers,
     newest_of_each,
     numbered,
     rows_of,
@@ -229,6 +230,18 @@ class StructuredTable(Table):
         self.removals.reserve(len(slots))
         self.views.put_aside(slots)
         self.removals.remove(slots, epoch)
+
+    def look_up(self, keys: Any) -> FoundRows:
+        """The rows of some keys, copied. A text that was never a key gets no number."""
+        slots = self.find(found_numbers(self.shape, keys, self.texts))
+        at = np.flatnonzero(slots >= 0)
+        rows = self.store.rows[slots[at]]
+
+        def batch() -> Any:
+            order = np.arange(len(at))
+            return row_columns(self.shape, rows, keys.take(pa.array(at)), order, self.texts, False)
+
+        return FoundRows(at, batch)
 
     # ------------------------------------------------------------ checkpoints
 

@@ -196,6 +196,33 @@ def test_images_hold_the_rows_and_make_them_again(
 
 @backends
 @key_kinds
+@examples(25)
+@given(epochs, st.lists(st.integers(0, 11), max_size=12))
+def test_rows_are_looked_up_as_they_are_in_the_order_of_the_keys(
+    backend: type[Driver], keys: list[Any], history: Any, asked: list[int]
+) -> None:
+    model = Model(backend(type(keys[0])), keys)
+    strange: Any = [99, -99] if isinstance(keys[0], int) else ["", "é99"]
+    wanted = [*(keys[at] for at in asked), *strange]
+    shape = model.table.shape
+    batch = pa.RecordBatch.from_arrays([pa.array(wanted, shape.gone.types[0])], schema=shape.gone)
+    for put, removed in history:
+        model.apply(put, removed)
+        found = model.table.look_up(batch)
+        there = [(at, key) for at, key in enumerate(wanted) if key in model.rows]
+        then = [model.rows[key] for _, key in there]
+        model.apply(dict.fromkeys(put, 100), [])
+        assert found.at.tolist() == [at for at, _ in there]
+        rows = found.batch()
+        assert rows.schema == shape.rows
+        assert rows.to_pydict() == {"key:key": [key for _, key in there], "n": then}
+        model.apply(put, removed)
+        model.table.look_up(batch)
+        assert len(model.table) == len(model.rows), "a key that is looked up gets no row"
+
+
+@backends
+@key_kinds
 def test_a_capture_is_of_its_epoch_and_is_made_later(backend: type[Driver], keys: Any) -> None:
     model = Model(backend(type(keys[0])), keys)
     model.apply(dict.fromkeys(range(12), 1), [])

@@ -1,0 +1,167 @@
+"""Queries for rows of state, and their answers, on a connection to the instance that owns the rows.
+
+A client shows the token of the run once, in a frame of kind `QUERIES`. Then each `QUERY` has a
+`REPLY`, in order. Keys and rows travel as Arrow batches without their schemas, which both sides
+have: the instance from its operator, the client from the controller.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+
+from raystream.actors.network.frames import (
+    ACCEPTED,
+    QUERIES,
+    QUERY,
+    REPLY,
+    Frame,
+    Reader,
+    Refused,
+    connect,
+    send,
+)
+from raystream.dataflow.queries.looking import KEYS_MAX, Looked, NotYet, StateQuery
+from raystream.errors import RaystreamError
+
+QUERY_BYTES = 1 << 20
+"""A query has at most so many bytes."""
+HELLO_BYTES = 1 << 16
+WAIT_MAX = 60.0
+"""An instance waits at most so long for an epoch, whatever a client says."""
+
+
+class LookUp(NamedTuple):
+    """How an instance answers."""
+
+    keys: Any
+    """The Arrow schema of its keys."""
+    answer: Callable[[StateQuery, float], Looked | NotYet]
+    """Answers a query within some seconds; raises a StateError for what is no key."""
+
+
+class Reply(NamedTuple):
+    """What an instance has answered."""
+
+    epoch: int
+    """The state was so at the end of this epoch; 0 if it has none."""
+    not_yet: NotYet | None
+    """Why there are no rows; None if it has looked them up."""
+    found: list[int]
+    """The positions of the keys that have a row."""
+    rows: Any
+    """The Arrow batch of these rows; None without an answer."""
+    refused: str
+    """Why it will never answer this query."""
+
+
+def serve_queries(connection: socket.socket, reader: Reader, look_up: LookUp) -> None:
+    """Answer queries until the other side has gone.
+
+    Raises:
+        OSError: the connection is broken. Refused: something came that is no query.
+    """
+    while True:
+        try:
+            frame = reader.read(QUERY_BYTES)
+        except ValueError as error:
+            raise Refused(f"a query has at most {QUERY_BYTES} bytes: {error}") from None
+        if frame is None:
+            return
+        try:
+            query, seconds = _query(frame, look_up.keys)
+            answer = look_up.answer(query, seconds)
+            head, body = _packed(answer)
+        except RaystreamError as error:
+            head, body = msgpack.packb([0, "", b"", str(error)]), []
+        send(connection, REPLY, head, body)
+
+
+def _query(frame: Frame, schema: Any) -> tuple[StateQuery, float]:
+    try:
+        if frame.kind != QUERY:
+            raise ValueError
+        vertex, least, seconds = msgpack.unpackb(frame.head)
+        if type(vertex) is not int or type(least) is not int or not 0 <= seconds <= WAIT_MAX:
+            raise ValueError
+        keys = pa.ipc.read_record_batch(pa.py_buffer(frame.body), schema)
+        keys.validate(full=True)
+    except (ValueError, TypeError, OSError, pa.ArrowException, msgpack.UnpackException):
+        raise Refused("this is no query") from None
+    if keys.num_rows > KEYS_MAX:
+        raise Refused(f"a query is for {KEYS_MAX} keys at most, not {keys.num_rows}")
+    return StateQuery(vertex, keys, least), float(seconds)
+
+
+def _packed(answer: Looked | NotYet) -> tuple[bytes, list[memoryview]]:
+    if isinstance(answer, NotYet):
+        return msgpack.packb([0, answer.value, b"", ""]), []
+    at = answer.found.at.astype("<i4").tobytes()
+    rows = answer.found.batch().serialize()
+    return msgpack.packb([answer.epoch, "", at, ""]), [memoryview(rows)]
+
+
+class LookUpConnection:
+    """A client's connection to an instance.
+
+    Raises:
+        OSError: nobody answers there. Refused: the token is of another run, or no state is there.
+    """
+
+    def __init__(self, address: str, token: str, seconds: float) -> None:
+        self._connection = connect(address)
+        self._reader = Reader(self._connection)
+        try:
+            self._connection.settimeout(seconds)
+            send(self._connection, QUERIES, token.encode())
+            frame = self._reader.read(HELLO_BYTES)
+            if frame is None:
+                raise ConnectionError("the instance has ended the connection")
+            if frame.kind != ACCEPTED:
+                raise Refused(frame.head.decode(errors="replace"))
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, query: StateQuery, seconds: float) -> None:
+        """Send a query, which is to be answered within some seconds.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+        seconds = max(0.0, min(seconds, WAIT_MAX))
+        head = msgpack.packb([query.vertex, query.least, seconds])
+        send(self._connection, QUERY, head, [memoryview(query.keys.serialize())])
+
+    def receive(self, rows: Any, seconds: float) -> Reply:
+        """The answer to the first query that has none yet.
+
+        Args:
+            rows: the Arrow schema of rows. seconds: how long it may take.
+
+        Raises:
+            OSError: the connection is broken, or there is no answer in time.
+        """
+        self._connection.settimeout(seconds)
+        try:
+            frame = self._reader.read()
+            if frame is None:
+                raise ConnectionError("the instance has ended the connection")
+            if frame.kind != REPLY:
+                return Reply(0, None, [], None, frame.head.decode(errors="replace"))
+            epoch, not_yet, at, refused = msgpack.unpackb(frame.head)
+            if refused or not_yet:
+                return Reply(0, NotYet(not_yet) if not_yet else None, [], None, refused)
+            batch = pa.ipc.read_record_batch(pa.py_buffer(frame.body), rows)
+        except (ValueError, TypeError, pa.ArrowException, msgpack.UnpackException) as error:
+            raise ConnectionError(f"what came is no answer: {error}") from None
+        return Reply(epoch, None, np.frombuffer(at, "<i4").tolist(), batch, "")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()

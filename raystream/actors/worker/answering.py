@@ -1,0 +1,41 @@
+"""Answers queries for rows of state between two steps of the instance."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from raystream.actors.network.lookups import LookUp
+from raystream.actors.worker.compute_loop import ComputeLoop
+from raystream.actors.worker.fair_lock import Turns
+from raystream.actors.worker.fate import Fate
+from raystream.dataflow.queries.looking import Looked, NotYet, StateQuery, look_up
+from raystream.dataflow.tenure import Tenure
+
+LOOK_SECONDS = 0.005
+"""How soon a query that waits for an epoch looks again."""
+
+
+def answering(tenure: Tenure[Any], fate: Fate, turns: Turns, loop: ComputeLoop) -> LookUp | None:
+    """What answers queries of an instance, on the threads of its server; None if it keeps no rows.
+
+    A thread that looks rows up has the lock that each step of the instance holds. So it sees the
+    state at the end of an epoch, and the instance waits for the look-up of `KEYS_MAX` keys at most.
+    """
+    table = tenure.machine.table
+    if table is None:
+        return None
+
+    def once(query: StateQuery) -> Looked | NotYet:
+        with turns:
+            if loop.amid or fate.stopping:  # a step that failed left half an epoch
+                return NotYet.ELSEWHERE
+            return look_up(tenure, query)
+
+    def answer(query: StateQuery, seconds: float) -> Looked | NotYet:
+        until = time.monotonic() + seconds
+        while (found := once(query)) is NotYet.LATER and time.monotonic() < until:
+            time.sleep(LOOK_SECONDS)
+        return found
+
+    return LookUp(table.shape.gone, answer)
