@@ -37,6 +37,9 @@ from raystream.api import runner
 if TYPE_CHECKING:
     from raystream import io as io
     from raystream import testing as testing
+    from raystream.actors.client.querying import KeyState as KeyState
+    from raystream.actors.client.querying import StateReader as StateReader
+    from raystream.actors.client.querying import query as query
     from raystream.api.batch import Batch as Batch
     from raystream.api.batch import Rows as Rows
     from raystream.api.connectors import Sink as Sink
@@ -90,6 +93,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "actors.client.querying": ("KeyState", "StateReader", "query"),
     "api.batch": ("Batch", "Rows"),
     "api.connectors": ("Sink", "Source"),
     "api.world.controlled": ("controlled",),

@@ -1,16 +1,13 @@
 """Reading the state in a saved checkpoint, as Arrow tables: without the job, its code or a cluster.
 
 The images of a range, each a delta on the one before, are folded to one; the ranges of an operator
-follow each other. A field that is kept as msgpack is read as far as Arrow has a type for all its
-values, otherwise as text.
+follow each other.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -18,11 +15,10 @@ from raystream.durable.manifest import Saved
 from raystream.durable.saves import Saves
 from raystream.durable.store import open_store
 from raystream.errors import ConfigError, RaystreamError, StateError
-from raystream.schema.objects import bare
 from raystream.schema.records import caller
 from raystream.schema.types import KeyRange
-from raystream.state.images.image import END, KEY, START
 from raystream.state.images.partition import fold, without_slots
+from raystream.state.images.readable import readable
 
 
 class SavedStates:
@@ -65,7 +61,7 @@ class SavedStates:
         whole = KeyRange(0, self._saved.layout.groups)
         chains = self._saves.images(self._saved, operator, whole)
         batches = [without_slots(fold(c[0], c[1:]) if c[1:] else c[0]).rows for c in chains]
-        return _for_people(pa.Table.from_batches(batches), self._saved.layout.shapes[operator])
+        return readable(pa.Table.from_batches(batches), self._saved.layout.shapes[operator])
 
     def __repr__(self) -> str:
         return f"<the state of {self._saved}>"
@@ -97,28 +93,3 @@ def states(path: str | os.PathLike[str], job: str) -> SavedStates:
             raise
         raise type(error)(error.message, where=where, hint=error.hint) from None
     return SavedStates(saves, found.saved)
-
-
-def _for_people(table: pa.Table, shape: str) -> pa.Table:
-    """A table with the names of the user's fields, and with values instead of msgpack."""
-    names, columns = [], []
-    for name, column in zip(table.schema.names, table.columns, strict=True):
-        plain = {START: "window_start", END: "window_end"}.get(name, name.removeprefix(KEY))
-        if pa.types.is_binary(column.type) and name == plain and not _is_bytes(name, shape):
-            column = _values(column.to_pylist())
-        names.append(plain)
-        columns.append(column)
-    return pa.table(columns, names=names)
-
-
-def _is_bytes(field: str, shape: str) -> bool:
-    """Whether a field was declared as bytes, as the shape of the state says in words."""
-    return re.search(rf"[(, ]{re.escape(field)}: bytes\b", shape) is not None
-
-
-def _values(stored: Sequence[bytes | None]) -> Any:
-    values = [None if data is None else bare([data])[0] for data in stored]
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return pa.array([None if v is None else repr(v) for v in values])

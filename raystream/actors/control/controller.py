@@ -23,6 +23,7 @@ from raystream.actors.control.node_pool import release
 from raystream.actors.control.nodes import UNREACHABLE
 from raystream.actors.control.processes import ActorPool
 from raystream.actors.control.requests import Requests
+from raystream.actors.control.state_routes import StateRoutes, state_routes
 from raystream.actors.control.succession import claim, has_begun, kept_plan
 from raystream.controller.protocol.journal import JournalEntry, newest
 from raystream.controller.protocol.messages import events as on
@@ -202,6 +203,14 @@ class Controller:
     def certificates(self) -> Certificates | None:
         """What clients of the job show, if it runs with TLS."""
         return self._charter.credentials.certificates
+
+    @ray.method(concurrency_group="control")
+    def state_routes(self) -> StateRoutes | None:
+        """Where clients read rows of state; None if the job has not begun yet, or has ended."""
+        job = self._job()
+        if job is None or self._over.is_set():
+            return None
+        return state_routes(job.plan, job.machine.journal, self._charter.credentials)
 
     def _job(self) -> JobLoop | None:
         """The job, once it may be asked; None before."""

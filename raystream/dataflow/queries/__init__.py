@@ -8,8 +8,8 @@ not do is to say less than a client has seen. A client keeps the greatest moment
 and sends it with each query; the instance answers only once it has come that far. So no client goes
 back, nor do several that share the moment.
 
-    client                                          instance
-    `Request.queries(assignment)`   the keys  -->   `look_up(tenure, query)`, between two steps
+    (client)                                        (instance)
+    `StateRequest.queries(assignment)`   keys  -->  `look_up(tenure, query)`, between two steps
                                               <--   `Looked`: the rows, and the epoch
                                               <--   `NotYet.LATER`: not come so far: it waits
                                               <--   `NotYet.ELSEWHERE`: not its keys; the client

@@ -23,7 +23,7 @@ class Moment(NamedTuple):
     epoch: int
 
 
-class Part(NamedTuple):
+class AskedKeys(NamedTuple):
     """The keys of a request that one instance is asked for."""
 
     serving: Serving
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     """What is sent to the instance."""
 
 
-class Request:
+class StateRequest:
     """The keys of one request of a client: which are to be asked for, and what was answered.
 
     Args:
@@ -52,7 +52,7 @@ class Request:
         self.rows: list[tuple[list[int], Any]] = []
         """What was found: the positions of keys, and a batch with a row for each."""
 
-    def queries(self, assignment: Assignment) -> list[Part]:
+    def queries(self, assignment: Assignment) -> list[AskedKeys]:
         """What to ask of whom, by this assignment, for the keys that are not answered yet. Keys
         that have no owner just now are left out."""
         found = []
@@ -61,13 +61,13 @@ class Request:
             for first in range(0, len(mine), KEYS_MAX):
                 at = tuple(mine[first : first + KEYS_MAX])
                 keys = self._keys.take(pa.array(at, pa.int64()))
-                found.append(Part(serving, at, StateQuery(self._vertex, keys, self._least)))
+                found.append(AskedKeys(serving, at, StateQuery(self._vertex, keys, self._least)))
         return found
 
     def _owns(self, serving: Serving, group: int) -> bool:
         return not serving.candidate and serving.keys.holds(group)
 
-    def answered(self, part: Part, epoch: int, found: Iterable[int], rows: Any) -> None:
+    def answered(self, part: AskedKeys, epoch: int, found: Iterable[int], rows: Any) -> None:
         """An instance has answered. An answer that comes a second time changes nothing.
 
         Args:
@@ -79,6 +79,13 @@ class Request:
         self.open.difference_update(part.at)
         self.epochs.update(dict.fromkeys(part.at, epoch))
         self.rows.append(([part.at[i] for i in found], rows))
+
+    def by_group(self) -> dict[int, list[int]]:
+        """The positions of all keys, by their key groups."""
+        found: dict[int, list[int]] = {}
+        for at, group in enumerate(self._groups):
+            found.setdefault(group, []).append(at)
+        return found
 
     @property
     def upto(self) -> int:

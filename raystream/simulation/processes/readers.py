@@ -16,7 +16,7 @@ import pyarrow as pa
 from raystream.dataflow.asking.claiming import claiming
 from raystream.dataflow.assignment import Assignment
 from raystream.dataflow.queries.looking import Looked, NotYet, look_up
-from raystream.dataflow.queries.request import Moment, Part, Request
+from raystream.dataflow.queries.request import AskedKeys, Moment, StateRequest
 from raystream.simulation.processes.keepers import LINK
 from raystream.simulation.processes.states import Rows, StatesOfRun, states_of_flow
 from raystream.simulation.world import Box, World, Wrong
@@ -37,7 +37,7 @@ KEYS = 4
 """A request is for at most so many keys."""
 
 
-class Told(NamedTuple):
+class ReadRows(NamedTuple):
     """What a client was told of some keys."""
 
     run: int
@@ -58,7 +58,7 @@ class SimulatedReader(Box):
     """
 
     def __init__(
-        self, world: World, name: str, seed: int, known: StatesOfRun, told: list[Told]
+        self, world: World, name: str, seed: int, known: StatesOfRun, told: list[ReadRows]
     ) -> None:
         super().__init__(name)
         self.world, self._rng, self._known, self._told = world, random.Random(seed), known, told
@@ -67,7 +67,7 @@ class SimulatedReader(Box):
         """The greatest moment that it was told."""
         self.counts: Counter[str] = Counter()
         self._assignment = Assignment()
-        self._request: Request | None = None
+        self._request: StateRequest | None = None
         self._number = 0
         self._vertex = 0
         self._since = 0.0
@@ -98,7 +98,7 @@ class SimulatedReader(Box):
         run = self.job.number
         least = self.seen.epoch if self.seen.run == run else 0
         keys = every.take(pa.array(some))
-        self._request = Request(self._vertex, keys, self.job.plan.groups, least)
+        self._request = StateRequest(self._vertex, keys, self.job.plan.groups, least)
         self._since = self.world.now
         self._send(number)
 
@@ -143,13 +143,13 @@ class SimulatedReader(Box):
         if job is self.job and assignment.version > self._assignment.version:
             self._assignment = assignment
 
-    def _reach(self, owner: SimulatedInstance, number: int, part: Part) -> None:
+    def _reach(self, owner: SimulatedInstance, number: int, part: AskedKeys) -> None:
         """At the instance: answer, between two steps."""
         answer = NotYet.ELSEWHERE if owner.failed else look_up(owner.tenure, part.query)
         rows = answer.found.batch() if isinstance(answer, Looked) else None
         self.world.send(LINK, self, self._answered, number, part, answer, rows)
 
-    def _answered(self, number: int, part: Part, answer: Looked | NotYet, rows: Any) -> None:
+    def _answered(self, number: int, part: AskedKeys, answer: Looked | NotYet, rows: Any) -> None:
         request = self._request
         if number != self._number or request is None or not request.open.issuperset(part.at):
             return
@@ -163,7 +163,9 @@ class SimulatedReader(Box):
         if answer.epoch < part.query.least:
             raise Wrong(f"{self.name} went back from {part.query.least} to {answer.epoch}")
         request.answered(part, answer.epoch, answer.found.at.tolist(), rows)
-        told = Told(self.job.number, answer.epoch, self._vertex, part.query.keys, rows.to_pylist())
+        told = ReadRows(
+            self.job.number, answer.epoch, self._vertex, part.query.keys, rows.to_pylist()
+        )
         self._told.append(told)
         self.counts["query"] += 1
         self.seen = max(self.seen, Moment(self.job.number, answer.epoch))
@@ -179,7 +181,7 @@ class Readers:
     """
 
     def __init__(self, world: World, seed: int, many: int, flow: str) -> None:
-        self._flow, self._told = flow, list[Told]()
+        self._flow, self._told = flow, list[ReadRows]()
         self._all = [
             SimulatedReader(world, f"reader {i}", seed * 100 + i, states_of_flow(flow), self._told)
             for i in range(many)
@@ -220,7 +222,7 @@ class Readers:
             _check(each, states.at(each.vertex, each.epoch))
 
 
-def _check(told: Told, then: Rows) -> None:
+def _check(told: ReadRows, then: Rows) -> None:
     expected = [row for key in told.keys.to_pylist() if (row := then.get(tuple(key.values())))]
     if told.rows != expected:
         raise Wrong(

@@ -15,7 +15,7 @@ from raystream.actors.network.frames import QUERIES, QUERY, REFUSED, Reader, Ref
 from raystream.actors.network.lookups import LookUpConnection, Reply
 from raystream.actors.worker.shell import Shell
 from raystream.dataflow.queries.looking import NotYet, StateQuery
-from raystream.dataflow.queries.request import Request
+from raystream.dataflow.queries.request import StateRequest
 from raystream.testing import Collect
 from tests.actors.helpers.shells import TOKEN, Shells, shells_of
 from tests.flows import running, running_batch, word_flow
@@ -57,7 +57,7 @@ def asked(shell: Shell, keys: Any, least: int = 0, seconds: float = 0.0) -> Repl
 def test_rows_are_those_of_the_keys_wherever_they_are(job: Shells) -> None:
     first, *_ = owners(job)
     keys = keys_of(first, WORDS + "z")
-    request = Request(first.vertex.id, keys, job.plan.groups, 3)
+    request = StateRequest(first.vertex.id, keys, job.plan.groups, 3)
     for part in request.queries(job.assignment):
         owner = next(s for s in job.shells if s.address == part.serving.address)
         reply = asked(owner, part.query.keys, 3)

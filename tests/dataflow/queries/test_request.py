@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from raystream.dataflow.assignment import Assignment, Serving
 from raystream.dataflow.queries.looking import KEYS_MAX
-from raystream.dataflow.queries.request import Moment, Request, groups_of
+from raystream.dataflow.queries.request import Moment, StateRequest, groups_of
 from raystream.state.keys import even_ranges, key_group
 from tests.examples import examples
 
@@ -31,7 +31,7 @@ def owners(instances: int, vertex: int = 1) -> Assignment:
 @examples(50)
 @given(st.lists(st.text(max_size=3), max_size=250), st.integers(1, 5))
 def test_each_key_is_asked_for_once_at_its_owner(words: list[str], instances: int) -> None:
-    request = Request(1, batch(words), GROUPS, 7)
+    request = StateRequest(1, batch(words), GROUPS, 7)
     parts = request.queries(owners(instances))
     assert sorted(at for part in parts for at in part.at) == list(range(len(words)))
     for part in parts:
@@ -46,13 +46,13 @@ def test_candidates_and_owners_of_others_are_not_asked() -> None:
     whole = even_ranges(GROUPS, 1)[0]
     other = Serving(2, whole, "other/0", "")
     candidate = Serving(1, whole, "op/1", "", candidate=True)
-    request = Request(1, batch(["a"]), GROUPS, 0)
+    request = StateRequest(1, batch(["a"]), GROUPS, 0)
     assert request.queries(Assignment(1, (other, candidate))) == []
     assert request.open == {0}
 
 
 def test_what_is_answered_is_not_asked_again_and_counts_once() -> None:
-    request = Request(1, batch(["a", "b", "c"]), GROUPS, 4)
+    request = StateRequest(1, batch(["a", "b", "c"]), GROUPS, 4)
     assert request.upto == 4
     one, *rest = request.queries(owners(GROUPS))
     rows = batch(["a"])

@@ -1,0 +1,51 @@
+"""Rows of an operator at a committed checkpoint, from the keepers, which hold its images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ray.exceptions import RayError
+
+from raystream.actors.keepers.fetching import NotHeldError, fetch
+from raystream.controller.protocol.recovery import Place
+from raystream.errors import StateError
+from raystream.schema.types import KeyRange
+from raystream.state.images.partition import fold, without_slots
+
+
+class CommittedRows(NamedTuple):
+    """Rows at a checkpoint."""
+
+    rows: list[Any]
+    """Arrow batches, in order of key groups."""
+    ended: bool
+    """Whether the input had ended by then: the checkpoint holds no rows."""
+
+
+def rows_at(
+    keepers: Sequence[Any],
+    operator: str,
+    vertex: int,
+    checkpoint: int,
+    groups: int,
+    group: int | None,
+) -> CommittedRows | None:
+    """The rows of one key group, or of all of them.
+
+    Returns None if the keepers do not hold them, or not any more: a newer checkpoint is committed,
+    or a keeper has died.
+    """
+    keys = KeyRange(0, groups) if group is None else KeyRange(group, group + 1)
+    try:
+        fetched = fetch(keepers, Place(vertex, operator, keys, 0), checkpoint)
+        if fetched is None:
+            return None
+        rows, ended = [], False
+        for chain in fetched.chains:
+            ended = ended or chain[-1].header.input_position.ended
+            image = fold(chain[0], chain[1:]) if chain[1:] else chain[0]
+            rows.append(without_slots(image).rows)
+    except (RayError, NotHeldError, StateError):
+        return None
+    return CommittedRows(rows, ended)

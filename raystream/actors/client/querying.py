@@ -1,0 +1,380 @@
+"""`rs.query`: rows of state of a job while it runs.
+
+newest      from the owners of the keys, each between two of its epochs
+committed   from the keepers, at the committed checkpoint: one epoch for all keys, and nothing
+            that a loss of the whole job takes back further than to that checkpoint; it costs
+            the instances nothing
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+import ray
+from ray.exceptions import RayActorError, RayError
+
+from raystream.actors.client.committed import rows_at
+from raystream.actors.client.jobs import chosen
+from raystream.actors.cluster.connecting import visited
+from raystream.actors.control.actor_names import CONTROLLER, actor, running
+from raystream.actors.control.state_routes import KeptRows, StateRoutes
+from raystream.actors.network.frames import Refused
+from raystream.actors.network.lookups import LookUpConnection
+from raystream.dataflow.assignment import Serving
+from raystream.dataflow.queries.looking import NotYet
+from raystream.dataflow.queries.request import AskedKeys, Moment, StateRequest
+from raystream.errors import ConfigError, JobError, StateError, caller
+from raystream.schema.kinds import plain_key
+from raystream.state.images.readable import plain_name, plain_rows, readable
+
+WAIT_SECONDS = 10.0
+"""How long an answer may take unless the caller says otherwise: recoveries take a few seconds."""
+PAUSE_SECONDS = 0.05
+"""How soon a client asks again that found no owner."""
+CALL_SECONDS = 5.0
+"""How long one call of the controller, or one connection, may take."""
+T = TypeVar("T")
+
+
+class KeyState(NamedTuple):
+    """What an operator keeps for a key."""
+
+    key: Any
+    """The key, as it was asked for."""
+    row: dict[str, Any] | None
+    """The fields of the row; None if the key has none."""
+    moment: Moment
+    """The number of the run, and the epoch at whose end the state was so."""
+
+
+class StateReader:
+    """Reads the rows of one operator of a running job. Not for several threads at once.
+
+    Use `rs.query` to make one, and close it, or use it in a `with` statement.
+    """
+
+    def __init__(
+        self, job: str, operator: str, *, address: str, wait: float, seen: tuple[int, int] | None
+    ) -> None:
+        self.operator = operator
+        """The name of the operator."""
+        self.seen = Moment(*(seen or (0, 0)))
+        """The greatest moment that this reader was told. Give it to another reader, in any process,
+        and that one never tells of an earlier state."""
+        self._wait = wait
+        self._connections: dict[str, LookUpConnection] = {}
+        self._until = time.monotonic() + wait
+        with ExitStack() as stack:
+            stack.enter_context(visited(address))
+            self.run = chosen(job, running())
+            """The name of the run."""
+            self._routes = self._asked_routes()
+            self._left = stack.pop_all()
+
+    def __enter__(self) -> StateReader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._disconnect()
+        self._left.close()
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """What a key is made of: the operator's key fields, and in windows `window_start`."""
+        return tuple(plain_name(name) for name in self._kept.keys.names)
+
+    # ------------------------------------------------------------ reading
+
+    def get(self, key: Any, *, committed: bool = False) -> KeyState:
+        """What the operator keeps for a key.
+
+        Args:
+            key: its value; a tuple where it has several fields. In windows the last one is the
+                start of the window.
+            committed: read the committed checkpoint, instead of the newest state.
+
+        Raises:
+            ConfigError: it is no key of the operator. JobError: the job has ended, or there was no
+            answer within the limit. StateError: the rows are gone, because the input has ended.
+        """
+        return self.get_many([key], committed=committed)[0]
+
+    def get_many(self, keys: Iterable[Any], *, committed: bool = False) -> list[KeyState]:
+        """As `get`, for several keys. Newest answers of keys with different owners may be of
+        different epochs, none of them before what this reader has seen; committed ones are of one
+        epoch."""
+        wanted = list(keys)
+        self._until = time.monotonic() + self._wait
+        batch = _batch(wanted, self._kept.keys, self.operator, self.key_names)
+        if not wanted:
+            return []
+        if committed:
+            epoch, found = self._at_checkpoint(lambda: self._committed(batch))
+            rows, epochs = dict(found), dict.fromkeys(range(len(wanted)), epoch)
+        else:
+            request = self._newest(batch)
+            epochs, epoch = request.epochs, request.upto
+            rows = {
+                a: row for at, b in request.rows for a, row in zip(at, plain_rows(b), strict=True)
+            }
+        number = self._routes.number
+        self.seen = max(self.seen, Moment(number, epoch))
+        return [KeyState(k, rows.get(i), Moment(number, epochs[i])) for i, k in enumerate(wanted)]
+
+    def scan(self, where: Any = None) -> Any:
+        """All rows at the committed checkpoint as an Arrow table: the key, then the fields of the
+        state. Their epoch is then `seen.epoch`, if nothing newer was read before.
+
+        Args:
+            where: an expression of `pyarrow.compute` that rows have to meet.
+
+        Raises:
+            As `get`.
+        """
+        self._until = time.monotonic() + self._wait
+        epoch, rows = self._at_checkpoint(lambda: self._rows_at(None))
+        self.seen = max(self.seen, Moment(self._routes.number, epoch))
+        table = readable(rows, self._kept.words)
+        return table if where is None else table.filter(where)
+
+    # ------------------------------------------------------------ newest
+
+    def _newest(self, batch: Any) -> StateRequest:
+        routes = self._routes
+        request = StateRequest(self._kept.vertex, batch, routes.groups, self._least)
+        while True:
+            try:
+                lacking = self._ask(request)
+            except BaseException:
+                self._disconnect()  # answers may be under way that nobody will read
+                raise
+            if not request.open:
+                return request
+            self._pause(lacking or "some keys have no owner just now")
+            self._routes = self._asked_routes()
+
+    def _ask(self, request: StateRequest) -> str:
+        """Ask all owners at once. Returns why some keys have no answer."""
+        lacking, asked = "", list[tuple[AskedKeys, LookUpConnection]]()
+        for part in request.queries(self._routes.assignment):
+            try:
+                connection = self._connection(part.serving)
+                connection.send(part.query, self._time_left())
+                asked.append((part, connection))
+            except (OSError, Refused) as error:
+                lacking = self._lost(part.serving, error)
+        for part, connection in asked:
+            try:
+                reply = connection.receive(self._kept.rows, self._time_left() + CALL_SECONDS)
+            except OSError as error:
+                lacking = self._lost(part.serving, error)
+                continue
+            if reply.refused:
+                raise StateError(f"{self.operator} of {self.run}: {reply.refused}")
+            if reply.not_yet is NotYet.OVER:
+                raise self._over()
+            if reply.not_yet is None:
+                request.answered(part, reply.epoch, reply.found, reply.rows)
+            else:
+                lacking = {
+                    NotYet.LATER: f"{part.serving.instance} has not come to epoch {self._least}",
+                    NotYet.ELSEWHERE: f"{part.serving.instance} does not own its keys any more",
+                }[reply.not_yet]
+        return lacking
+
+    def _connection(self, serving: Serving) -> LookUpConnection:
+        found = self._connections.get(serving.address)
+        if found is None:
+            found = LookUpConnection(serving.address, self._routes.token, CALL_SECONDS)
+            self._connections[serving.address] = found
+        return found
+
+    def _disconnect(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections = {}
+
+    def _lost(self, serving: Serving, error: Exception | None) -> str:
+        """Drop the connection to an instance. Returns why."""
+        connection = self._connections.pop(serving.address, None)
+        if connection is not None:
+            connection.close()
+        return f"{serving.instance} does not answer: {error}"
+
+    def _over(self) -> StateError:
+        return StateError(
+            f"the input of {self.operator} has ended, and its rows are gone",
+            hint="An operator keeps them to the end of the job unless its instance is replaced."
+            " Checkpoints of the end hold none: no record will come that needs them.",
+        )
+
+    # ------------------------------------------------------------ committed
+
+    def _at_checkpoint(self, read: Callable[[], T | None]) -> tuple[int, T]:
+        """What is read at the committed checkpoint, once that is not before what was seen. The
+        keepers may drop it while it is read: then the next one is read."""
+        while True:
+            committed = self._routes.committed
+            if not committed:
+                self._pause("there is no committed checkpoint yet")
+            elif committed < self._least:
+                self._pause(f"the committed checkpoint is {committed}, before {self._least}")
+            else:
+                found = read()
+                if found is not None:
+                    return committed, found
+                self._pause(f"the keepers do not hold checkpoint {committed} any more")
+            self._routes = self._asked_routes()
+
+    def _committed(self, batch: Any) -> dict[int, dict[str, Any]] | None:
+        """The rows of keys at the committed checkpoint, by their positions."""
+        request = StateRequest(self._kept.vertex, batch, self._routes.groups, 0)
+        found = dict[int, dict[str, Any]]()
+        for group, at in request.by_group().items():
+            rows = self._rows_at(group)
+            if rows is None:
+                return None
+            names = batch.schema.names
+            stored = [tuple(key.values()) for key in rows.select(names).to_pylist()]
+            where = {key: i for i, key in enumerate(stored)}
+            for i in at:
+                key = tuple(batch.slice(i, 1).to_pylist()[0].values())
+                if key in where:
+                    row = rows.slice(where[key], 1).combine_chunks().to_batches()[0]
+                    found[i] = plain_rows(row)[0]
+        return found
+
+    def _rows_at(self, group: int | None) -> Any:
+        """The rows of one key group, or of all, at the committed checkpoint; None if the keepers
+        do not have them any more."""
+        routes, kept = self._routes, self._kept
+        keepers = [k for p in routes.keepers if (k := actor(self.run, p)) is not None]
+        found = rows_at(keepers, self.operator, kept.vertex, routes.committed, routes.groups, group)
+        if found is not None and found.ended:
+            raise self._over()
+        return None if found is None else pa.Table.from_batches(found.rows, kept.rows)
+
+    # ------------------------------------------------------------ the controller
+
+    @property
+    def _kept(self) -> KeptRows:
+        return self._routes.operators[self.operator]
+
+    @property
+    def _least(self) -> int:
+        """The epoch that no answer may be before."""
+        return self.seen.epoch if self.seen.run == self._routes.number else 0
+
+    def _time_left(self) -> float:
+        return max(0.0, self._until - time.monotonic())
+
+    def _pause(self, why: str) -> None:
+        """Wait a moment, if there is time left."""
+        if time.monotonic() + PAUSE_SECONDS > self._until:
+            raise JobError(
+                f"{self.operator} of {self.run} has not answered within {self._wait:g} s: {why}",
+                hint="rs.query(wait=...) waits longer.",
+            )
+        time.sleep(PAUSE_SECONDS)
+
+    def _asked_routes(self) -> StateRoutes:
+        """What the controller says just now. It may just begin, or be restarted."""
+        why = "the job has not begun yet"
+        while True:
+            controller = actor(self.run, CONTROLLER)
+            if controller is None:
+                raise JobError(f"{self.run} has ended")
+            try:
+                call = controller.state_routes.remote()
+                routes: StateRoutes | None = ray.get(call, timeout=CALL_SECONDS)
+            except RayActorError:
+                routes, why = None, "its controller has died"
+            except RayError as error:
+                routes, why = None, f"its controller does not answer: {error}".partition("\n")[0]
+            if routes is not None:
+                return self._checked(routes)
+            self._pause(why)
+
+    def _checked(self, routes: StateRoutes) -> StateRoutes:
+        if self.operator not in routes.operators:
+            raise ConfigError(
+                f"{self.run} has no operator {self.operator!r} that keeps rows",
+                hint=f"There are {', '.join(routes.operators) or 'none'}.",
+            )
+        if self.seen.run > routes.number:
+            raise JobError(
+                f"run {self.seen.run} was seen already, and {self.run} is run {routes.number}:"
+                " its state may be older",
+                hint="Give `seen` only to readers of the same job.",
+            )
+        return routes
+
+
+def query(
+    job: str,
+    operator: str,
+    *,
+    address: str = "auto",
+    wait: float = WAIT_SECONDS,
+    seen: tuple[int, int] | None = None,
+) -> StateReader:
+    """Read rows of state of a job while it runs on Ray.
+
+    Args:
+        job: its name, or that of one of its runs.
+        operator: the name of an operator that keeps rows.
+        address: of the Ray cluster; `auto`: that of this machine or of the submitted job.
+        wait: seconds that an answer may take, through moves and recoveries.
+        seen: the greatest moment (run, epoch) that was told before: no answer is of an earlier one.
+
+    Raises:
+        ConfigError: there is no such cluster, job or operator. JobError: the job does not answer.
+    """
+    where = caller(2)[0]
+    if not (isinstance(job, str) and isinstance(operator, str) and operator):
+        raise ConfigError(f"query({job!r:.80}, {operator!r:.80}): names", where=where)
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 < wait < 86400:
+        raise ConfigError(f"query({wait=!r:.80}): seconds, up to a day", where=where)
+    return StateReader(job, operator, address=address, wait=float(wait), seen=seen)
+
+
+def _batch(keys: Sequence[Any], schema: Any, operator: str, names: Sequence[str]) -> Any:
+    """Keys as an Arrow batch.
+
+    Raises:
+        ConfigError: one of them is no key of the operator.
+    """
+    several = len(schema) > 1
+    columns: list[list[Any]] = [[] for _ in schema]
+    for key in keys:
+        parts = tuple(key) if several and isinstance(key, tuple | list) else (key,)
+        if len(parts) != len(schema):
+            raise _no_key(key, schema, operator, names)
+        for column, part in zip(columns, parts, strict=True):
+            column.append(_stored(part))
+    try:
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        for key in keys[:-1] if len(keys) > 1 else ():
+            _batch([key], schema, operator, names)
+        raise _no_key(keys[-1], schema, operator, names) from None
+
+
+def _stored(part: Any) -> Any:
+    """A part of a key as it is stored."""
+    value = plain_key(part.item() if hasattr(part, "item") else part)
+    return int(value) if isinstance(value, bool) else value
+
+
+def _no_key(key: Any, schema: Any, operator: str, names: Sequence[str]) -> ConfigError:
+    types = ", ".join(f"{n}: {f.type}" for n, f in zip(names, schema, strict=True))
+    return ConfigError(f"{key!r:.200} is no key of {operator}", hint=f"A key is ({types}).")

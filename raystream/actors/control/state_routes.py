@@ -1,0 +1,67 @@
+"""What a client has to know to read the state of a running job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from raystream.api.row_shapes import shape_of
+from raystream.controller.protocol.journal import JournalEntry
+from raystream.dataflow.assignment import Assignment
+from raystream.dataflow.plan import Plan
+
+
+class KeptRows(NamedTuple):
+    """The rows of an operator."""
+
+    vertex: int
+    """The number of the operator in the plan."""
+    keys: Any
+    """The Arrow schema of its keys, in windows with the window's start."""
+    rows: Any
+    """The Arrow schema of its rows, as images hold them."""
+    words: str
+    """What they hold, in words."""
+
+
+class StateRoutes(NamedTuple):
+    """Where the rows of all operators are just now."""
+
+    number: int
+    """Of the run: greater than those of all runs before it."""
+    token: str
+    """What instances ask to be shown."""
+    groups: int
+    """The number of key groups."""
+    operators: Mapping[str, KeptRows]
+    """The operators that keep rows, by name."""
+    assignment: Assignment
+    """Which instances own which keys."""
+    committed: int
+    """The newest committed checkpoint; 0 before there is one."""
+    keepers: tuple[str, ...]
+    """The processes of the keepers, which hold the committed checkpoint."""
+
+
+def state_routes(plan: Plan, entry: JournalEntry, token: str) -> StateRoutes | None:
+    """What a client is told. None: the job has not begun yet.
+
+    A run without a durable tier has no number there; the second in which it began stands for one.
+    """
+    if plan.durable is None and not entry.started:
+        return None
+    operators = {}
+    for vertex in plan.vertices:
+        shape = None if vertex.spec is None else shape_of(vertex.spec)
+        if shape is not None:
+            kept = KeptRows(vertex.id, shape.gone, shape.rows, shape.fingerprint)
+            operators[vertex.name] = kept
+    return StateRoutes(
+        number=int(entry.started) if plan.durable is None else plan.durable.number,
+        token=token,
+        groups=plan.groups,
+        operators=operators,
+        assignment=entry.assignment,
+        committed=entry.committed,
+        keepers=tuple(keeper.process for keeper in entry.keepers),
+    )
