@@ -5,6 +5,7 @@ Nothing heavy is imported before a command needs it, so that `--help` is quick.
     app      the command itself; `new`, `demo`, `plan`, `check`, `run`, `version`
     jobs     the commands that look at running jobs or change them
     security the command that makes certificates
+    state    `state`: rows of state of a running job
     project  makes the folder of a new project, from the files of `template`
     template the files of a new project
     demo     the flow of `demo`

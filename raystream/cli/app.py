@@ -1,5 +1,5 @@
-"""The command `raystream`: new, demo, plan, check, run, jobs, status, top, story, scale, move,
-drain, push, stop, certificates, version.
+"""The command `raystream`: new, demo, plan, check, run, jobs, status, top, story, state, scale,
+move, drain, push, stop, certificates, version.
 
 Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raystream.cli import jobs, security
+from raystream.cli import jobs, security, state
 from raystream.cli.errors import FAILED, errors_reported
 from raystream.errors import ConfigError
 
@@ -388,7 +388,7 @@ def _run_on_screen(flow: Flow, **options: Any) -> None:
 
 
 _OF_JOBS: dict[str, list[Callable[..., None]]] = {
-    WATCH: [jobs.jobs, jobs.status, jobs.top, jobs.story, jobs.ui],
+    WATCH: [jobs.jobs, jobs.status, jobs.top, jobs.story, state.state, jobs.ui],
     CHANGE: [jobs.stop, jobs.scale, jobs.move, jobs.drain, jobs.push],
     SECURITY: [security.certificates],
 }

@@ -59,6 +59,8 @@ ELSEWHERE = {
     "raystream status word-count": "tests/cli/test_status.py",
     "raystream top": "tests/cli/test_status.py",
     "raystream story": "tests/cli/test_status.py",
+    "raystream state word-count": "tests/actors/observed/test_ray_queries.py, alike",
+    'curl -H "Authorization: Bearer $RAYSTREAM_STATE': "tests/actors/client/test_querying.py",
     "raystream ui": "tests/actors/observed/test_ray_page.py",
     "raystream stop word-count --save": "tests/actors/jobs/test_ray_durable.py",
     "raystream scale words": "tests/actors/jobs/test_ray_moves.py",

@@ -33,6 +33,7 @@ CALLED: dict[str, Any] = {
     "rs.PoolOptions": rs.PoolOptions,
     "rs.CpuThreshold": rs.CpuThreshold,
     "rs.RateBased": rs.RateBased,
+    "rs.query": rs.query,
     "rs.io.csv": get_overloads(rs.io.csv)[0],  # of a source, which has them all
     "rs.io.json": get_overloads(rs.io.json)[0],
     "rs.io.parquet": get_overloads(rs.io.parquet)[0],

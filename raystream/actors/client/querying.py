@@ -91,6 +91,11 @@ class StateReader:
         """What a key is made of: the operator's key fields, and in windows `window_start`."""
         return tuple(plain_name(name) for name in self._kept.keys.names)
 
+    @property
+    def key_types(self) -> tuple[str, ...]:
+        """The types of these, as Arrow calls them."""
+        return tuple(str(kind) for kind in self._kept.keys.types)
+
     # ------------------------------------------------------------ reading
 
     def get(self, key: Any, *, committed: bool = False) -> KeyState:
@@ -116,6 +121,7 @@ class StateReader:
         batch = _batch(wanted, self._kept.keys, self.operator, self.key_names)
         if not wanted:
             return []
+        self._checked(self._routes)
         if committed:
             epoch, found = self._at_checkpoint(lambda: self._committed(batch))
             rows, epochs = dict(found), dict.fromkeys(range(len(wanted)), epoch)
@@ -362,6 +368,8 @@ def _batch(keys: Sequence[Any], schema: Any, operator: str, names: Sequence[str]
             column.append(_stored(part))
     try:
         arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+        if not all(f.nullable or not a.null_count for a, f in zip(arrays, schema, strict=True)):
+            raise ValueError("None is no such key")
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         for key in keys[:-1] if len(keys) > 1 else ():

@@ -91,6 +91,8 @@ def _query(frame: Frame, schema: Any) -> tuple[StateQuery, float]:
             raise ValueError
         keys = pa.ipc.read_record_batch(pa.py_buffer(frame.body), schema)
         keys.validate(full=True)
+        if any(c.null_count and not f.nullable for c, f in zip(keys.columns, schema, strict=True)):
+            raise ValueError
     except (ValueError, TypeError, OSError, pa.ArrowException, msgpack.UnpackException):
         raise Refused("this is no query") from None
     if keys.num_rows > KEYS_MAX:

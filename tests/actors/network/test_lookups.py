@@ -139,6 +139,13 @@ def test_what_is_no_query_is_refused(job: Shells, kind: int, head: bytes, body: 
         assert reader.read() is None
 
 
+def test_a_key_without_a_value_is_refused_where_none_can_have_none(job: Shells) -> None:
+    shell = owners(job)[0]
+    schema = shell.machine.table.shape.gone  # type: ignore[union-attr]
+    keys = pa.RecordBatch.from_arrays([pa.array([None], schema.types[0])], schema=schema)
+    assert asked(shell, keys).refused == "this is no query"
+
+
 def test_more_keys_than_a_query_may_have_are_refused(job: Shells) -> None:
     shell = owners(job)[0]
     assert "100 keys at most" in asked(shell, keys_of(shell, "a" * 101)).refused

@@ -3,6 +3,7 @@ each answer names, and never an earlier one than they have seen."""
 
 from __future__ import annotations
 
+import json
 import shlex
 import threading
 from collections import Counter
@@ -94,6 +95,7 @@ def test_clients_read_the_state_of_an_epoch_and_never_go_back(tmp_path: Path) ->
                 client.stop.set()
                 client.join(120)
             refusals()
+            commands()
             seen.append("done")
         finally:
             for client in clients:
@@ -157,3 +159,23 @@ def refusals() -> None:
         ahead.get("a1")
     with pytest.raises(JobError, match="may be older"):
         rs.query("asked", "python", seen=(10**12, 1))
+
+
+def commands() -> None:
+    """The same by the command."""
+
+    def said(line: str) -> list[Any]:
+        result = CliRunner().invoke(app, shlex.split(line))
+        assert result.exit_code == 0, result.output
+        return [json.loads(text) for text in result.stdout.splitlines()]
+
+    one, never = said("state asked structured --key a1 --key never --json --wait 30")
+    assert one["row"] == {"n": counted("a1", one["epoch"])} and never["row"] is None
+    (one,) = said("state asked structured --key a2 --json --committed")
+    assert one["row"] == {"n": counted("a2", one["epoch"])}
+    rows = said("state asked structured --where 'n > 3' --where 'word = a3' --json")
+    assert [row["word"] for row in rows] == ["a3"]
+    result = CliRunner().invoke(app, shlex.split("state asked structured --limit 2"))
+    assert "the first 2 are shown" in result.output
+    result = CliRunner().invoke(app, shlex.split("state asked windows --key '[\"a1\", 30]'"))
+    assert result.exit_code == 0 and "epoch" in result.output

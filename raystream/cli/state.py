@@ -1,0 +1,221 @@
+"""The command `raystream state`: rows of state of a running job."""
+
+from __future__ import annotations
+
+import json
+import operator as operators
+import os
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from raystream.cli.errors import errors_reported
+from raystream.cli.jobs import Address, JobOption, Json
+from raystream.errors import ConfigError
+
+TOKEN = "RAYSTREAM_STATE_TOKEN"
+"""The environment variable with the token of `--http`."""
+TOKEN_BYTES = 24
+SHOWN_BYTES = 200
+"""A value is shown up to so many characters."""
+_COMPARISONS = {
+    "==": operators.eq,
+    "!=": operators.ne,
+    "<=": operators.le,
+    ">=": operators.ge,
+    "<": operators.lt,
+    ">": operators.gt,
+    "=": operators.eq,
+}
+_WHERE = re.compile(r"\s*(\w+)\s*(==|!=|<=|>=|<|>|=)\s*(.*?)\s*")
+
+
+def state(
+    job: JobOption,
+    operator: Annotated[
+        str, typer.Argument(metavar="OPERATOR", help="An operator that keeps rows.")
+    ] = "",
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            metavar="KEY",
+            help="A key; may be given several times. One of several fields, or in windows, is"
+            " a JSON list: '[\"ann\", 60]'.",
+            show_default=False,
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="'FIELD > VALUE'",
+            help="Rows that are shown, where no key is given: = != < <= > >=; may be given several"
+            " times.",
+            show_default=False,
+        ),
+    ] = None,
+    committed: Annotated[
+        bool, typer.Option("--committed", help="Read keys at the committed checkpoint.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Rows that are shown at most.")
+    ] = 100,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="How long an answer may take.")
+    ] = 10.0,
+    json: Json = False,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http",
+            metavar="[HOST:]PORT",
+            help="Answer queries of all operators over HTTP until you leave with Ctrl-C; port 0"
+            " for any that is free. Beyond this machine it is not encrypted: use it in a network"
+            f" that you trust. The token is ${TOKEN}, or a new one that is printed.",
+            show_default=False,
+        ),
+    ] = None,
+    address: Address = "auto",
+) -> None:
+    """Show rows of state of a job while it runs.
+
+    With --key the newest rows of these keys, from the instances that own them; otherwise all rows
+    at the committed checkpoint.
+
+    Example: raystream state word-count CountWords --key to
+    """
+    with errors_reported():
+        if http is not None:
+            _serve(job, http, wait, address)
+            return
+        if not operator:
+            raise ConfigError("which operator?", hint="raystream status JOB shows them all.")
+        from raystream.actors.client.querying import query
+
+        with query(job, operator, address=address, wait=wait) as reader:
+            if key:
+                if where:
+                    raise ConfigError("--where is for all rows, --key for some")
+                keys = [key_of(text, reader.key_types) for text in key]
+                found = reader.get_many(keys, committed=committed)
+                shown = [{"key": text, "moment": f.moment, "row": f.row}
+                         for text, f in zip(key, found, strict=True)]  # fmt: skip
+                _show_keys(shown, as_json=json)
+            else:
+                table = reader.scan(where_of(where or ()))
+                _show_table(table, reader.seen, limit, as_json=json)
+
+
+def key_of(text: str, types: Sequence[str]) -> Any:
+    """A key that was written on a command line.
+
+    Args:
+        types: of the fields of a key, as Arrow calls them.
+
+    Raises:
+        ConfigError: it is no such key.
+    """
+    parts: list[Any] = [text]
+    if len(types) > 1:
+        try:
+            parts = json.loads(text)
+        except ValueError:
+            parts = []
+        if not isinstance(parts, list) or len(parts) != len(types):
+            raise ConfigError(
+                f"--key {text}: a key has {len(types)} fields", hint="As in --key '[\"ann\", 60]'."
+            )
+    made = [_part(part, kind) for part, kind in zip(parts, types, strict=True)]
+    return tuple(made) if len(types) > 1 else made[0]
+
+
+def _part(part: Any, kind: str) -> Any:
+    if kind == "binary" and isinstance(part, str):
+        return part.encode()
+    if kind.startswith("int") and isinstance(part, str):
+        try:
+            return int(part)
+        except ValueError:
+            raise ConfigError(f"--key {part}: it is a whole number") from None
+    return part
+
+
+def where_of(conditions: Sequence[str]) -> Any:
+    """Conditions as an expression of Arrow; None without any.
+
+    Raises:
+        ConfigError: one of them is none.
+    """
+    import pyarrow.compute as pc
+
+    found = None
+    for text in conditions:
+        match = _WHERE.fullmatch(text)
+        if match is None:
+            raise ConfigError(f"--where {text!r} is no condition", hint="As in --where 'n > 10'.")
+        field, comparison, written = match.groups()
+        try:
+            value = json.loads(written)
+        except ValueError:
+            value = written
+        one = _COMPARISONS[comparison](pc.field(field), value)
+        found = one if found is None else found & one
+    return found
+
+
+def _show_keys(found: list[dict[str, Any]], *, as_json: bool) -> None:
+    from raystream.actors.client.state_server import plain
+
+    for each in found:
+        row, (run, epoch) = each["row"], each["moment"]
+        values = None if row is None else {n: plain(v) for n, v in row.items()}
+        if as_json:
+            said = {"key": each["key"], "row": values, "run": run, "epoch": epoch}
+            typer.echo(json.dumps(said, ensure_ascii=False))
+        else:
+            text = "no row" if values is None else _fields(values)
+            typer.echo(f"{each['key']}: {text}   (epoch {epoch}, run {run})")
+
+
+def _fields(row: dict[str, Any]) -> str:
+    return ", ".join(f"{n}={_cut(v)}" for n, v in row.items()) or "a row without fields"
+
+
+def _cut(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+    return text if len(text) <= SHOWN_BYTES else f"{text[:SHOWN_BYTES]}..."
+
+
+def _show_table(table: Any, seen: Any, limit: int, *, as_json: bool) -> None:
+    from raystream.actors.client.state_server import plain
+
+    for row in table.slice(0, limit).to_pylist():
+        values = {n: plain(v) for n, v in row.items()}
+        typer.echo(json.dumps(values, ensure_ascii=False) if as_json else _fields(values))
+    more = table.num_rows - limit
+    rows = f"{table.num_rows} rows" if table.num_rows != 1 else "1 row"
+    rest = f", the first {limit} are shown: --limit" if more > 0 else ""
+    typer.echo(f"{rows} at epoch {seen.epoch} of run {seen.run}{rest}", err=True)
+
+
+def _serve(job: str, http: str, wait: float, address: str) -> None:
+    import secrets
+
+    from raystream.actors.client.state_server import serve_state
+    from raystream.actors.cluster.connecting import visited
+
+    host, _, port = http.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
+        raise ConfigError(f"--http {http}: a port, or HOST:PORT")
+    token = os.environ.get(TOKEN, "")
+    if not token:
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        typer.echo(f"token: {token}", err=True)
+    host = host.strip("[]") or "127.0.0.1"
+    with visited(address):
+        serve_state(
+            job, address, host=host, port=int(port), token=token, wait=wait, tell=typer.echo
+        )
