@@ -28,6 +28,7 @@ from benchmarks.parts import (
     keeping,
     kernels,
     paced_epochs,
+    query,
     restore,
     small_epochs,
     tables,
@@ -44,6 +45,7 @@ app.command("kernels")(kernels.main)
 app.command("tables")(tables.main)
 app.command("touch")(touch.main)
 app.command("restore")(restore.main)
+app.command("query")(query.main)
 app.command("keeping")(keeping.main)
 app.command("compiled")(compiled.main)
 app.command("small-epochs")(small_epochs.main)

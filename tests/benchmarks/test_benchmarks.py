@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "line",
     [
+        "query --rows 200 --queries 3 --runs 1",
         "w1 --rows 2000 --distinct 10 --form interpreted --epoch-rows 300 --local --repeat 1",
         "epoch --epochs 20 --local --repeat 1 --json",
         "kernels --rows 500 --distinct 100 --repeat 1",
