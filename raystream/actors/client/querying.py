@@ -22,6 +22,7 @@ from raystream.actors.client.jobs import chosen
 from raystream.actors.cluster.connecting import visited
 from raystream.actors.control.actor_names import CONTROLLER, actor, running
 from raystream.actors.control.state_routes import KeptRows, StateRoutes
+from raystream.actors.network.connections import Joining
 from raystream.actors.network.frames import Refused
 from raystream.actors.network.lookups import LookUpConnection
 from raystream.dataflow.assignment import Serving
@@ -73,6 +74,7 @@ class StateReader:
             self.run = chosen(job, running())
             """The name of the run."""
             self._routes = self._asked_routes()
+            self._joining = Joining(self._routes.credentials)
             self._left = stack.pop_all()
 
     def __enter__(self) -> StateReader:
@@ -199,7 +201,7 @@ class StateReader:
     def _connection(self, serving: Serving) -> LookUpConnection:
         found = self._connections.get(serving.address)
         if found is None:
-            found = LookUpConnection(serving.address, self._routes.token, CALL_SECONDS)
+            found = LookUpConnection(serving.address, self._joining, CALL_SECONDS)
             self._connections[serving.address] = found
         return found
 

@@ -9,6 +9,7 @@ from raystream.api.row_shapes import shape_of
 from raystream.controller.protocol.journal import JournalEntry
 from raystream.dataflow.assignment import Assignment
 from raystream.dataflow.plan import Plan
+from raystream.security.credentials import Credentials
 
 
 class KeptRows(NamedTuple):
@@ -29,7 +30,7 @@ class StateRoutes(NamedTuple):
 
     number: int
     """Of the run: greater than those of all runs before it."""
-    token: str
+    credentials: Credentials
     """What instances ask to be shown."""
     groups: int
     """The number of key groups."""
@@ -43,7 +44,7 @@ class StateRoutes(NamedTuple):
     """The processes of the keepers, which hold the committed checkpoint."""
 
 
-def state_routes(plan: Plan, entry: JournalEntry, token: str) -> StateRoutes | None:
+def state_routes(plan: Plan, entry: JournalEntry, credentials: Credentials) -> StateRoutes | None:
     """What a client is told. None: the job has not begun yet.
 
     A run without a durable tier has no number there; the second in which it began stands for one.
@@ -58,7 +59,7 @@ def state_routes(plan: Plan, entry: JournalEntry, token: str) -> StateRoutes | N
             operators[vertex.name] = kept
     return StateRoutes(
         number=int(entry.started) if plan.durable is None else plan.durable.number,
-        token=token,
+        credentials=credentials,
         groups=plan.groups,
         operators=operators,
         assignment=entry.assignment,

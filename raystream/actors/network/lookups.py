@@ -15,6 +15,7 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
+from raystream.actors.network.connections import Joining
 from raystream.actors.network.frames import (
     ACCEPTED,
     QUERIES,
@@ -23,7 +24,6 @@ from raystream.actors.network.frames import (
     Frame,
     Reader,
     Refused,
-    connect,
     send,
 )
 from raystream.dataflow.queries.looking import KEYS_MAX, Looked, NotYet, StateQuery
@@ -111,16 +111,19 @@ def _packed(answer: Looked | NotYet) -> tuple[bytes, list[memoryview]]:
 class LookUpConnection:
     """A client's connection to an instance.
 
+    Args:
+        joining: the credentials of the run. seconds: how long the beginning may take.
+
     Raises:
         OSError: nobody answers there. Refused: the token is of another run, or no state is there.
     """
 
-    def __init__(self, address: str, token: str, seconds: float) -> None:
-        self._connection = connect(address)
+    def __init__(self, address: str, joining: Joining, seconds: float) -> None:
+        self._connection = joining.connect(address)
         self._reader = Reader(self._connection)
         try:
             self._connection.settimeout(seconds)
-            send(self._connection, QUERIES, token.encode())
+            send(self._connection, QUERIES, joining.token.encode())
             frame = self._reader.read(HELLO_BYTES)
             if frame is None:
                 raise ConnectionError("the instance has ended the connection")

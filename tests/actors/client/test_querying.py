@@ -23,6 +23,7 @@ from raystream.actors.client.state_server import KEYS_MAX, StateServer, plain, s
 from raystream.actors.control.state_routes import StateRoutes, state_routes
 from raystream.controller.protocol.journal import JournalEntry
 from raystream.errors import ConfigError, JobError, StateError
+from raystream.security.credentials import Credentials
 from raystream.state.counts import LEFT
 from raystream.testing import Collect
 from tests.actors.helpers.shells import TOKEN, Shells, shells_of
@@ -47,7 +48,7 @@ class Controller:
     def _routes(self) -> StateRoutes | None:
         self.asked += 1
         entry = JournalEntry(assignment=self.job.assignment, started=7.5)
-        routes = state_routes(self.job.plan, entry, TOKEN)
+        routes = state_routes(self.job.plan, entry, Credentials(TOKEN, None))
         assert routes is not None
         return self.tell(routes)
 

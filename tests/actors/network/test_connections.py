@@ -14,9 +14,19 @@ import pytest
 
 from raystream.actors.network import connections, server
 from raystream.actors.network.connections import Joining, TlsSocket, end, listen
-from raystream.actors.network.frames import LATER, PIECES, REFUSED, TICKET, Reader, send
+from raystream.actors.network.frames import (
+    LATER,
+    PIECES,
+    REFUSED,
+    TICKET,
+    Reader,
+    Refused,
+    send,
+)
+from raystream.actors.network.lookups import LookUpConnection
 from raystream.actors.network.wire import Ticket
 from raystream.actors.worker.shell import Shell
+from raystream.dataflow.queries.looking import StateQuery
 from raystream.errors import JobError
 from raystream.schema.types import KeyRange
 from raystream.security.certificates import made
@@ -48,6 +58,19 @@ def test_a_job_with_tls_has_the_same_output() -> None:
     run_in_shells(word_flow(plain, running), instances={"running": 2})
     run_in_shells(word_flow(secured, running), instances={"running": 2}, certificates=OURS)
     assert secured.records() == plain.records() != []
+
+
+def test_rows_of_state_are_read_by_tls_and_by_nobody_without_it(job: Shells) -> None:
+    owner = job.of("running")[0]
+    table = owner.machine.table
+    assert table is not None
+    reader = LookUpConnection(owner.address, Joining(Credentials(TOKEN, OURS)), LIMIT_SECONDS)
+    reader.send(StateQuery(owner.vertex.id, table.shape.nothing_gone, 0), 0.0)
+    assert reader.receive(table.shape.rows, LIMIT_SECONDS).rows.num_rows == 0
+    reader.close()
+    for strange in (Credentials(TOKEN, None), Credentials(TOKEN, THEIRS)):
+        with pytest.raises((OSError, Refused)):
+            LookUpConnection(owner.address, Joining(strange), LIMIT_SECONDS)
 
 
 def ticket(shell: Shell, token: str = TOKEN) -> bytes:

@@ -11,17 +11,20 @@ import pyarrow as pa
 import pytest
 
 from raystream.actors.network import frames
+from raystream.actors.network.connections import Joining
 from raystream.actors.network.frames import QUERIES, QUERY, REFUSED, Reader, Refused
 from raystream.actors.network.lookups import LookUpConnection, Reply
 from raystream.actors.worker.shell import Shell
 from raystream.dataflow.queries.looking import NotYet, StateQuery
 from raystream.dataflow.queries.request import StateRequest
+from raystream.security.credentials import Credentials
 from raystream.testing import Collect
 from tests.actors.helpers.shells import TOKEN, Shells, shells_of
 from tests.flows import running, running_batch, word_flow
 from tests.gates import LIMIT_SECONDS
 
 WORDS = "abcdefghij"
+SHOWN = Joining(Credentials(TOKEN, None))
 
 
 @pytest.fixture(scope="module", params=[running, running_batch], ids=["Python", "structured"])
@@ -46,7 +49,7 @@ def keys_of(shell: Shell, words: str) -> Any:
 
 
 def asked(shell: Shell, keys: Any, least: int = 0, seconds: float = 0.0) -> Reply:
-    connection = LookUpConnection(shell.address, TOKEN, LIMIT_SECONDS)
+    connection = LookUpConnection(shell.address, SHOWN, LIMIT_SECONDS)
     try:
         connection.send(StateQuery(shell.vertex.id, keys, least), seconds)
         return connection.receive(shell.machine.table.shape.rows, LIMIT_SECONDS)  # type: ignore[union-attr]
@@ -110,9 +113,9 @@ def test_an_epoch_that_is_not_there_is_waited_for_as_long_as_was_said(job: Shell
 
 def test_a_wrong_token_and_an_instance_without_rows_are_refused(job: Shells) -> None:
     with pytest.raises(Refused, match="this token is not of this run"):
-        LookUpConnection(owners(job)[0].address, "wrong", LIMIT_SECONDS)
+        LookUpConnection(owners(job)[0].address, Joining(Credentials("wrong", None)), LIMIT_SECONDS)
     with pytest.raises(Refused, match="keeps no rows"):
-        LookUpConnection(job.of("rows")[0].address, TOKEN, LIMIT_SECONDS)
+        LookUpConnection(job.of("rows")[0].address, SHOWN, LIMIT_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +130,7 @@ def test_a_wrong_token_and_an_instance_without_rows_are_refused(job: Shells) -> 
     ],
 )
 def test_what_is_no_query_is_refused(job: Shells, kind: int, head: bytes, body: bytes) -> None:
-    with frames.connect(owners(job)[0].address) as connection:
+    with SHOWN.connect(owners(job)[0].address) as connection:
         connection.settimeout(LIMIT_SECONDS)
         frames.send(connection, QUERIES, TOKEN.encode())
         reader = Reader(connection)
@@ -152,7 +155,7 @@ def test_more_keys_than_a_query_may_have_are_refused(job: Shells) -> None:
 
 
 def test_what_is_larger_than_a_query_is_refused_before_it_is_read(job: Shells) -> None:
-    with frames.connect(owners(job)[0].address) as connection:
+    with SHOWN.connect(owners(job)[0].address) as connection:
         connection.settimeout(LIMIT_SECONDS)
         frames.send(connection, QUERIES, TOKEN.encode())
         reader = Reader(connection)
