@@ -7,13 +7,16 @@ import operator as operators
 import os
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from raystream.cli.errors import errors_reported
 from raystream.cli.jobs import Address, JobOption, Json
 from raystream.errors import ConfigError
+
+if TYPE_CHECKING:
+    from raystream.actors.client.querying import StateReader
 
 TOKEN = "RAYSTREAM_STATE_TOKEN"
 """The environment variable with the token of `--http`."""
@@ -32,31 +35,46 @@ _COMPARISONS = {
 _WHERE = re.compile(r"\s*(\w+)\s*(==|!=|<=|>=|<|>|=)\s*(.*?)\s*")
 
 
+Keys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        help="A key; may be given several times. One of several fields, or in windows, is a JSON"
+        " list: '[\"ann\", 60]'.",
+        show_default=False,
+    ),
+]
+Conditions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="'FIELD > VALUE'",
+        help="Rows that are shown, where no key is given: = != < <= > >=; may be given several"
+        " times.",
+        show_default=False,
+    ),
+]
+HttpOption = Annotated[
+    str | None,
+    typer.Option(
+        "--http",
+        metavar="[HOST:]PORT",
+        help="Answer queries of all operators over HTTP until you leave with Ctrl-C; port 0 for"
+        " any that is free. Beyond this machine it is not encrypted: use it in a network that you"
+        f" trust. The token is ${TOKEN}, or a new one that is printed.",
+        show_default=False,
+    ),
+]
+
+
 def state(
     job: JobOption,
     operator: Annotated[
         str, typer.Argument(metavar="OPERATOR", help="An operator that keeps rows.")
     ] = "",
-    key: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--key",
-            metavar="KEY",
-            help="A key; may be given several times. One of several fields, or in windows, is"
-            " a JSON list: '[\"ann\", 60]'.",
-            show_default=False,
-        ),
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where",
-            metavar="'FIELD > VALUE'",
-            help="Rows that are shown, where no key is given: = != < <= > >=; may be given several"
-            " times.",
-            show_default=False,
-        ),
-    ] = None,
+    key: Keys = None,
+    where: Conditions = None,
     committed: Annotated[
         bool, typer.Option("--committed", help="Read keys at the committed checkpoint.")
     ] = False,
@@ -67,17 +85,7 @@ def state(
         float, typer.Option(metavar="SECONDS", min=0.1, help="How long an answer may take.")
     ] = 10.0,
     json: Json = False,
-    http: Annotated[
-        str | None,
-        typer.Option(
-            "--http",
-            metavar="[HOST:]PORT",
-            help="Answer queries of all operators over HTTP until you leave with Ctrl-C; port 0"
-            " for any that is free. Beyond this machine it is not encrypted: use it in a network"
-            f" that you trust. The token is ${TOKEN}, or a new one that is printed.",
-            show_default=False,
-        ),
-    ] = None,
+    http: HttpOption = None,
     address: Address = "auto",
 ) -> None:
     """Show rows of state of a job while it runs.
@@ -93,17 +101,13 @@ def state(
             return
         if not operator:
             raise ConfigError("which operator?", hint="raystream status JOB shows them all.")
+        if key and where:
+            raise ConfigError("--where is for all rows, --key for some")
         from raystream.actors.client.querying import query
 
         with query(job, operator, address=address, wait=wait) as reader:
             if key:
-                if where:
-                    raise ConfigError("--where is for all rows, --key for some")
-                keys = [key_of(text, reader.key_types) for text in key]
-                found = reader.get_many(keys, committed=committed)
-                shown = [{"key": text, "moment": f.moment, "row": f.row}
-                         for text, f in zip(key, found, strict=True)]  # fmt: skip
-                _show_keys(shown, as_json=json)
+                _show_keys(reader, key, committed=committed, as_json=json)
             else:
                 table = reader.scan(where_of(where or ()))
                 _show_table(table, reader.seen, limit, as_json=json)
@@ -166,18 +170,19 @@ def where_of(conditions: Sequence[str]) -> Any:
     return found
 
 
-def _show_keys(found: list[dict[str, Any]], *, as_json: bool) -> None:
+def _show_keys(reader: StateReader, keys: list[str], *, committed: bool, as_json: bool) -> None:
     from raystream.actors.client.state_server import plain
 
-    for each in found:
-        row, (run, epoch) = each["row"], each["moment"]
-        values = None if row is None else {n: plain(v) for n, v in row.items()}
+    wanted = [key_of(text, reader.key_types) for text in keys]
+    for text, found in zip(keys, reader.get_many(wanted, committed=committed), strict=True):
+        run, epoch = found.moment
+        row = None if found.row is None else {n: plain(v) for n, v in found.row.items()}
         if as_json:
-            said = {"key": each["key"], "row": values, "run": run, "epoch": epoch}
+            said = {"key": text, "row": row, "run": run, "epoch": epoch}
             typer.echo(json.dumps(said, ensure_ascii=False))
         else:
-            text = "no row" if values is None else _fields(values)
-            typer.echo(f"{each['key']}: {text}   (epoch {epoch}, run {run})")
+            shown = "no row" if row is None else _fields(row)
+            typer.echo(f"{text}: {shown}   (epoch {epoch}, run {run})")
 
 
 def _fields(row: dict[str, Any]) -> str:
