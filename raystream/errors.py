@@ -42,8 +42,22 @@ class Where(NamedTuple):
         return f"{self.file}:{self.line}" + (f"   {self.text}" if self.text else "")
 
 
+class At(NamedTuple):
+    """The call of an operator at which an error was raised."""
+
+    operator: str
+    """The name of the operator, as it was declared."""
+    epoch: int
+    """The epoch that was applied."""
+    key: str = ""
+    """The key in words; empty where the call is of no key."""
+
+
 class RaystreamError(Exception):
     """Base of all errors that raystream raises on purpose. `where` is in the user's code."""
+
+    at: At | None = None
+    """The call of an operator at which it was raised, where that is known."""
 
     def __init__(self, message: str, *, where: Where | None = None, hint: str = "") -> None:
         super().__init__(message)
@@ -64,7 +78,7 @@ class RaystreamError(Exception):
         return (
             _rebuild,
             (type(self), self.message, self.where, self.hint),
-            {"__notes__": notes(self)},
+            {"__notes__": notes(self), "at": self.at},
         )
 
 
@@ -256,5 +270,7 @@ def operator_error(
     if where is None and isinstance(error, TypeError):  # not raised by the function, but by its use
         hint += "\n  Does it return something other than records? It has to `yield` them."
     wrapped = OperatorError(f"{spec.name} raised {raised}", where=where or spec.where, hint=hint)
+    words = "" if key is None else key if isinstance(key, str) else repr(key)
+    wrapped.at = At(spec.name, epoch, words)
     wrapped.__cause__ = error
     return wrapped

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -37,6 +38,22 @@ def absolute(path: str | os.PathLike[str]) -> str:
     if (scheme := scheme_of(text)) is not None:
         text = _of_url(text, scheme)
     return os.path.abspath(os.path.expanduser(text))
+
+
+def seen_file(name: str) -> str:
+    """How long a file of this machine is and when it was changed last, in words; empty for what is
+    none. Another file of this name says something else."""
+    if not os.path.isabs(name):
+        return ""
+    try:
+        found = os.stat(name)
+    except OSError:
+        return ""
+    if not stat.S_ISREG(found.st_mode):
+        return ""
+    seconds, rest = divmod(found.st_mtime_ns, 10**9)
+    changed = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{found.st_size:,} bytes, changed {changed}.{rest:09d} UTC"
 
 
 def _encodable(text: str) -> bool:

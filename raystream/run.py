@@ -31,11 +31,12 @@ from raystream.controller.planning.resuming import (
 from raystream.controller.planning.run_options import check_run_options
 from raystream.controller.protocol.strategies import RecoveryMode
 from raystream.controller.reporting.late import late_notes
+from raystream.controller.reporting.replays import tell_replay
 from raystream.controller.reporting.report import JobReport
 from raystream.dataflow.plan import Plan
-from raystream.durable.saves import Saves
+from raystream.durable.saves import KEPT, Saves
 from raystream.durable.store import open_store
-from raystream.errors import ConfigError, LostError
+from raystream.errors import ConfigError, LostError, RaystreamError
 from raystream.renamed import renamed
 from raystream.schema.blocks import NAMED
 from raystream.schema.lengths import Seconds
@@ -73,6 +74,7 @@ def run(
     resume: bool | None = None,
     rename: Mapping[str, str] | None = None,
     drop: Collection[str] = (),
+    keep: int = KEPT,
     tls: str | os.PathLike[str] | None = None,
     ui: bool = False,
     on_progress: OnProgress | None = None,
@@ -120,6 +122,8 @@ def run(
             checkpoint the name that it has now. Its state, and what marks a sink's output, go on.
         drop: with `resume`, the names of those of which the saved state may go: they are not in the
             flow any more, or begin empty. What is new in the flow begins empty, too.
+        keep: how many saved checkpoints stay in `durable`, at least 2: `raystream replay` reaches
+            back to the oldest of them.
         tls: encrypt all connections of the job, and have both sides show a certificate: a folder
             with `ca.crt`, `tls.crt` and `tls.key` (`raystream certificates` makes one), or "made"
             for certificates that are made for this run (needs the extra `tls`). Ray's connections
@@ -159,15 +163,20 @@ def run(
             wishes=wishes,
         )
         bounds_in(plan, bounds or {})  # a controller would say it too, but only on the cluster
-        for vertex in plan.vertices:
-            if vertex.source is not None and (note := getattr(vertex.source, "note", "")):
-                (on_note or _on_terminal)(f"{vertex.name}: {note}")
+        _tell_of_sources(plan, on_note or _on_terminal)
         follow = Followed(cluster, options, saves, on_progress, on_note or _ignore, certificates)
         if saves is None:
             report = follow.run(plan)
         else:
-            report = _run_durably(follow, plan, saves, begin, known, wishes)
+            report = _run_durably(follow, plan, saves, begin, known, wishes, int(keep))
         return _with_warnings(report, plan, on_note or _on_terminal)
+
+
+def _tell_of_sources(plan: Plan, on_note: OnNote) -> None:
+    """Tell what sources have to say of themselves."""
+    for vertex in plan.vertices:
+        if vertex.source is not None and (note := getattr(vertex.source, "note", "")):
+            on_note(f"{vertex.name}: {note}")
 
 
 @contextmanager
@@ -258,7 +267,7 @@ class Followed(NamedTuple):
                 plan,
                 self.saves,
                 self.on_progress,
-                _feed(plan),
+                feed_of(plan),
                 _teller(plan),
                 certificates=self.certificates,
             )
@@ -283,7 +292,7 @@ def _teller(plan: Plan) -> MakeTeller | None:
     return CommitTeller
 
 
-def _feed(plan: Plan) -> MakeFeed | None:
+def feed_of(plan: Plan) -> MakeFeed | None:
     """What reads splits that may be silent, if there are any."""
     from raystream.local.source import may_be_silent
 
@@ -315,12 +324,13 @@ def _run_durably(
     begin: StartPoint,
     known: Collection[str] | None,
     wishes: ResumeWishes,
+    keep: int,
 ) -> JobReport:
     """Run a plan and save its checkpoints. When a cluster has lost its own copies of a checkpoint,
     run the plan again from a saved one.
 
     Args:
-        known: see `durably`.
+        known, keep: see `durably`.
     """
     resumes = Resumes(saves)
     notes: tuple[str, ...] = ()
@@ -332,13 +342,17 @@ def _run_durably(
         try:
             with follow.ready(plan):  # what cannot run is not to end the saves of what does
                 name = follow.name(plan.job)
-                plan = durably(plan, saves, name, begin.saved, known, now.saved)
+                plan = durably(plan, saves, name, begin.saved, known, now.saved, keep)
                 report = follow.run(plan)
         except LostError as error:
             known = saves.manifests()
             begin = resumes.after(error, plan)
             if begin.saved is not None and begin.saved.checkpoint > plan.begins:
                 wishes = ResumeWishes()  # fulfilled: it is one of this flow
+        except RaystreamError as error:
+            if plan.durable is not None:
+                tell_replay(error, plan, saves)
+            raise
         else:
             return replace(report, notes=notes)
 

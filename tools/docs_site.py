@@ -32,7 +32,7 @@ BESIDE = {
 SECTIONS = {
     "Start": ["README.md", "docs/README.md", "docs/guide.md"],
     "Connectors": ["docs/connectors"],
-    "Run it": ["docs/page.md", "docs/ec2.md"],
+    "Run it": ["docs/page.md", "docs/replay.md", "docs/ec2.md"],
     "Reference": ["docs/reference"],
     "Measured": ["docs/performance.md", "docs/elasticity.md", "docs/rating.md", "docs/lab"],
     "Inside": ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/internals", "docs/decisions"],

@@ -337,6 +337,8 @@ class Flow:
         self.time_unit = time_unit
         self.ticks = UNITS[time_unit]
         self.nodes: list[FlowNode] = []
+        self.code = ""
+        """`module:name` by which a command has found it; empty if none did."""
 
     @overload
     def source(

@@ -13,6 +13,8 @@ Nothing heavy is imported before a command needs it, so that `--help` is quick.
     load     reads what the command line names: flows, numbers, bounds, a policy
     plan     draws the graph of a flow
     check    asks the sources and sinks of a flow whether they can be used
+    replay   the commands `replay` and `fork`
+    debugging  the debugger in a replay
     resumed  what a flow would make of a saved checkpoint
     live     draws a run as it goes, and its totals
     status   draws what `status`, `top` and `story` show of a running job

@@ -1,5 +1,5 @@
-"""The command `raystream`: new, demo, plan, check, run, jobs, status, top, story, state, scale,
-move, drain, push, stop, certificates, version.
+"""The command `raystream`: new, demo, plan, check, run, replay, fork, jobs, status, top, story,
+state, scale, move, drain, push, stop, certificates, version.
 
 Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raystream.cli import jobs, security, state
+from raystream.cli import jobs, replay, security, state
 from raystream.cli.errors import FAILED, errors_reported
 from raystream.errors import ConfigError
 
@@ -180,6 +180,16 @@ Tls = Annotated[
         " certificates` has made, or made for this run.",
     ),
 ]
+Keep = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=2,
+        help="With --durable: how many saved checkpoints stay there. `replay` reaches back to the"
+        " oldest.",
+        rich_help_panel=CHECKPOINTS,
+    ),
+]
 Renames = Annotated[
     str,
     _unless_given(
@@ -335,6 +345,7 @@ def run(
     resume: Resume = None,
     rename: Renames = "",
     drop: Drops = "",
+    keep: Keep = 2,
     tls: Tls = None,
     ui: Annotated[
         bool, typer.Option("--ui", help="Show the job on a page in a browser, too.")
@@ -372,6 +383,7 @@ def run(
             resume=resume,
             rename=load.parse_renames(rename),
             drop=load.parse_drops(drop),
+            keep=keep,
             tls=tls,
             ui=ui,
         )
@@ -388,6 +400,7 @@ def _run_on_screen(flow: Flow, **options: Any) -> None:
 
 
 _OF_JOBS: dict[str, list[Callable[..., None]]] = {
+    RUN: [replay.replay, replay.fork],
     WATCH: [jobs.jobs, jobs.status, jobs.top, jobs.story, state.state, jobs.ui],
     CHANGE: [jobs.stop, jobs.scale, jobs.move, jobs.drain, jobs.push],
     SECURITY: [security.certificates],

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from raystream.api.flow import Flow
@@ -25,12 +26,16 @@ POLICIES: dict[str, type[CpuThreshold] | type[RateBased]] = {"cpu": CpuThreshold
 """The policies by the names that the command has for them."""
 
 
-def load_flow(target: str) -> Flow:
+def load_flow(target: str, folder: str = "") -> Flow:
     """The flow that `module:name` stands for; a function of that name is called.
 
+    Args:
+        folder: see `imported_from`; unless given, the module is looked for in the current one, and
+            among what is installed.
+
     Raises:
-        ConfigError: there is no such module or name. GraphError: what is there is not a flow, or
-            raised while it was imported or called.
+        ConfigError: there is no such module, name or folder. GraphError: what is there is not a
+            flow, or raised while it was imported or called.
     """
     module_name, _, name = target.partition(":")
     is_file = module_name.endswith(".py") or os.sep in module_name
@@ -49,15 +54,50 @@ def load_flow(target: str) -> Flow:
         raise ConfigError(
             f"{module_name!r} is a relative name", hint=f"Write {dotted}:{name}, from its folder."
         )
+    if folder:
+        with imported_from(folder):
+            return _found(target, module_name, name)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    return _found(target, module_name, name)
+
+
+def _found(target: str, module_name: str, name: str) -> Flow:
     module = _import(module_name)
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
             raise ConfigError(f"module {module_name!r} has no {name!r}", hint=_flows_of(module))
         found = getattr(found, part)
-    return _flow(target, found, _flows_of(module))
+    flow = _flow(target, found, _flows_of(module))
+    flow.code = target
+    return flow
+
+
+@contextmanager
+def imported_from(folder: str) -> Iterator[None]:
+    """Within, the user's modules are looked for in this folder first, and imported again although
+    others of the same names are there; afterwards these are back. So two versions of a program can
+    be there at once.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    if not os.path.isdir(folder):
+        raise ConfigError(f"there is no folder {folder}")
+    from raystream.controller.planning.program import is_users
+
+    path, cwd = list(sys.path), os.getcwd()
+    others = {name: m for name, m in sys.modules.items() if name != "__main__" and is_users(m)}
+    for name in others:
+        del sys.modules[name]
+    sys.path[:] = [os.path.abspath(folder), *(p for p in path if p not in ("", cwd))]
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        sys.modules.update(others)
 
 
 def _flows_of(module: Any) -> str:

@@ -153,6 +153,8 @@ class Durable:
     """The name of this run."""
     resumed: Saved | None = None
     """The checkpoint of an earlier run with which this run begins; None: it begins the input."""
+    keep: int = 2
+    """How many whole checkpoints stay in the store."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -183,6 +185,10 @@ class Plan:
     """The durable tier of the run, if it has one."""
     program: str = ""
     """A fingerprint of the flow and of the user's code."""
+    files: dict[str, str] = field(default_factory=dict)
+    """By split that is a file of this machine, how long it is and when it was changed last."""
+    code: str = ""
+    """Where a command has found the flow, `module:name`; empty if none did."""
     rows: dict[int, int] = field(default_factory=dict)
     """By vertex how many rows of state the user expects it to keep, where the user said so."""
 

@@ -28,10 +28,10 @@ from urllib.parse import quote
 from raystream.errors import InternalError, StateError
 from raystream.schema.types import BEFORE_ALL, KeyRange
 
-VERSION = 3
-READ = (1, 2, 3)
+VERSION = 4
+READ = (1, 2, 3, 4)
 """The versions that can be read. The first does not say which columns cut epochs, the first two
-say nothing of kinds and marks."""
+say nothing of kinds and marks, the first three not where the code is."""
 _HEAD = b"raystream saved cut %d %08x\n"
 _HEAD_LIKE = re.compile(rb"raystream saved cut (\d{1,9}) ([0-9a-f]{8})\n")
 
@@ -128,6 +128,11 @@ class Saved:
     """Per source the column that epochs follow from, and its ticks."""
     marks: Mapping[str, str] = field(default_factory=dict)
     """Per sink that was renamed what marks its output: see `SinkContext.mark`."""
+    code: str = ""
+    """Where the command that ran the job has found its flow, `module:name`; empty if none did."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """By split of a source that is a file of this machine, how long it was and when it was changed
+    last, when the run began."""
     begins: Mapping[str, Inherited] = field(default_factory=dict)
     """Per vertex with what it begins, where a run goes on with a flow that has changed; empty where
     it is the same. It is not stored: until that run has saved a checkpoint of its own, what was
@@ -139,6 +144,11 @@ class Saved:
 
     def __str__(self) -> str:
         return f"checkpoint {self.checkpoint} of run {self.number} of {self.job}"
+
+    @property
+    def label(self) -> str:
+        """What it is called on a command line: the number of its run and its epoch."""
+        return f"{self.number}-{self.checkpoint}"
 
     @property
     def images(self) -> list[SavedImage]:
@@ -330,27 +340,27 @@ def droppable(
     number: int,
     keep: Collection[str] = (),
 ) -> list[str]:
-    """What run `number` may delete: what neither of the newest two whole checkpoints needs.
+    """What run `number` may delete: what none of the newest whole checkpoints needs.
 
     Manifests come first, so that no manifest ever refers to an image that is gone. Names that are
     not of this job stay, and so does what may belong to a checkpoint that is not committed yet, or
     to a later run.
 
     Args:
-        whole: the newest two whole checkpoints, the newest first. With fewer nothing may be
-            deleted.
+        whole: the whole checkpoints that stay, the newest first. With fewer than two nothing may
+            be deleted.
         keep: names of images that are about to be referred to.
     """
     if len(whole) < 2 or whole[0].number > number:
         return []
-    newest, second = ((s.number, s.checkpoint) for s in whole)
+    newest, oldest = ((s.number, s.checkpoint) for s in (whole[0], whole[-1]))
     needed = {i.name for s in whole for i in s.images} | set(keep)
     old: dict[str, list[str]] = {"cuts": [], "images": [], "runs": []}
     for name in sorted(there):
         at = named(job, name)
         if at is None or name in needed:
             continue
-        upto = {"cuts": (at.number, at.checkpoint) < second, "runs": at.number < second[0]}
+        upto = {"cuts": (at.number, at.checkpoint) < oldest, "runs": at.number < oldest[0]}
         if upto.get(at.kind, (at.number, at.checkpoint) <= newest):
             old[at.kind].append(name)
     return [name for names in old.values() for name in names]

@@ -47,7 +47,7 @@ from raystream.state.images.partition import partition
 CLAIMS_MAX = 100
 """How many runs may begin at the same moment, at most."""
 KEPT = 2
-"""How many whole checkpoints stay in a store."""
+"""How many whole checkpoints stay in a store, unless a run says more."""
 CHECKED_AT_ONCE, SMALL_BYTES = 8, 16 << 20
 """How many chains of images up to this size are checked at the same time: a bucket takes longer to
 answer than to send them. Larger ones travel in parts, several at once."""
@@ -138,19 +138,20 @@ class Saves:
                 hint="A job runs once at a time. Give each job its own name or store.",
             )
 
-    def drop(self, number: int, keep: Collection[str] = ()) -> list[str]:
-        """Delete, as run `number`, what the newest two whole checkpoints do not need.
+    def drop(self, number: int, keep: Collection[str] = (), *, kept: int = KEPT) -> list[str]:
+        """Delete, as run `number`, what the newest whole checkpoints do not need.
 
         Args:
             keep: names of images that `put_chain` returned for a checkpoint that is not committed
                 yet.
+            kept: how many whole checkpoints stay, at least two.
 
         Returns:
             The names that were deleted.
         """
         there = self._there()
         refused: list[str] = []
-        whole = list(islice(self._whole(there, refused), KEPT))
+        whole = list(islice(self._whole(there, refused), kept))
         names = droppable(self.job, there, whole, number, keep)
         self.store.delete(names)
         return names
@@ -173,6 +174,10 @@ class Saves:
                 continue
             return Found(saved, tuple(refused))
         return Found(None, tuple(refused))
+
+    def kept(self) -> list[Saved]:
+        """All checkpoints that are whole, the newest first; checksums are not looked at."""
+        return list(self._whole(self._there(), []))
 
     def manifests(self) -> list[str]:
         """The names of all manifests that are there, the newest first."""

@@ -4,5 +4,8 @@ job       `LocalJob`: all instances of a plan, driven by a loop; `run_local` for
 source    how its sources read
 asking    asks the world, on a thread of its own; processes of a cluster use it, too
 recheck   checking mode: all instances are made again at every checkpoint and compared
+replay    a job again, from a saved checkpoint; no sink is written
+probe     looks at single calls of operators in a replay
+comparing what two versions of a flow make of the same input
 run       `run_here`: runs a plan at its pace and saves its checkpoints, for `raystream.run`
 """

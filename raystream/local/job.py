@@ -134,9 +134,11 @@ class LocalJob:
         self, vertex: Vertex, keys: KeyRange, images: Sequence[Sequence[Image]], checkpoint: int
     ) -> None:
         index = self._index(vertex)
+        at = checkpoint if images else 0
         source = LocalSource(
-            self.plan, vertex, keys, self.boundaries, self.rng, images, index, self._feed
-        )
+            self.plan, vertex, keys, self.boundaries, self.rng, images, index, self._feed,
+            committed=at,
+        )  # fmt: skip
         source.machine.checkpoints.together = self.rng is None
         if not images:
             source.read_again(checkpoint)

@@ -91,12 +91,12 @@ def run_here(
     if clock is not None and clock.speed is not None:
         started += PACED_START_DELAY - plan.begins * clock.seconds / clock.speed
     run = name_here() if plan.durable is None else plan.durable.run
-    with _opened(plan, run, certificates):
+    with opened(plan, run, certificates):
         return _run_opened(plan, run, saves, started, on_progress, feed, teller)
 
 
 @contextmanager
-def _opened(plan: Plan, run: str, certificates: Certificates | None) -> Iterator[None]:
+def opened(plan: Plan, run: str, certificates: Certificates | None = None) -> Iterator[None]:
     """The sources of a plan are open."""
     directory = LocalDirectory()
     with ExitStack() as after:
@@ -189,7 +189,7 @@ def _tellers(job: LocalJob, make: MakeTeller | None) -> list[Teller]:
     return found
 
 
-def _pause(job: LocalJob) -> float | None:
+def pause_of(job: LocalJob) -> float | None:
     """How long to wait before the next epoch, in seconds; None if something has arrived already, or
     if no split may be idle."""
     feeds = [feed for source in job.sources for feed in source.feeds]
@@ -215,7 +215,7 @@ def _drive(
         epoch += 1
         if clock is not None and clock.speed is not None:
             time.sleep(max(0.0, started + epoch * clock.seconds / clock.speed - time.time()))
-        if (pause := _pause(job)) is not None:
+        if (pause := pause_of(job)) is not None:
             time.sleep(pause)
         job.turn()
         saving.after(job)

@@ -60,6 +60,8 @@ class LocalSource:
         index: of the instance among those of its vertex.
         feed: begins to read a split that may be silent; None: such a split is waited for.
         writer: see `Arrival`.
+        committed: the checkpoint at which the job goes on: if it had ended before, it ends once
+            more after that.
     """
 
     def __init__(
@@ -73,10 +75,11 @@ class LocalSource:
         index: int = 0,
         feed: MakeFeed | None = None,
         writer: str = "the job",
+        committed: int = 0,
     ) -> None:
         self.machine = SourceInstance(plan, vertex, keys)
         self.tenure: Tenure[Any] = Tenure(
-            self.machine, index=index, chains=images or None, settles=False
+            self.machine, index=index, committed=committed, chains=images or None, settles=False
         )
         input_position = self.tenure.input_position
         positions = None if input_position is None else input_position.splits

@@ -161,7 +161,8 @@ class Keeper:
         except Exception as error:
             return told(error)
         try:
-            self._opened().drop(saved.number)
+            assert self._plan.durable is not None
+            self._opened().drop(saved.number, kept=self._plan.durable.keep)
         except Exception as error:  # it is saved; what is old is dropped with a later one
             log.warning("what %s does not need could not be deleted: %s", saved, told(error))
         return ""

@@ -25,6 +25,7 @@ from raystream.errors import (
     user_frame,
     what_was_raised,
 )
+from raystream.filesystem import seen_file
 from raystream.schema.types import BEFORE_ALL, NEVER, Split
 
 PACED_EPOCH_SECONDS = 0.05
@@ -91,6 +92,9 @@ def make_plan(
         if clock is not None:
             cutting_of(node.epochs, clock, flow.ticks)
     plan.program = program_of(plan)
+    plan.code = flow.code
+    names = (s.name for listed in found.values() for s in listed)
+    plan.files = {name: seen for name in names if (seen := seen_file(name))}
     return plan
 
 

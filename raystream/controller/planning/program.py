@@ -53,7 +53,7 @@ def _modules(objects: Iterable[Any]) -> dict[str, types.ModuleType]:
     while names:
         name = names.pop()
         module = sys.modules.get(name)
-        if module is None or name in found or not _is_users(module):
+        if module is None or name in found or not is_users(module):
             continue
         found[name] = module
         names += [home for value in list(vars(module).values()) if (home := _home(value))]
@@ -70,7 +70,7 @@ def _home(value: Any) -> str:
     return home if isinstance(home, str) else ""
 
 
-def _is_users(module: types.ModuleType) -> bool:
+def is_users(module: types.ModuleType) -> bool:
     """Whether a module is neither installed nor raystream's own nor Python's."""
     file = getattr(module, "__file__", None)
     if file is None or module.__name__.partition(".")[0] == "raystream":

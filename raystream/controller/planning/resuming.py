@@ -11,7 +11,7 @@ from typing import NamedTuple
 from raystream.controller.protocol.saving import saved_checkpoint
 from raystream.dataflow.plan import Durable, Plan
 from raystream.durable.manifest import Saved, manifest_name
-from raystream.durable.saves import EncodedImage, Found, Saves
+from raystream.durable.saves import KEPT, EncodedImage, Found, Saves
 from raystream.errors import ConfigError, JobError, LostError, StateError
 from raystream.schema.types import KeyRange
 from raystream.state.images.image import Image
@@ -127,6 +127,7 @@ def durably(
     saved: Saved | None,
     known: Collection[str] | None = None,
     changed: Saved | None = None,
+    keep: int = KEPT,
 ) -> Plan:
     """The plan of a new run that saves its checkpoints.
 
@@ -139,6 +140,7 @@ def durably(
         known: the manifests that were there before `saved` was chosen; None if it does not matter
             what earlier runs have saved.
         changed: `saved` as a checkpoint of this plan, where the flow has changed since.
+        keep: how many whole checkpoints stay in the store.
 
     Raises:
         ConfigError: an earlier run has saved a newer checkpoint since.
@@ -150,7 +152,7 @@ def durably(
         saved = replace(saved, number=number)
         saves.commit(saved)
         saved = replace(changed or saved, number=number)
-    return replace(plan, durable=Durable(saves.store.url, number, run, saved))
+    return replace(plan, durable=Durable(saves.store.url, number, run, saved, keep))
 
 
 def _refuse_overtaken(saves: Saves, saved: Saved | None, known: Collection[str]) -> None:
@@ -194,7 +196,7 @@ def save(plan: Plan, saves: Saves, checkpoint: int, images: Mapping[int, Iterabl
     }
     saves.commit(saved_checkpoint(plan, durable, checkpoint, chains))
     try:
-        saves.drop(durable.number)
+        saves.drop(durable.number, kept=durable.keep)
     except JobError as error:
         log.warning("what checkpoint %d does not need could not be deleted: %s", checkpoint, error)
 

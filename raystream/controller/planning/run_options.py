@@ -37,6 +37,8 @@ def check_run_options(given: Mapping[str, Any]) -> float:
     for name in ("instances", "rows"):
         check_by_operator(name, given[name], whole_number, "a whole number for each operator")
     check_by_operator("bounds", given["bounds"], _pair, "(least, most) for each operator")
+    if not whole_number(given["keep"]) or given["keep"] < 2:
+        raise _wrong("keep", given["keep"], "a whole number, at least 2")
     if not isinstance(given["cluster"], str | None):
         raise _wrong("cluster", given["cluster"], "text")
     if not isinstance(given["durable"], str | os.PathLike | None):

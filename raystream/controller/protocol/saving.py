@@ -206,6 +206,8 @@ def saved_checkpoint(
         clock=None if clock is None else (clock.origin, clock.seconds, clock.speed),
         columns=columns_of(plan),
         marks={} if plan.resumed is None else dict(plan.resumed.marks),
+        code=plan.code,
+        files=plan.files,
     )
 
 

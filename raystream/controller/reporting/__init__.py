@@ -1,5 +1,6 @@
 """What a job did, and how it stands.
 
+replays the command that replays what a job has ended with
 report  totals per operator, samples, the report of a finished job
 late    what is said of records that were late
 status  a job at one moment

@@ -1,0 +1,148 @@
+"""What two versions of a flow make of the same input, record by record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from raystream.errors import RaystreamError
+from raystream.local.replay import Replay, SinkOutput
+from raystream.schema.types import NEVER
+
+
+class Difference(NamedTuple):
+    """How the records of one sink differ in one epoch."""
+
+    sink: str
+    epoch: int
+    lacks: tuple[Any, ...]
+    """The records that only the first version has, in its order."""
+    more: tuple[Any, ...]
+    """The records that only the second version has, in its order."""
+    of: int
+    """How many records the first version has."""
+
+    def lines(self) -> list[str]:
+        """In words: the records of the first version with -, those of the second with +."""
+        lines = [f"epoch {self.epoch}  {self.sink}"]
+        if not (self.lacks or self.more):
+            lines.append(f"  the same {self.of:,} records in another order")
+        lines += [f"  - {record!r}" for record in self.lacks]
+        return lines + [f"  + {record!r}" for record in self.more]
+
+
+def difference(sink: str, epoch: int, one: Sequence[Any], two: Sequence[Any]) -> Difference | None:
+    """How two series of records differ, by type and value to the last bit; None if they do not."""
+    first, second = [_bits(r) for r in one], [_bits(r) for r in two]
+    if first == second:
+        return None
+    lacks = _without(one, first, second)
+    return Difference(sink, epoch, lacks, _without(two, second, first), len(one))
+
+
+def _bits(record: Any) -> str:
+    """What two records have in common if and only if they are the same. `repr` of a float has all
+    of its bits, but for those of a NaN."""
+    return f"{type(record).__name__}{tuple.__repr__(record)}"
+
+
+def _without(records: Sequence[Any], mine: Sequence[str], others: Iterable[str]) -> tuple[Any, ...]:
+    """The records that the others do not have, each as often as it is missing there."""
+    left, found = Counter(others), []
+    for record, bits in zip(records, mine, strict=True):
+        if left[bits]:
+            left[bits] -= 1
+        else:
+            found.append(record)
+    return tuple(found)
+
+
+class Compared(NamedTuple):
+    """What a step of two versions brought."""
+
+    epoch: int
+    """The last epoch that both have applied."""
+    differences: tuple[Difference, ...]
+
+
+class Pair:
+    """Two versions of a flow, which take the same input, epoch by epoch: the first one leads.
+
+    Args:
+        names: by the name of a sink or source in the first version the name that it has in the
+            second, where that is another.
+    """
+
+    def __init__(
+        self, first: Replay, second: Replay, names: Mapping[str, str] | None = None
+    ) -> None:
+        self.first = first
+        self.second = second
+        self._second = {v: k for k, v in (names or {}).items()}
+        known = {self._second.get(n, n) for n in _sinks(second)}
+        self.common = [name for name in _sinks(first) if name in known]
+        """The sinks that are compared, by their first names."""
+        self.alone = tuple({*_sinks(first)} ^ known)
+        """Those that only one of the two has."""
+        self.records = 0
+        """How many records of the first version were compared."""
+        self.failed: RaystreamError | None = None
+        """How the first version has ended. The second goes on to the epoch in which that was."""
+        there = {v.name: v.id for v in second.plan.vertices}
+        self._ids = {
+            str(v.id): there[name]
+            for v in first.plan.vertices
+            if v.kind == "source" and (name := (names or {}).get(v.name, v.name)) in there
+        }
+
+    def turn(self, to: int = NEVER) -> Compared | None:
+        """One step of both; None if there are no more.
+
+        Raises:
+            RaystreamError: what the second version ends with.
+        """
+        if self.failed is not None:
+            return None
+        try:
+            if not self.first.turn(to):
+                return None
+            epoch = self.first.at
+        except RaystreamError as error:
+            self.failed = error
+            epoch = self.first.at + 1
+        self._hand_boundaries()
+        self.second.advance(epoch)
+        for replay in (self.first, self.second):
+            for at in [at for at in replay.boundaries if at[1] <= epoch]:
+                del replay.boundaries[at]
+        return Compared(epoch, tuple(self._compare()))
+
+    def _hand_boundaries(self) -> None:
+        """Where epochs end by arrival, they end in the second version as in the first."""
+        for (split, epoch), boundary in self.first.boundaries.items():
+            vertex, _, name = split.partition(":")
+            if vertex in self._ids:
+                self.second.boundaries[f"{self._ids[vertex]}:{name}", epoch] = boundary
+
+    def _compare(self) -> Iterable[Difference]:
+        one = _by_place(self.first.taken())
+        two = {
+            (epoch, self._second.get(sink, sink)): records
+            for (epoch, sink), records in _by_place(self.second.taken()).items()
+        }
+        for epoch, sink in sorted({*one, *two}):
+            mine = one.get((epoch, sink), ())
+            self.records += len(mine)
+            if sink in self.common and (self.failed is None or epoch <= self.first.at):
+                found = difference(sink, epoch, mine, two.get((epoch, sink), ()))
+                if found is not None:
+                    yield found
+
+
+def _by_place(outputs: Iterable[SinkOutput]) -> dict[tuple[int, str], tuple[Any, ...]]:
+    return {(o.epoch, o.sink): o.records for o in outputs}
+
+
+def _sinks(replay: Replay) -> list[str]:
+    return [v.name for v in replay.plan.vertices if v.kind == "sink"]
