@@ -6,6 +6,7 @@ others first:
     against    this tree and an older commit, in turns
     recovery   what it takes to replace killed operators
     chaos      faults and moves at random in running jobs, and simulated schedules
+    gather     state that is gathered as star, line or tree, over shaped links
     model      hundreds of instances in a queueing model, with the real policy
     jobs       whole jobs: throughput, latency, checkpoints, moves, the start
     parts      one part of the engine by itself, without a job

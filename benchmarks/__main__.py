@@ -20,6 +20,7 @@ from rich.table import Table
 
 from benchmarks.against import command as against
 from benchmarks.chaos import feed, schedules, soak_summary
+from benchmarks.gather import command as gathering
 from benchmarks.jobs import checkpoints, compare, elastic, epochs, push, start
 from benchmarks.kafka import latency
 from benchmarks.model import simulate
@@ -59,6 +60,7 @@ app.command("recovery")(recovery_table.main)
 app.command("compare")(compare.main)
 app.command("against")(against.main)
 app.command("elastic")(elastic.main)
+app.command("gather", help=gathering.__doc__)(gathering.main)
 app.command("start")(start.main)
 app.command("epochs")(epochs.main)
 app.command("kafka", help=latency.__doc__)(latency.main)

@@ -34,7 +34,13 @@ SECTIONS = {
     "Connectors": ["docs/connectors"],
     "Run it": ["docs/page.md", "docs/replay.md", "docs/ec2.md"],
     "Reference": ["docs/reference"],
-    "Measured": ["docs/performance.md", "docs/elasticity.md", "docs/rating.md", "docs/lab"],
+    "Measured": [
+        "docs/performance.md",
+        "docs/elasticity.md",
+        "docs/rating.md",
+        "docs/gathering.md",
+        "docs/lab",
+    ],
     "Inside": ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/internals", "docs/decisions"],
     "News": ["CHANGELOG.md"],
 }

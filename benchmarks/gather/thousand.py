@@ -1,0 +1,70 @@
+"""Plans for 1,000 nodes in five zones, computed: the function is the one that real jobs use."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from raystream.controller.protocol.gathering.links import Links
+from raystream.controller.protocol.gathering.plan import Wanted
+from raystream.controller.protocol.gathering.widest import FORMS, gather
+from raystream.controller.protocol.parts.keeper_choice import by_weight, in_zones
+from raystream.schema.types import KeyRange
+
+NODES = 1000
+ZONES = 5
+HOLDERS = 8
+"""Each range is cut into so many parts, each of which has `COPIES` holders on the ring."""
+COPIES = 2
+NODE = 1.25e9 * 0.94
+"""What a node can send, and receive: 10 Gbit/s."""
+ACROSS = 62.5e6 * 0.94
+"""What goes from a node to one of another zone: 0.5 Gbit/s."""
+
+
+class Computed(NamedTuple):
+    """A plan for so many failures at once."""
+
+    failures: int
+    form: str
+    seconds: float
+    """Until the last receiver has everything, as predicted."""
+    planning: float
+    """Seconds of CPU of the function."""
+
+
+def cluster() -> Links:
+    """What such a cluster would have measured: a link of each pair of zones, and its nodes."""
+    names = [f"n{i}" for i in range(NODES)]
+    zones = {name: f"z{i % ZONES}" for i, name in enumerate(names)}
+    pairs = {}
+    for a in range(ZONES):
+        for b in range(ZONES):
+            pairs[names[a], names[b + ZONES]] = NODE if a == b else ACROSS
+    whole = dict.fromkeys(names, NODE)
+    return Links(pairs=pairs, up=whole, down=whole, zones=zones)
+
+
+def wanted(links: Links, failed: int, nbytes: float) -> Wanted:
+    """The state of the range whose instance was on a node; another node of its zone receives it."""
+    held: dict[str, list[KeyRange]] = {}
+    for part in range(HOLDERS):
+        keys = KeyRange(part * 32, part * 32 + 32)
+        ring = [n for n in by_weight(f"op/{failed}/{part}", links.zones) if n != f"n{failed}"]
+        for node in in_zones(ring, links.zones, COPIES):
+            held.setdefault(node, []).append(keys)
+    receiver = f"n{(failed + ZONES) % NODES}"
+    return Wanted(receiver=receiver, keys=KeyRange(0, 32 * HOLDERS), nbytes=nbytes, held=held)
+
+
+def computed(nbytes: float, failures: int) -> list[Computed]:
+    """Each form for so many failures at once, of nodes beside each other in all zones."""
+    links = cluster()
+    wants = [wanted(links, 100 + i, nbytes) for i in range(failures)]
+    found = []
+    for form in FORMS:
+        began = time.process_time()
+        plans = gather(wants, links, form)
+        spent = time.process_time() - began
+        found.append(Computed(failures, form, max(p.seconds for p in plans), spent))
+    return found

@@ -1,0 +1,90 @@
+"""What the network between nodes can carry, as far as it was measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+Pair = tuple[str, str]
+"""The node that sends, and the one that receives."""
+
+USUAL = 125e6
+"""Bytes a second of a link of which nothing is known: 1 Gbit/s."""
+LOCAL = 2e9
+"""Bytes a second between processes of one node."""
+FALLS = 0.1
+"""How far a slower measurement draws down what is known of a link."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """The links of nodes, in bytes and seconds."""
+
+    pairs: Mapping[Pair, float] = field(default_factory=dict)
+    """What was measured between two nodes, in bytes a second."""
+    up: Mapping[str, float] = field(default_factory=dict)
+    """What a node can send in all, where it is known."""
+    down: Mapping[str, float] = field(default_factory=dict)
+    """What a node can receive in all, where it is known."""
+    delays: Mapping[Pair, float] = field(default_factory=dict)
+    """How many seconds a byte is under way between two nodes, where that counts."""
+    zones: Mapping[str, str] = field(default_factory=dict)
+    """The zones of nodes, where they are known."""
+
+    def between(self, sender: str, receiver: str) -> float:
+        """What a link can carry: as measured, or as the median of the links between the same two
+        zones, or of all links."""
+        if sender == receiver:
+            return LOCAL
+        known = self.pairs.get((sender, receiver))
+        if known is not None:
+            return known
+        return self._medians.get(self._zones(sender, receiver), self._medians.get(None, USUAL))
+
+    def sends(self, node: str) -> float:
+        """What a node can send in all: as known, or as the fastest link that it has."""
+        return self.up.get(node, self._fastest.get(node, float("inf")))
+
+    def receives(self, node: str) -> float:
+        """What a node can receive in all; see `sends`."""
+        return self.down.get(node, self._fastest.get(node, float("inf")))
+
+    def delay(self, sender: str, receiver: str) -> float:
+        """How many seconds a byte is under way."""
+        return self.delays.get((sender, receiver), 0.0)
+
+    def _zones(self, sender: str, receiver: str) -> Pair:
+        return self.zones.get(sender, ""), self.zones.get(receiver, "")
+
+    @cached_property
+    def _medians(self) -> dict[Pair | None, float]:
+        by_zones: dict[Pair | None, list[float]] = defaultdict(list)
+        for pair, speed in self.pairs.items():
+            by_zones[self._zones(*pair)].append(speed)
+            by_zones[None].append(speed)
+        return {zones: statistics.median(speeds) for zones, speeds in by_zones.items()}
+
+    @cached_property
+    def _fastest(self) -> dict[str, float]:
+        """By node the fastest of its links, either way: network cards are alike both ways."""
+        fastest: dict[str, float] = {}
+        for pair, speed in self.pairs.items():
+            for node in pair:
+                fastest[node] = max(speed, fastest.get(node, 0.0))
+        return fastest
+
+
+def measured(known: float | None, speed: float) -> float:
+    """What is known of a link after one more measurement. It rises at once and falls slowly: a link
+    is never faster than it is, but what else it carries, and a busy machine, make it seem slower.
+
+    Args:
+        known: what was known before, in bytes a second.
+        speed: what was measured.
+    """
+    if known is None or speed >= known:
+        return speed
+    return known + FALLS * (speed - known)
