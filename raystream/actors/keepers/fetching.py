@@ -2,7 +2,8 @@
 
 A restore goes through its range in tiles and has the images of a few of them at a time: parts that
 are in an object store are mapped, the others are read by their keeper when their tile is near.
-Where a file of a keeper turns out to be damaged, the rest of the range comes from another copy.
+Where a file of a keeper turns out to be damaged, or a keeper dies meanwhile, the rest of the range
+comes from another copy, in the same restore.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ send its checkpoint again to a keeper that turns out to hold exactly its range."
 AHEAD_BYTES = 64 << 20
 """Up to about so much is read by keepers before it is needed."""
 TRIES = 100
-"""How often a restore goes on from another copy because a file was damaged."""
+"""How often a restore goes on from another copy because a file was damaged or a keeper died."""
 
 log = logging.getLogger("raystream.restore")
 
@@ -60,7 +61,8 @@ class Fetched:
 
     chains: Iterable[Sequence[Image]]
     """For each part of the range the images that are needed, the oldest first. They are got while
-    this is gone through, once; that may raise `RayError` and `NotHeldError`."""
+    this is gone through, once; that may raise `RayError`, if the only keeper of some died, and
+    `NotHeldError`."""
     whole: set[Any] = field(default_factory=set)
     """The keepers that have images of exactly this range, undamaged as far as is known: it is known
     when the images were gone through."""
@@ -104,8 +106,10 @@ def fetch(holders: Sequence[Any], place: Place, checkpoint: int) -> Fetched | No
 def _all(
     holders: Sequence[Any], place: Place, checkpoint: int, held: _Held, whole: set[Any]
 ) -> Iterator[tuple[Image, ...]]:
-    """The images of a range, tile by tile. A keeper with a damaged file leaves `whole`."""
+    """The images of a range, tile by tile. A keeper that died, or that has a damaged file, leaves
+    `whole`."""
     at = place.keys.lo
+    died: RayError | None = None
     for _ in range(TRIES):
         parts = cover(held.chains, KeyRange(at, place.keys.hi))
         if parts is None:
@@ -117,12 +121,15 @@ def _all(
                     yield images
                     at = tile.keys.hi
             return
-        except _Gone as gone:
-            log.warning("%s at %d goes on from another copy: %s", place.name, checkpoint, gone)
+        except (_Gone, RayError) as gone:
+            why = str(gone).partition("\n")[0]
+            log.warning("%s at %d goes on from another copy: %s", place.name, checkpoint, why)
             whole.discard(keeper)
+            if isinstance(gone, RayError):
+                died, holders = gone, [other for other in holders if other is not keeper]
             held = _found(holders, place, checkpoint)
-    if held.doubt is not None:
-        raise held.doubt
+    if (doubt := held.doubt or died) is not None:
+        raise doubt
     raise NotHeldError(f"{place.name} [{at}, {place.keys.hi}) at {checkpoint}")
 
 

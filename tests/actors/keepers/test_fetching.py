@@ -38,7 +38,7 @@ class Keeper:
 
     Args:
         files: whether its images are in files. damaged: the parts that are, of those it is asked
-            for by number, which is the first key group.
+            for by number, which is the first key group. dies_at: the part at which it dies.
     """
 
     def __init__(
@@ -47,16 +47,19 @@ class Keeper:
         *answers: tuple[float, list[KeyRange] | RayError],
         files: bool = False,
         damaged: tuple[int, ...] = (),
+        dies_at: int | None = None,
     ) -> None:
         self.answers = iter(answers)
         self.read_parts: list[tuple[int, Any]] = []
         part = in_a_file if files else in_memory
         self.images = SimpleNamespace(remote=lambda *_: Call(clock.now, *next(self.answers), part))
         self.read = SimpleNamespace(remote=self._read)
-        self.damaged = damaged
+        self.damaged, self.dies_at, self.clock = damaged, dies_at, clock
 
     def _read(self, number: int, keys: KeyRange | None = None) -> Any:
         self.read_parts.append((number, keys))
+        if number == self.dies_at:
+            return Call(self.clock.now, 0.0, ActorDiedError(), None)
         return None if number in self.damaged else f"part {number} from a file"
 
 
@@ -137,6 +140,33 @@ def test_where_a_file_is_damaged_another_copy_is_taken(clock: Clock) -> None:
     assert fetched is not None and fetched.whole == {bad, good}
     assert [*fetched.chains] == [(f"image of {ALL}",)]
     assert fetched.whole == {good}, "the next image goes in full to the one with the damaged file"
+
+
+def test_where_a_keeper_dies_the_rest_comes_from_another_copy(clock: Clock) -> None:
+    """In the same restore: what has come already is not fetched again."""
+    dies = Keeper(clock, (0.1, [*HALVES]), files=True, dies_at=8)
+    lives = Keeper(clock, (0.2, [*HALVES]), (0.1, [*HALVES]), files=True)
+    fetched = fetch([dies, lives], PLACE, 5)
+    assert fetched is not None
+    assert [*fetched.chains] == [("part 0 from a file",), ("part 8 from a file",)]
+    assert lives.read_parts == [(8, None)]
+
+
+def test_the_next_image_goes_in_full_where_a_keeper_died(clock: Clock) -> None:
+    dies = Keeper(clock, (0.1, [ALL]), files=True, dies_at=0)
+    lives = Keeper(clock, (0.2, [ALL]), (0.1, [ALL]), files=True)
+    fetched = fetch([dies, lives], PLACE, 5)
+    assert fetched is not None and fetched.whole == {dies, lives}
+    assert [*fetched.chains] == [("part 0 from a file",)]
+    assert fetched.whole == {lives}
+
+
+def test_the_death_of_the_only_keeper_of_a_part_is_told(clock: Clock) -> None:
+    dies = Keeper(clock, (0.1, [ALL]), files=True, dies_at=0)
+    fetched = fetch([dies, Keeper(clock, (0.1, []), (0.1, []))], PLACE, 5)
+    assert fetched is not None
+    with pytest.raises(ActorDiedError):
+        [*fetched.chains]
 
 
 def test_what_every_copy_has_damaged_is_not_held(clock: Clock) -> None:
