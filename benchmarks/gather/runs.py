@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.gather.classes import HOLDERS, RECEIVERS, STORE, LinkClass
 from benchmarks.gather.network import Network
-from raystream.controller.protocol.gathering.plan import Branch, Gathering
+from raystream.controller.protocol.gathering.plan import Gathering, Subtree
 
 HOST = Path(__file__).with_name("host.py")
 
@@ -85,7 +85,7 @@ def tickets(plan: Gathering, address: Callable[[str], str], delay: float) -> dic
     sizes = {r.keys: round(one * r.keys.hi) - round(one * r.keys.lo) for r in plan.routes}
     numbers = {keys: i for i, keys in enumerate(sizes)}
 
-    def ticket(branch: Branch) -> dict[str, Any]:
+    def ticket(branch: Subtree) -> dict[str, Any]:
         return {
             "address": address(branch.node),
             "delay": delay,

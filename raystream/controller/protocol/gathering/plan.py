@@ -49,14 +49,14 @@ class Route(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class Subtree:
     """A keeper in a tree."""
 
     node: str
     """Its node."""
     slices: tuple[KeyRange, ...] = ()
     """What it adds; nothing if it only passes on."""
-    children: tuple[Branch, ...] = ()
+    children: tuple[Subtree, ...] = ()
     """The keepers whose bytes it passes on."""
 
 
@@ -73,12 +73,12 @@ class Gathering:
     """How long it takes, as predicted."""
 
     @property
-    def tree(self) -> tuple[Branch, ...]:
+    def tree(self) -> tuple[Subtree, ...]:
         """The keepers that send to the receiver, with those below them."""
         return tree_of(self.routes)
 
 
-class NotHeldError(ValueError):
+class UnheldError(ValueError):
     """Nobody holds some part of what is wanted."""
 
 
@@ -86,7 +86,7 @@ def parcels(wanted: Wanted) -> list[Parcel]:
     """Cut what is wanted so that each part is held by the same nodes as a whole.
 
     Raises:
-        NotHeldError: nobody holds some part.
+        UnheldError: nobody holds some part.
     """
     keys = wanted.keys
     bounds = {keys.lo, keys.hi}
@@ -99,7 +99,7 @@ def parcels(wanted: Wanted) -> list[Parcel]:
         there = [n for n, ranges in wanted.held.items() if any(map(part.within, ranges))]
         holders = tuple(sorted(there))
         if not holders:
-            raise NotHeldError(f"nobody holds key groups {part}")
+            raise UnheldError(f"nobody holds key groups {part}")
         if found and found[-1].holders == holders:
             part = KeyRange(found.pop().keys.lo, hi)
         found.append(Parcel(part, holders, wanted.nbytes * len(part) / len(keys)))
@@ -124,13 +124,13 @@ def shared(keys: KeyRange, weights: Mapping[tuple[str, ...], float]) -> list[Rou
     return routes
 
 
-def tree_of(routes: Iterable[Route]) -> tuple[Branch, ...]:
+def tree_of(routes: Iterable[Route]) -> tuple[Subtree, ...]:
     """Routes as the tree whose root is the receiver."""
     below: dict[str, list[Route]] = defaultdict(list)
     for route in routes:
         below[route.path[-1]].append(route)
     return tuple(
-        Branch(
+        Subtree(
             node,
             tuple(r.keys for r in there if len(r.path) == 1),
             tree_of(Route(r.keys, r.path[:-1]) for r in there if len(r.path) > 1),
@@ -139,7 +139,7 @@ def tree_of(routes: Iterable[Route]) -> tuple[Branch, ...]:
     )
 
 
-def routes_of(tree: Iterable[Branch]) -> tuple[Route, ...]:
+def routes_of(tree: Iterable[Subtree]) -> tuple[Route, ...]:
     """The routes of a tree, by range."""
     found: list[Route] = []
     for branch in tree:
@@ -155,7 +155,7 @@ def replaced(
     each slice from the holder from which least is asked.
 
     Raises:
-        NotHeldError: only those that failed had some slice.
+        UnheldError: only those that failed had some slice.
     """
     found = list(routes)
     asked = {node: 0 for node in held if node not in failed}
@@ -167,7 +167,7 @@ def replaced(
             continue
         there = [n for n in asked if holds(held[n], route.keys)]
         if not there:
-            raise NotHeldError(f"nobody holds key groups {route.keys} any more")
+            raise UnheldError(f"nobody holds key groups {route.keys} any more")
         node = min(there, key=lambda n: (asked[n], n))
         asked[node] += len(route.keys)
         found[i] = Route(route.keys, (node,))

@@ -49,7 +49,7 @@ def gather(wants: Sequence[Wanted], links: Links, form: str = "auto") -> tuple[G
         form: `auto` for the one that is predicted to be the fastest until all have everything.
 
     Raises:
-        NotHeldError: nobody holds some part of what is wanted.
+        UnheldError: nobody holds some part of what is wanted.
     """
     if form == "auto":
         return _fastest([gather(wants, links, each) for each in FORMS[1:]])

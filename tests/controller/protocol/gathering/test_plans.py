@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from raystream.controller.protocol.gathering.links import LOCAL, USUAL, Links, measured
 from raystream.controller.protocol.gathering.plan import (
     Gathering,
-    NotHeldError,
     Route,
+    UnheldError,
     Wanted,
     holds,
     parcels,
@@ -156,7 +156,7 @@ def test_what_fails_is_asked_for_directly_elsewhere() -> None:
     assert not any(failed in route.path for route in left)
     assert all(len(new.path) == 1 for new, old in zip(left, plan.routes, strict=True)
                if failed in old.path)  # fmt: skip
-    with pytest.raises(NotHeldError, match=r"\[0, 16\)"):
+    with pytest.raises(UnheldError, match=r"\[0, 16\)"):
         replaced([Route(KeyRange(0, 16), ("a",))], {"a"}, in_quarters().held)
 
 
@@ -170,7 +170,7 @@ def test_a_tree_has_the_keepers_below_each_other() -> None:
 
 def test_what_nobody_holds_is_named() -> None:
     wanted = Wanted(receiver="r", keys=WHOLE, nbytes=1, held={"a": [KeyRange(0, 32)]})
-    with pytest.raises(NotHeldError, match=r"\[32, 64\)"):
+    with pytest.raises(UnheldError, match=r"\[32, 64\)"):
         parcels(wanted)
 
 
