@@ -86,18 +86,17 @@ def split(vid: Vids, splits: int = SPLITS) -> Vids:
     return ((vid * _MULTIPLIER & _MASK) >> 8) % splits
 
 
-def slot_sql(vid: str = "vid") -> str:
+_HASH_SQL = f"(cast(vid as bigint) * {_MULTIPLIER}L & {_MASK}L)"
+
+
+def slot_sql() -> str:
     """`slot` as a Spark SQL expression over the column `vid`."""
-    return f"cast(shiftright({_hash_sql(vid)}, 16) % {SLOTS} as tinyint)"
+    return f"cast(shiftright({_HASH_SQL}, 16) % {SLOTS} as tinyint)"
 
 
-def split_sql(vid: str = "vid", splits: int = SPLITS) -> str:
+def split_sql(splits: int = SPLITS) -> str:
     """`split` as a Spark SQL expression over the column `vid`."""
-    return f"cast(shiftright({_hash_sql(vid)}, 8) % {splits} as int)"
-
-
-def _hash_sql(vid: str) -> str:
-    return f"(cast({vid} as bigint) * {_MULTIPLIER}L & {_MASK}L)"
+    return f"cast(shiftright({_HASH_SQL}, 8) % {splits} as int)"
 
 
 def rows_folder(data: Path, split: int) -> Path:

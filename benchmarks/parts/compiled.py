@@ -112,9 +112,9 @@ def compare(name: str, operator: Any, records: int, keys: int, epoch: int, repea
     )
 
 
-def _median(work: Callable[[], Any], repeat: int = 5) -> float:
+def _median(work: Callable[[], Any]) -> float:
     times = []
-    for _ in range(repeat):
+    for _ in range(5):
         began = time.thread_time()
         work()
         times.append(time.thread_time() - began)

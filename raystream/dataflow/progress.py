@@ -144,12 +144,10 @@ def progress_of(
     version: int = 0,
     committed: int = 0,
     closed: bool = True,
-    kept: int = 0,
     image: tuple[int, float] = (0, 0.0),
     view: int = 0,
     row_bytes: float = 0.0,
     published_upto: int = 0,
-    kept_at: int = 0,
     spent: Spent = IDLE,
 ) -> Progress:
     """What an instance says of itself. It may step meanwhile, on another thread.
@@ -187,7 +185,6 @@ def progress_of(
         version=version,
         committed=committed,
         closed=closed,
-        kept=kept,
         image_bytes=image[0],
         image_seconds=image[1],
         view=view,
@@ -199,6 +196,5 @@ def progress_of(
         load=machine.load.tobytes(),
         published_upto=published_upto,
         table_bytes=0 if machine.table is None else machine.table.nbytes,
-        kept_at=kept_at,
         skipped=machine.checkpoints.skipped,  # after the position, and so at least as new
     )

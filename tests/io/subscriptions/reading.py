@@ -15,6 +15,12 @@ class Reading(NamedTuple):
     room: str
 
 
+class Text(NamedTuple):
+    """The one field of a message that is no JSON."""
+
+    text: str
+
+
 class Reader:
     """A process that owns the first split of a source."""
 

@@ -13,7 +13,8 @@ import raystream as rs
 from raystream.errors import ConfigError, InputError
 from raystream.io.subscriptions.events import ServerEvent, parsed
 from raystream.testing import Collect
-from tests.io.subscriptions.reading import Reader, Reading
+from tests.io.subscriptions.reading import Reader, Reading, Text
+from tests.processes import free_port
 
 
 class Events(ThreadingHTTPServer):
@@ -22,6 +23,7 @@ class Events(ThreadingHTTPServer):
     def __init__(self, ids: str = "") -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
         self.asked: list[str | None] = []
+        self.tokens: list[str | None] = []
         self.ids = ids
         self.there, self.each = 10, 4
 
@@ -36,6 +38,7 @@ class _Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         server, last = self.server, self.headers.get("Last-Event-ID")
         server.asked.append(last)
+        server.tokens.append(self.headers.get("Authorization"))
         if self.path.startswith("/nowhere"):
             self.send_error(404)
             return
@@ -85,6 +88,34 @@ def test_a_job_ends_when_the_other_side_does(server: Events) -> None:
     flow.source(source, epochs=rs.by_arrival(seconds=0.01)).to(sink)
     flow.run()
     assert [r.time for r in sink.records()] == [0, 1, 2, 3]
+
+
+def test_events_of_one_name_have_a_format_and_a_request_has_headers(server: Events) -> None:
+    token = {"Authorization": "Bearer secret"}
+    form = rs.io.formats.raw()
+    source = rs.io.events(server.url, Text, event="other", headers=token, format=form)
+    reader = Reader(source)
+    assert reader.take(2) == [Text("x"), Text("x")]
+    reader.stop()
+    assert server.tokens[:2] == ["Bearer secret"] * 2
+    assert "secret" not in repr(source)
+
+
+def test_events_that_are_no_records_are_a_stream_of_their_own(server: Events) -> None:
+    flow, good, bad = rs.Flow("rooms"), Collect(), Collect()
+    source = rs.io.events(server.url, Reading, bad="stream", again=False)
+    stream = flow.source(source, epochs=rs.by_arrival(seconds=0.01))
+    stream[Reading].to(good)
+    stream[rs.io.BadMessage].to(bad)
+    flow.run()
+    assert [r.time for r in good.records()] == [0, 1, 2, 3]
+    assert [r.data for r in bad.records()] == [b"x"]
+
+
+def test_a_server_that_is_not_there_is_given_up() -> None:
+    nobody = rs.io.events(f"http://127.0.0.1:{free_port()}/", Reading, give_up=0.2)
+    with pytest.raises(InputError, match=r"could not be read for 0\.2 s"):
+        Reader(nobody).take(1)
 
 
 def test_lines_become_events() -> None:

@@ -12,7 +12,7 @@ import pytest
 import raystream as rs
 from raystream.errors import ConfigError, InputError
 from tests.io.subscriptions.daemons import Daemon
-from tests.io.subscriptions.reading import Reader, Reading
+from tests.io.subscriptions.reading import Reader, Reading, Text
 from tests.processes import free_port
 
 client = pytest.importorskip("nats", reason="the package nats-py is not installed")
@@ -82,6 +82,18 @@ def test_it_may_begin_with_what_comes_of_a_subject(server: Nats) -> None:
     server.publish(3)
     assert times(reader.take(1)) == [3]
     reader.stop()
+
+
+def test_messages_have_a_format_and_bad_ones_are_recorded_as_such(server: Nats) -> None:
+    server.publish(1)
+    text = Reader(rs.io.nats(server.url, "rooms.*", Text, format=rs.io.formats.raw()))
+    assert text.take(1) == [Text('{"time": 1, "room": "hall"}')]
+    text.stop()
+    server.publish(2, room='"')  # which ends the string too early
+    sifted = Reader(rs.io.nats(server.url, "rooms.*", Reading, bad="stream"))
+    found = [(r.time, r.raystream_data) for r in sifted.take(2)]
+    assert found == [(1, None), (0, b'{"time": 2, "room": """}')]
+    sifted.stop()
 
 
 def test_what_cannot_be_is_refused_in_words(server: Nats) -> None:

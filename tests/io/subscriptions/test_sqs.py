@@ -11,7 +11,7 @@ import pytest
 
 import raystream as rs
 from raystream.errors import ConfigError, InputError, caller
-from tests.io.subscriptions.reading import Reader, Reading
+from tests.io.subscriptions.reading import Reader, Reading, Text
 from tests.processes import free_port
 
 
@@ -73,6 +73,17 @@ def test_what_was_not_deleted_comes_again_under_the_same_id(sqs: Any) -> None:
     second.acknowledge()
     second.stop()  # which deletes what is recorded
     assert left(sqs, url) == 0
+
+
+def test_messages_have_a_format_and_splits_share_a_queue(sqs: Any) -> None:
+    url = queue(sqs)
+    send(sqs, url, 1)
+    form = rs.io.formats.raw()
+    source = rs.io.sqs(url, Text, splits=2, region="eu-central-1", format=form, give_up=5.0)
+    assert len(source.splits()) == 2
+    reader = Reader(source)
+    assert reader.take(1) == [Text('{"time": 1, "room": "hall"}')]
+    reader.stop()
 
 
 def test_what_cannot_be_is_refused_in_words(sqs: Any) -> None:
