@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -261,6 +262,14 @@ def test_each_guarantee_names_what_tries_it() -> None:
     for test in re.findall(r"`(test_\w+)`", page):
         found = [p for p in (ROOT / "tests").rglob("*.py") if f"def {test}(" in p.read_text()]
         assert found, test
+
+
+def test_every_extra_for_users_is_in_the_readme() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    ours = {"dev", "docs", "bench"}  # for the tests, the site and the benchmarks
+    extras = project["optional-dependencies"].keys() - ours
+    assert not [extra for extra in extras if f"`.[{extra}]`" not in readme]
 
 
 def test_the_page_of_numbers_stays_short() -> None:
