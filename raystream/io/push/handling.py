@@ -94,7 +94,7 @@ class Handling:
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def answer(request: web.Request) -> web.Response:
             try:
-                shown = request.headers.get("Authorization", "").encode()
+                shown = request.headers.get("Authorization", "").encode(errors="replace")
                 if not hmac.compare_digest(shown, f"Bearer {self._token}".encode()):
                     raise NotTaken(401, "show the token of the source: Authorization: Bearer TOKEN")
                 return await handle(request)
@@ -293,4 +293,6 @@ def _sent(request: web.Request) -> tuple[str, int] | None:
         raise NotTaken(
             400, f"{SENDER} (up to {SENDER_LENGTH} characters) and {SEQUENCE} go together"
         )
+    if not sender.isprintable():  # nor is a byte that is no UTF-8
+        raise NotTaken(400, f"{SENDER}: {sender!a:.80} is no text")
     return sender, number_in(request.headers, SEQUENCE, SEQUENCES)
