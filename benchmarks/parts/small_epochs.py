@@ -1,7 +1,7 @@
 """python -m benchmarks small-epochs: what a small epoch costs in each instance of a chain.
 
 A source, a keyed running count and a sink in one process and on one thread. Between them epochs
-travel as they do between processes, as packed frames, but through memory. The parts of an instance
+travel as they do between processes, as frames, but through memory. The parts of an instance
 are timed apart, and of each the least mean over runs of a hundred epochs is shown: what the code
 takes in warm caches, whatever else the machine does.
 """
@@ -19,8 +19,8 @@ import typer
 
 import raystream as rs
 from benchmarks.shared.w1 import Tally
-from raystream.actors.network.frames import PIECES, packed
-from raystream.actors.network.wire import Decoder, messages
+from raystream.actors.network.epoch_frame import EpochDecoder, epoch_frame
+from raystream.actors.network.frames import BEGINNING
 from raystream.controller.planning.plans import make_plan
 from raystream.dataflow.instances.base import Instance
 from raystream.local.job import LocalJob
@@ -132,16 +132,19 @@ def _epoch(job: LocalJob, source: LocalSource, epoch: int, timing: Timing) -> No
         log, keys = machine.outlets.logs[link.edge], link.consumer.keys
         decoder = _decoder(link, log.entry(epoch).rows.schema)
 
-        def send(log: Any = log, keys: rs.KeyRange = keys) -> tuple[bytes, np.ndarray]:
-            (message,) = messages(log.since(epoch, 1), keys)
-            packed(PIECES, *message)
-            return message.head, np.frombuffer(b"".join(message.body), np.uint8)
+        def send(log: Any = log, keys: rs.KeyRange = keys) -> bytes:
+            (entry,) = log.since(epoch, 1)
+            frame = epoch_frame(entry, keys)
+            assert frame is not None
+            return frame
 
         frame = timing.part(f"{name}: send", send)
 
-        def receive(link: Any = link, frame: Any = frame, decoder: Decoder = decoder) -> None:
-            for piece in decoder.pieces(*frame):
-                link.consumer.receive(link.edge, piece)
+        def receive(link: Any = link, frame: Any = frame, decoder: EpochDecoder = decoder) -> None:
+            _, head, _ = BEGINNING.unpack_from(frame)
+            begin = BEGINNING.size + head
+            body = np.frombuffer(frame[begin:], np.uint8)
+            link.consumer.receive(link.edge, decoder.piece(frame[BEGINNING.size : begin], body))
 
         timing.part(f"{link.consumer.vertex.name}: receive", receive)
         link.next = epoch + 1
@@ -150,12 +153,12 @@ def _epoch(job: LocalJob, source: LocalSource, epoch: int, timing: Timing) -> No
         timing.part(f"{machine.vertex.name}: step", machine.step)
 
 
-_DECODERS: dict[int, Decoder] = {}
+_DECODERS: dict[int, EpochDecoder] = {}
 
 
-def _decoder(link: Any, schema: Any) -> Decoder:
+def _decoder(link: Any, schema: Any) -> EpochDecoder:
     if id(link) not in _DECODERS:
-        _DECODERS[id(link)] = Decoder(schema, link.consumer.keys)
+        _DECODERS[id(link)] = EpochDecoder(schema, link.consumer.keys)
     return _DECODERS[id(link)]
 
 

@@ -6,17 +6,24 @@ from the epochs before. A block that turns out too small is copied into a larger
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from raystream.compiled.driver import DriverShape, control_dtype, stored
 from raystream.schema.blocks import Emitted, Output, sizes
-from raystream.schema.columns import Columns, concat, physical
+from raystream.schema.columns import Columns, concat, physical, read_only
 from raystream.schema.records import RecordSchema
 
 _ALIGN = 64
 _LEAST = 64
 _LOOSE = 1 << 16
 """Blocks of more bytes than this are copied when less than half of them is used."""
+_ROOM = 64
+"""Room is a multiple of this many rows, so that epochs of about one size have the same places."""
+_SHARED = _LOOSE // 8
+"""Blocks of up to so many bytes are parts of a chunk of memory, of _LOOSE bytes. Whoever keeps one
+of them keeps no more than of a loose block."""
 
 
 class BlockLayout:
@@ -26,15 +33,19 @@ class BlockLayout:
         self.t = t
         self.schema = schema
         names, dtypes = zip(*stored(shape, schema), strict=True)
-        first = (control_dtype(shape).names or ()).index(names[0])
-        self.addresses = slice(first, first + len(names))  # of `control`, all of whose are int64
-        self.cap = f"cap{t}"
+        words = list(control_dtype(shape).names or ())  # all of them are int64
+        first = words.index(names[0])
+        self.addresses = slice(first, first + len(names))
+        """Where `control` has the addresses of the columns; likewise what follows."""
+        self.n, self.cap, self.need = (words.index(f"{name}{t}") for name in ("n", "cap", "need"))
         self.dtypes = [np.dtype(d) for d in dtypes]
         self.width = sum(d.itemsize for d in self.dtypes)
         self.plain = len(physical(schema))
-        self.nothing = [np.zeros(0, d) for d in self.dtypes]
+        self.nothing = [read_only(np.zeros(0, d)) for d in self.dtypes]
         self.ranked, self.origins = shape.ranked, shape.origins
         self.rate = 1.0
+        self._places = Places(0, [], np.zeros(0, np.int64), 0)
+        self._chunk: _Memory | None = None
 
     def guess(self, records: int) -> int:
         """How many rows this number of records may emit."""
@@ -45,13 +56,53 @@ class BlockLayout:
         if records:
             self.rate = max(emitted / records, self.rate * 0.75 + 0.25 * emitted / records)
 
-    def places(self, room: int) -> tuple[list[int], int]:
-        """Where each column begins in a block with room for `room` rows, and the block's size."""
-        at, begins = 0, []
-        for dtype in self.dtypes:
-            begins.append(at)
-            at += -(-dtype.itemsize * room // _ALIGN) * _ALIGN
-        return begins, at
+    def places(self, room: int) -> Places:
+        """Where each column begins in a block with room for `room` rows."""
+        if self._places.room != room:
+            at, begins = 0, []
+            for dtype in self.dtypes:
+                begins.append(at)
+                at += -(-dtype.itemsize * room // _ALIGN) * _ALIGN
+            self._places = Places(room, begins, np.array(begins), at)
+        return self._places
+
+    def memory(self, size: int) -> tuple[_Memory, int]:
+        """New memory for so many bytes, and where in it they are to be."""
+        if size > _SHARED:
+            return _Memory(size), 0
+        chunk = self._chunk
+        if chunk is None or chunk.used + size > _LOOSE:
+            chunk = self._chunk = _Memory(_LOOSE)
+        begin = chunk.used
+        chunk.used += size
+        return chunk, begin
+
+
+class Places(NamedTuple):
+    """Where the columns of a block begin."""
+
+    room: int
+    """For how many rows the block has room."""
+    begins: list[int]
+    """By column, from the beginning of the block."""
+    array: np.ndarray
+    """The same, int64."""
+    size: int
+    """The bytes of the block."""
+
+
+class _Memory:
+    """Bytes that drivers write and everybody else reads.
+
+    written: the bytes; shown: the same, read-only; used: how many of them blocks have.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.written = np.empty(size, np.uint8)
+        self.address = self.written.ctypes.data
+        self.shown = self.written.view()
+        self.shown.flags.writeable = False
+        self.used = 0
 
 
 class Block:
@@ -61,49 +112,49 @@ class Block:
     def __init__(self, layout: BlockLayout, control: np.ndarray, room: int) -> None:
         self.layout = layout
         self.control = control
+        self._words = control.view(np.int64)
         self._place(room)
 
     def _place(self, room: int) -> None:
-        self.begins, size = self.layout.places(room)
-        self.memory = np.empty(size, np.uint8)
-        address = self.memory.ctypes.data
-        at = self.layout.addresses
-        self.control.view(np.int64)[at] = [address + begin for begin in self.begins]
-        self.control[self.layout.cap] = room
+        layout = self.layout
+        self.places = layout.places(-(-room // _ROOM) * _ROOM)
+        self.memory, self.begin = layout.memory(self.places.size)
+        address = self.memory.address + self.begin
+        np.add(self.places.array, address, out=self._words[layout.addresses])
+        self._words[layout.cap] = self.places.room
 
     def __len__(self) -> int:
-        return int(self.control[f"n{self.layout.t}"][0])
+        return int(self._words[self.layout.n])
 
     def columns(self) -> list[np.ndarray]:
-        """What was written, column by column."""
-        n = len(self)
+        """What was written, column by column; read-only."""
+        return self._columns(self.memory.shown, len(self))
+
+    def _columns(self, memory: np.ndarray, n: int) -> list[np.ndarray]:
+        begin = self.begin
         return [
-            np.frombuffer(self.memory, dtype, n, begin)
-            for dtype, begin in zip(self.layout.dtypes, self.begins, strict=True)
+            memory[begin + at : begin + at + n * dtype.itemsize].view(dtype)
+            for dtype, at in zip(self.layout.dtypes, self.places.begins, strict=True)
         ]
 
     def grow(self) -> None:
         """Make room if the driver found none."""
-        t = self.layout.t
-        room, need = int(self.control[f"cap{t}"][0]), int(self.control[f"need{t}"][0])
-        if need > room:
-            written = self.columns()
-            self._place(max(need, 2 * room))
-            for new, old in zip(self.columns(), written, strict=True):
+        need = int(self._words[self.layout.need])
+        if need > self.places.room:
+            n, written = len(self), self.columns()
+            self._place(max(need, 2 * self.places.room))
+            for new, old in zip(self._columns(self.memory.written, n), written, strict=True):
                 new[:] = old
 
     def emitted(self, offsets: np.ndarray) -> Emitted:
         """What was emitted of this type; `offsets` by key group."""
         layout = self.layout
-        columns: list[np.ndarray] = []
         if n := len(self):
             columns = self.columns()
-            if len(self.memory) > max(_LOOSE, 2 * n * layout.width):
-                columns = [c.copy() for c in columns]
+            if self.places.size > max(_LOOSE, 2 * n * layout.width):
+                columns = [read_only(c.copy()) for c in columns]
         else:
-            columns = [*layout.nothing]
-        for column in columns:
-            column.flags.writeable = False
+            columns = layout.nothing
         hidden = columns[layout.plain :]
         return Emitted(
             Columns(layout.schema, columns[: layout.plain], n),

@@ -63,8 +63,8 @@ class CompiledOperator:
             self.parameters = (calendar_of(built.shape.windows), *self.parameters)
         self.control_dtype = driver.control_dtype(built.shape)
         outputs = list(enumerate(spec.outputs))
-        self._of_records = [BlockLayout(built.shape, t, s) for t, s in outputs]
-        self._of_due = [BlockLayout(built.shape, t, s) for t, s in outputs]
+        self._records = _Call(self, [BlockLayout(built.shape, t, s) for t, s in outputs])
+        self._due = _Call(self, [BlockLayout(built.shape, t, s) for t, s in outputs])
 
     def new_table(self) -> StructuredTable | None:
         """A table for the operator's state; None for an operator without state."""
@@ -99,13 +99,17 @@ class CompiledOperator:
             OperatorError: the user's function raised.
         """
         n = len(batch)
-        call = _Call(self, self._of_records, batch.offsets, n, table, epoch, watermark)
-        late = np.empty(0 if self.shape.windows is None else n, np.int64)
+        call = self._records
+        call.begin(batch.offsets, n, table, epoch, watermark)
+        late = _NONE if self.shape.windows is None else np.empty(n, np.int64)
         call.run[driver.INDIRECT] = batch.where is not None
         call.run[driver.UPTO] = min(upto, NEVER - 1)
         if n:
-            rerun = Rerun(self.spec, self.shape, call.run, table)
-            call.go(self._process, self._inputs(batch, late), lambda e: rerun.told(batch, e))
+            call.go(
+                self._process,
+                self._inputs(batch, late),
+                lambda e: Rerun(self.spec, self.shape, call.run, table).told(batch, e),
+            )
         lates = int(call.run[driver.LATE])
         return Output(call.emitted(), late[:lates] if lates else None)
 
@@ -141,7 +145,8 @@ class CompiledOperator:
         """
         if table is None or self._fire is None:
             nothing = np.zeros(len(keys) + 1, np.int64)
-            return Output(_Call(self, self._of_due, nothing, 0, None, epoch, watermark).emitted())
+            self._due.begin(nothing, 0, None, epoch, watermark)
+            return Output(self._due.emitted())
         upto = NEVER if last else watermark
         # Where nothing is said the order does not show, and at the end there may be many millions.
         parts = table.timers.due_in_parts(upto) if self._silent else [table.timers.due(upto)]
@@ -178,7 +183,8 @@ class CompiledOperator:
             offsets = offsets[keys.lo : keys.hi + 1]
         if offsets[-1] - offsets[0] != len(slots):
             raise InternalError(f"{self.spec.name} holds rows outside of the key groups {keys}")
-        call = _Call(self, self._of_due, offsets, len(slots), table, epoch, BEFORE_ALL)
+        call = self._due
+        call.begin(offsets, len(slots), table, epoch, BEFORE_ALL)
         call.run[driver.LAST] = last
         if len(slots):
             assert self._fire is not None
@@ -192,37 +198,46 @@ class CompiledOperator:
         """Call the drivers with nothing to do: they are compiled, or loaded."""
         table, nothing = self.new_table(), np.zeros(2, np.int64)
         batch = Input(tuple(map(empty, self.spec.inputs)), None, None, nothing, 0)
-        call = _Call(self, self._of_records, nothing, 0, table, 0, BEFORE_ALL)
-        call.go(self._process, self._inputs(batch, _NONE.copy()), None)
+        self._records.begin(nothing, 0, table, 0, BEFORE_ALL)
+        self._records.go(self._process, self._inputs(batch, _NONE), None)
         if self._fire is not None:
-            call = _Call(self, self._of_due, nothing, 0, table, 0, BEFORE_ALL)
-            call.go(self._fire, [read_only(_NONE)], None)
+            self._due.begin(nothing, 0, table, 0, BEFORE_ALL)
+            self._due.go(self._fire, [read_only(_NONE)], None)
 
 
 class _Call:
-    """One run of a driver over an epoch: its progress, its outputs, and growing what is full."""
+    """One run of a driver over an epoch: its progress, its outputs, and growing what is full.
 
-    def __init__(
+    There is one for the records of all epochs and one for what is due in them: what a driver works
+    with is kept from one epoch to the next, because most epochs are small. What it hands out is
+    new.
+    """
+
+    def __init__(self, operator: CompiledOperator, layouts: list[BlockLayout]) -> None:
+        self.operator = operator
+        self.layouts = layouts
+        self.run = np.zeros(driver.RUN, np.int64)
+        self.homes = np.empty(driver.HOMES, np.int64)
+        self.control = np.zeros(1, operator.control_dtype)
+        self._saved: np.ndarray | None = None
+
+    def begin(
         self,
-        operator: CompiledOperator,
-        layouts: list[BlockLayout],
         offsets: np.ndarray,
         n: int,
         table: StructuredTable | None,
         epoch: int,
         watermark: int,
     ) -> None:
-        self.operator = operator
-        self.layouts = layouts
+        """Prepare for an epoch."""
         self.offsets = offsets
         self.n = n
         self.table = table
-        self.run = np.zeros(driver.RUN, np.int64)
-        self.run[driver.EPOCH], self.run[driver.WATERMARK] = epoch, watermark
-        self.run[driver.SLOT] = -1
-        self.ends = np.zeros((len(layouts), len(offsets)), np.int64)
+        run = self.run
+        run.fill(0)
+        run[driver.EPOCH], run[driver.WATERMARK], run[driver.SLOT] = epoch, watermark, -1
+        self.ends = np.zeros((len(self.layouts), len(offsets)), np.int64)
         self.blocks: list[Block] = []
-        self.homes = np.empty(driver.HOMES, np.int64)
 
     def go(
         self,
@@ -231,10 +246,12 @@ class _Call:
         explain: Callable[[Exception], OperatorError] | None,
     ) -> None:
         """Run a driver to its end. `explain` makes the error to raise if the user's code raised."""
-        control = np.zeros(1, self.operator.control_dtype)
+        control = self.control
+        control.fill(0)
         self.blocks = [Block(layout, control, layout.guess(self.n)) for layout in self.layouts]
-        offsets = read_only(self.offsets)
-        saved = None if self.table is None else self.table.store.defaults.copy()
+        offsets, saved = read_only(self.offsets), self._saved
+        if saved is None and self.table is not None:
+            saved = self._saved = self.table.store.defaults.copy()
         while True:
             failure = None
             try:

@@ -163,11 +163,29 @@ class Inlet:
                 self._keep(piece, upto + 1)
         return pieces
 
+    def apply_only(self, epoch: int) -> Piece | None:
+        """As `apply` of one epoch, if one piece of that epoch alone is all there is of it; None,
+        and nothing is given up, if not."""
+        if not self.ready(epoch):
+            return None
+        chosen, came = self.tiled[epoch], self.pieces.get(epoch)
+        if came is None or not len(chosen) == len(came) == 1:
+            return None
+        piece = came[0]
+        if piece is not chosen[0] or piece.header.epochs != 1 or epoch != self.position + 1:
+            return None
+        del self.tiled[epoch], self.pieces[epoch]
+        self.position = epoch
+        self.rows -= piece.rows.length
+        return piece
+
     def _out_of_turn(self, epoch: int) -> InternalError:
         return InternalError(f"epoch {epoch} was applied out of turn, after {self.position}")
 
     @property
     def finished(self) -> bool:
         """Whether every range of the producer has ended."""
+        if not self.ended:
+            return False
         over = [p.header.keys for p in self.ended if p.header.epoch <= self.position]
         return bool(over) and tile(over, self.groups) is not None

@@ -83,19 +83,21 @@ def assemble(
     order_by: str | None,
 ) -> Input:
     """Bring the pieces of one epoch (by edge id, tiling) into canonical order."""
-    full = [(e, p) for f in feeds for e in f.edges for p in pieces[e.id] if len(p.rows)]
+    full = [(e, p) for f in feeds for e in f.edges for p in pieces[e.id] if p.rows.length]
     if not full:
         return Input(
             tuple(map(empty, schemas)), None, None, np.zeros(len(keys) + 1, np.int64), keys.lo
         )
     edge, found = full[0][0], [p for _, p in full]
-    if all(e is edge for e, _ in full) and _follow(found):
+    if len(full) == 1 or (all(e is edge for e, _ in full) and _follow(found)):
         rows, offsets = concat([p.rows for p in found]), found[0].offsets
         for piece in found[1:]:
             offsets = offsets + piece.offsets
         if order_by is None or _ascends(rows.column(order_by), offsets):
+            if len(schemas) == 1:
+                return Input((rows,), None, None, offsets, keys.lo)
             columns = tuple(rows if t == edge.type else empty(s) for t, s in enumerate(schemas))
-            which = None if len(schemas) == 1 else np.full(len(rows), edge.type, np.uint8)
+            which = np.full(len(rows), edge.type, np.uint8)
             return Input(columns, which, None, offsets, keys.lo)
     return _merge(feeds, pieces, schemas, keys, order_by)
 

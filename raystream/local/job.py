@@ -43,9 +43,11 @@ from raystream.renamed import renamed
 from raystream.schema.types import NEVER, KeyRange
 from raystream.state.images.image import Image
 from raystream.state.images.partition import recut
+from raystream.state.log.epoch_log import Bound
 
 AHEAD = 4
 """Epochs that a producer may be ahead of its slowest consumer."""
+BOUND = Bound(AHEAD, 0, AHEAD)
 
 
 @dataclass(slots=True)
@@ -296,7 +298,7 @@ class LocalJob:
         """Whether all that read from an instance have taken all but the last epochs. A run of
         epochs counts as one."""
         return all(
-            machine.outlets.logs[link.edge].after(link.next, AHEAD + 1) <= AHEAD
+            not machine.outlets.logs[link.edge].is_beyond(link.next, BOUND)
             for link in self.out[id(machine)]
         )
 

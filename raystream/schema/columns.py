@@ -141,7 +141,7 @@ class Columns:
 
     def nbytes(self) -> int:
         """Bytes that the rows occupy."""
-        return sum(a.nbytes for a in self.arrays)
+        return sum([a.nbytes for a in self.arrays])
 
 
 @cache

@@ -10,6 +10,7 @@ from raystream.controller.protocol.messages import commands as do
 from raystream.dataflow.instances.base import Instance
 from raystream.dataflow.routing import Served
 from raystream.simulation.world import Wrong
+from raystream.state.log.epoch_log import Bound
 
 
 def check_waits(
@@ -24,8 +25,8 @@ def check_waits(
         Wrong: there is none so slow that is not a candidate.
     """
     candidates = {s.instance for s in entry.assignment.serving if s.candidate}
-    unserved = machine.outlets.unserved
-    slow = {who for (_, who), at in served.next.items() if unserved(at, ahead + 1) > ahead}
+    bound, is_ahead = Bound(ahead, 0, ahead), machine.outlets.is_ahead
+    slow = {who for (_, who), at in served.next.items() if is_ahead(at, bound)}
     if slow <= candidates:
         raise Wrong(f"{name} at {machine.position} waits for {sorted(slow)}, which catch up")
 

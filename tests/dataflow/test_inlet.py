@@ -133,6 +133,29 @@ def test_an_epoch_out_of_turn_is_refused() -> None:
         inlet.apply(1)
 
 
+def test_an_epoch_in_one_piece_is_applied_alone() -> None:
+    inlet = Inlet(GROUPS)
+    assert inlet.apply_only(1) is None
+    inlet.receive(piece(1, KeyRange(0, 4), rows=3))
+    inlet.receive(piece(2, KeyRange(0, 4)))
+    found = inlet.apply_only(1)
+    assert found is not None and found.header.epoch == inlet.position == 1
+    assert inlet.rows == 4 and list(inlet.pieces) == [2] and not inlet.tiled
+
+
+def test_an_epoch_of_several_pieces_is_left_where_it_is() -> None:
+    inlet = Inlet(GROUPS)
+    inlet.receive(piece(1, KeyRange(0, 3)))
+    inlet.receive(piece(1, KeyRange(0, 4)))  # of an instance that takes over
+    assert inlet.apply_only(1) is None and inlet.position == 0
+    inlet.apply(1)
+    inlet.receive(piece(2, KeyRange(0, 2), ended=True))
+    inlet.receive(piece(2, KeyRange(2, 4)))
+    assert inlet.apply_only(2) is None and len(inlet.apply(2)) == 2
+    inlet.receive(piece(4, KeyRange(0, 4)))
+    assert inlet.apply_only(4) is None  # out of turn
+
+
 def test_an_inlet_that_was_restored_begins_behind_its_position() -> None:
     inlet = Inlet(GROUPS, position=7)
     assert not inlet.receive(piece(7, KeyRange(0, 4)))

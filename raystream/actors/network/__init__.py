@@ -1,6 +1,7 @@
 """How pieces get from one instance's process to another's: one socket per edge and pair.
 
 connections   where a connection is made and accepted, with TLS if there is a certificate
+epoch_frame   the frame of one small epoch, of a fixed form
 frames        length-prefixed frames on a socket; large bodies are received in place
 wire          what is in them: tickets, headers, and columns as the blocks they lie in
 server        the producing side: cursors over the epoch logs, which replay and then follow

@@ -11,12 +11,11 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
-PIECES, ACCEPTED, LATER, REFUSED, TICKET, QUERIES, QUERY, REPLY = range(8)
+PIECES, ACCEPTED, LATER, REFUSED, TICKET, QUERIES, QUERY, REPLY, EPOCH = range(9)
 """Kinds. `LATER`: not now, ask again; `REFUSED`: never; the head of both says why. A connection
 begins with a `TICKET`, or with `QUERIES`, after which each `QUERY` has a `REPLY`."""
 
@@ -25,7 +24,8 @@ SMALL = 64 << 10
 reader's buffer."""
 LEAST_SECONDS = 0.001
 """How long a reader that is late waits: a timeout of 0 would mean something else."""
-_BEGINNING = struct.Struct("<BIQ")
+BEGINNING = struct.Struct("<BIQ")
+"""Of a frame: its kind, and the sizes of its head and its body."""
 _BUFFERS = 512
 """How many buffers the system takes in one call, at least."""
 
@@ -71,7 +71,7 @@ def packed(kind: int, head: bytes, body: Sequence[memoryview] = ()) -> bytes:
 def _begun(kind: int, head: bytes, body: Sequence[memoryview]) -> tuple[bytes, int]:
     """The bytes that come before a body, and the size of the body."""
     size = sum([len(block) for block in body])
-    return _BEGINNING.pack(kind, len(head), size) + head, size
+    return BEGINNING.pack(kind, len(head), size) + head, size
 
 
 def send_now(connection: socket.socket, frame: bytes) -> bytes:
@@ -130,13 +130,13 @@ class Reader:
         Raises:
             OSError: the connection is broken, or it is late. ValueError: it is larger.
         """
-        while self._end - self._first < _BEGINNING.size:
+        while self._end - self._first < BEGINNING.size:
             if not self._receive():
                 return None
-        kind, head_size, body_size = _BEGINNING.unpack_from(self._buffer, self._first)
+        kind, head_size, body_size = BEGINNING.unpack_from(self._buffer, self._first)
         if most is not None and head_size + body_size > most:
             raise ValueError(f"a frame of {head_size + body_size} bytes")
-        self._first += _BEGINNING.size
+        self._first += BEGINNING.size
         head, body = bytearray(head_size), np.empty(body_size, np.uint8)
         if not (self._fill(memoryview(head)) and self._fill(body.data)):
             return None
@@ -150,31 +150,37 @@ class Reader:
             OSError: the connection is broken. EOFError: it has ended. Large: it is to be `read`.
         """
         frame = self._buffered()
-        if frame is None:
-            with suppress(BlockingIOError):
-                if not self._receive(socket.MSG_DONTWAIT):
-                    raise EOFError
-                frame = self._buffered()
-        return frame
+        if frame is not None:
+            return frame
+        try:
+            if not self._receive(socket.MSG_DONTWAIT):
+                raise EOFError
+        except BlockingIOError:
+            return None
+        return self._buffered()
+
+    @property
+    def drained(self) -> bool:
+        """Whether all that was received is read. What came since makes the connection ready."""
+        return self._first == self._end
 
     def _buffered(self) -> Frame | None:
         """The next frame, if all of it is in the buffer."""
         received = self._end - self._first
-        if received < _BEGINNING.size:
+        if received < BEGINNING.size:
             return None
-        kind, head_size, body_size = _BEGINNING.unpack_from(self._buffer, self._first)
-        if _BEGINNING.size + head_size + body_size > SMALL:
+        kind, head_size, body_size = BEGINNING.unpack_from(self._buffer, self._first)
+        if BEGINNING.size + head_size + body_size > SMALL:
             raise Large
-        begin = self._first + _BEGINNING.size
+        begin = self._first + BEGINNING.size
         end = begin + head_size + body_size
         if end > self._end:
             return None
         self._first = end
         head = bytes(self._buffer[begin : begin + head_size])
         # Not from where it lies: nobody says that this is where numbers may begin.
-        body = np.array(self._buffer[begin + head_size : end], np.uint8)
-        body.flags.writeable = False
-        return Frame(kind, head, body)
+        body = bytes(self._buffer[begin + head_size : end])
+        return Frame(kind, head, np.frombuffer(body, np.uint8))
 
     def _receive(self, flags: int = 0) -> int:
         """Receive more into the buffer, which is not full. Returns how many bytes came."""

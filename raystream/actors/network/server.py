@@ -6,10 +6,11 @@ import hmac
 import socket
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from raystream.actors.network.connections import Joining, direct, end, listen
+from raystream.actors.network.epoch_frame import epoch_frame
 from raystream.actors.network.frames import (
     ACCEPTED,
     LATER,
@@ -28,6 +29,7 @@ from raystream.actors.network.wire import Ticket, messages
 from raystream.dataflow.instances.outlets import Outlets
 from raystream.dataflow.plan import Edge
 from raystream.dataflow.routing import Served
+from raystream.schema.types import KeyRange
 from raystream.state.log.epoch_log import LogEntry
 
 WAIT_SECONDS = 0.5
@@ -94,6 +96,15 @@ class ServedStream:
         """What is left of a frame that was sent in part; it is sent first."""
 
 
+def _frames(entries: Sequence[LogEntry[Any]], keys: KeyRange) -> bytes:
+    """The frames of a few small epochs."""
+    found = (epoch_frame(entry, keys) for entry in entries)
+    each = [frame for frame in found if frame is not None]
+    if len(each) == len(entries):
+        return each[0] if len(each) == 1 else b"".join(each)
+    return b"".join([packed(PIECES, *m) for m in messages(entries, keys)])
+
+
 class LogServer:
     """Serves the logs of one instance: one thread for each subscription. The compute thread itself
     sends small pieces, because handing them to another thread costs more than the work."""
@@ -150,10 +161,10 @@ class LogServer:
             entries = log.since(first, BURST + 1)
             if len(entries) > BURST:
                 return False
-            size = sum([entry.rows.nbytes() for entry in entries])
+            size = sum([entry.rows.nbytes() for entry in entries if entry.rows.length])
             if size > SMALL or entries[-1].header.ended or not (size or at_leisure):
                 return False
-            frame = b"".join([packed(PIECES, *m) for m in messages(entries, stream.keys)])
+            frame = _frames(entries, stream.keys)
             rest = send_now(stream.connection, frame)
             if len(rest) == len(frame):
                 return False

@@ -14,7 +14,6 @@ from raystream.actors.network import frames
 from raystream.actors.network.connections import Joining, direct, end
 from raystream.actors.network.frames import (
     LATER,
-    PIECES,
     REFUSED,
     SMALL,
     TICKET,
@@ -207,9 +206,7 @@ class Subscription:
             raise Refused(frame.head.decode())
         if self._connected is None:
             self._connected = time.monotonic()
-        if frame.kind != PIECES:
-            return
-        for piece in decoder.pieces(frame.head, frame.body):
+        for piece in decoder.pieces_of(frame):
             first = piece.header.first
             if first > self.next and first > self._applied() + 1:
                 raise InternalError(f"{self.address} left out epochs before {first}")
@@ -247,10 +244,11 @@ class _Stream:
 
     def pull(self, items: list[Item], upto: int) -> None:
         """Add the pieces of the frames that are there, up to an epoch."""
-        subscription = self._subscription
-        while subscription.next <= upto and (frame := self._reader.read_now()) is not None:
-            for item in subscription._items(frame, self._decoder):
-                items.append(item)
+        subscription, reader = self._subscription, self._reader
+        while subscription.next <= upto and (frame := reader.read_now()) is not None:
+            items.extend(subscription._items(frame, self._decoder))
+            if reader.drained:
+                return
 
     def give_back(self, why: Exception) -> None:
         """Let the thread of the subscription go on."""

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import msgpack
 import numpy as np
 
+from raystream.actors.network.epoch_frame import CHECKPOINT, ENDED, IDLE, EpochDecoder
+from raystream.actors.network.frames import EPOCH, PIECES, Frame
 from raystream.dataflow.pieces import Header, Piece
 from raystream.errors import JobError
 from raystream.schema.buffers import blocks_of, columns_in, padded
@@ -25,8 +27,6 @@ MESSAGE_BYTES = 8 << 20
 """A piece is cut into chunks of about this size."""
 MESSAGE_EPOCHS = 64
 """At most this many empty epochs travel as one message."""
-
-_CHECKPOINT, _ENDED, _IDLE = 1, 2, 4
 
 
 class Ticket(NamedTuple):
@@ -102,7 +102,7 @@ def _chunks(headers: list[Header], rows: Columns, offsets: np.ndarray) -> Iterat
 
 def _packed(h: Header) -> list[int | None]:
     """A header as it travels; of a run also how many epochs it speaks for, and its lag."""
-    flags = _CHECKPOINT * h.checkpoint | _ENDED * h.ended | _IDLE * h.idle
+    flags = CHECKPOINT * h.checkpoint | ENDED * h.ended | IDLE * h.idle
     run = [] if h.epochs == 1 else [h.epochs, h.lag]
     return [h.epoch, h.watermark, flags, *run]
 
@@ -128,9 +128,20 @@ class Decoder:
     def __init__(self, schema: RecordSchema, keys: KeyRange) -> None:
         self.schema = schema
         self.keys = keys
+        self._epochs = EpochDecoder(schema, keys)
         self._nothing = empty(schema)
         self._no_offsets = np.zeros(len(keys) + 1, np.int64)
         self._parts: list[Columns] = []
+
+    def pieces_of(self, frame: Frame) -> Iterable[Piece]:
+        """The pieces that a frame completes; none if it is of another kind.
+
+        Raises:
+            JobError: it is damaged; see `pieces`.
+        """
+        if frame.kind == EPOCH:
+            return (self._epochs.piece(frame.head, frame.body),)
+        return self.pieces(frame.head, frame.body) if frame.kind == PIECES else ()
 
     def pieces(self, head: bytes, body: np.ndarray) -> Iterator[Piece]:
         """The pieces that a message completes.
@@ -158,9 +169,9 @@ class Decoder:
                 epoch,
                 KeyRange(lo, hi),
                 watermark,
-                bool(flags & _CHECKPOINT),
-                bool(flags & _ENDED),
-                bool(flags & _IDLE),
+                bool(flags & CHECKPOINT),
+                bool(flags & ENDED),
+                bool(flags & IDLE),
                 *run,
             )
             if i == len(headers) - 1 and len(rows):

@@ -41,9 +41,13 @@ class Meter:
 
     def turn(self, doing: Doing) -> None:
         """Note that the thread does this from now on."""
-        now = time.monotonic()
-        spent = self._spent(now)
-        self._mark = _Mark(doing, now, spent.busy, spent.blocked)
+        now, (did, since, busy, blocked) = time.monotonic(), self._mark
+        if now > since:
+            if did == "busy":
+                busy += now - since
+            elif did == "blocked":
+                blocked += now - since
+        self._mark = _Mark(doing, now, busy, blocked)
 
     @contextmanager
     def meanwhile(self, doing: Doing) -> Iterator[None]:

@@ -17,7 +17,7 @@ from raystream.actors.worker.fair_lock import Turns
 from raystream.actors.worker.fate import Fate
 from raystream.actors.worker.reading import CommitTeller, SourceReader
 from raystream.actors.worker.shipping import Shipper
-from raystream.actors.worker.subscriptions import AHEAD, Subscriptions
+from raystream.actors.worker.subscriptions import AHEAD, AHEAD_BYTES, SMALL_AHEAD, Subscriptions
 from raystream.actors.worker.tidy import Tidy
 from raystream.controller.protocol.shortage import holder_of, is_shortage, shortage
 from raystream.dataflow.instances.base import Instance
@@ -29,11 +29,18 @@ from raystream.local.asking import Asker
 from raystream.native.memory import memory_use
 from raystream.native.thread_priority import be_prompt
 from raystream.schema.types import SinkContext
+from raystream.state.log.epoch_log import Bound
 
 WAIT_SECONDS = 0.5
 """How long the thread waits at most before it looks whether the shell stops."""
 MARKS = 256
 """The number of newest epochs of which a source or sink says when it had passed them."""
+BOUND = Bound(AHEAD, AHEAD_BYTES, SMALL_AHEAD)
+"""How far it may be ahead of what its slowest subscriber was served."""
+BATCH = 16
+BATCH_SECONDS = 0.001
+"""Up to BATCH ready epochs are applied before they are sent, as one batch of work, while that takes
+no longer than this: after a hiccup the thread catches up sooner."""
 TRIM_EPOCHS = 32
 """Up to this many epochs of each log are dropped between two others: thousands at once take
 milliseconds."""
@@ -142,7 +149,7 @@ class ComputeLoop:
 
     def _run_source(self, source: SourceReader) -> None:
         machine, fate = self._machine, self._fate
-        tidy = Tidy()
+        tidy, batch, until = Tidy(), 0, 0.0
         while not fate.stopping and not machine.ended:
             if not machine.ready():
                 self._stand_still()
@@ -151,7 +158,15 @@ class ComputeLoop:
             taken = source.take(machine.position + 1, lambda: fate.stopping, stop)
             if taken is None or not self._has_room() or not self._may_publish():
                 break
-            self._published(machine.step(taken), at_leisure=source.waited)
+            header = machine.step(taken)
+            now = time.time()
+            self._marks.append((header.epoch, now))
+            batch, until = batch + 1, until if batch else now + BATCH_SECONDS
+            late = source.is_due(header.epoch + 1, now) and now < until and batch < BATCH
+            if late and not (header.checkpoint or header.ended) and self._may_publish(wait=False):
+                continue
+            batch = 0
+            self._published(header, at_leisure=source.waited)
             tidy()
         self.ended_at = time.time()
         self._linger()
@@ -171,17 +186,32 @@ class ComputeLoop:
             self._receive(machine)
             self._ask()
             while machine.ready() and self._may_publish():
-                with self._turns:
-                    self.amid = True
-                    header = machine.step()
-                    self.amid = False
+                header = self._step_ready(machine)
                 idle = self._inbox.empty and not machine.ready()
                 self._published(header, at_leisure=idle)
                 tidy()
-                self._receive(machine, 0.0)
+                if not idle:
+                    self._receive(machine, 0.0)
                 self._ask()
         self.ended_at = time.time()
         self._linger()
+
+    def _step_ready(self, machine: Instance) -> Header:
+        """Apply the next epoch, and those that are ready after it as far as they are one batch of
+        work, up to the next checkpoint. Returns the header of the last one."""
+        until = time.monotonic() + BATCH_SECONDS
+        for _ in range(BATCH):
+            with self._turns:
+                self.amid = True
+                header = machine.step()
+                self.amid = False
+            if self._marking:
+                self._marks.append((header.epoch, time.time()))
+            if header.checkpoint or not machine.ready() or time.monotonic() > until:
+                break
+            if not self._may_publish(wait=False):
+                break
+        return header
 
     def _ask(self) -> None:
         """Ask what can be asked by now, and take what was answered."""
@@ -189,15 +219,14 @@ class ComputeLoop:
             self.asker.turn()
 
     def _published(self, header: Header, at_leisure: bool) -> None:
-        """Have an epoch sent that was applied and logged, and take a checkpoint if one is due.
+        """Have epochs sent that were applied and logged, and take a checkpoint if one is due.
 
         Args:
+            header: of the last of them; none before is a checkpoint.
             at_leisure: the instance has no other work to do at once.
         """
         if not self._server.push(at_leisure):
             self._cursors.notify()
-        if self._marking:
-            self._marks.append((header.epoch, time.time()))
         self._subscriptions.advanced()
         if self.shipper is not None and self._tenure.takes_checkpoint(header):
             with self._meter.meanwhile("blocked"):
@@ -213,21 +242,25 @@ class ComputeLoop:
         """Take the pieces that have come. Waits up to `seconds` for one; if it waits, there is time
         to trim more."""
         if seconds:
-            with self._meter.meanwhile("idle"):
-                items = self._inbox.take(seconds)
+            self._meter.turn("idle")
+            items = self._inbox.take(seconds)
+            self._meter.turn("busy")
         elif (items := self._inbox.take(seconds)) is None:
             return
         for item in items or ():
             machine.receive(*item)
         self._act(None if items is None else TRIM_EPOCHS)
 
-    def _may_publish(self) -> bool:
-        """Wait until the slowest subscriber is near enough to publish; False when stopping."""
+    def _may_publish(self, *, wait: bool = True) -> bool:
+        """Wait until the slowest subscriber is near enough to publish; False when stopping. wait:
+        otherwise whether it is, now."""
         cursors, outlets, fate = self._cursors, self._machine.outlets, self._fate
-        if outlets.unserved(cursors.slowest(), AHEAD + 1) <= AHEAD:
+        if not outlets.is_ahead(cursors.slowest(), BOUND):
             return not fate.stopping
+        if not wait:
+            return False
         with self._meter.meanwhile("blocked"), cursors.changed:
-            while outlets.unserved(cursors.slowest(), AHEAD + 1) > AHEAD and not fate.stopping:
+            while outlets.is_ahead(cursors.slowest(), BOUND) and not fate.stopping:
                 cursors.changed.wait(WAIT_SECONDS)
         return not fate.stopping
 

@@ -96,6 +96,7 @@ class SourceReader:
     ) -> None:
         self.plan, self.vertex = plan, vertex
         self.meter = meter or Meter()
+        self._paced = plan.clock is not None and plan.clock.speed is not None
         self.paced_from: float | None = None
         self.waited = False
         self.readers: list[ReadAhead] = []
@@ -138,22 +139,30 @@ class SourceReader:
                 return self._arrived(self.machine, epoch, stopping)
         while self._over and self.vertex.source.recorded:
             tell_end(self.vertex.source, self.vertex.name, self._over.pop())
-        clock = self.plan.clock
-        paced = clock is not None and clock.speed is not None
-        if stop is not None and isinstance(self.machine, Recorded) and not paced:
+        if stop is not None and isinstance(self.machine, Recorded) and not self._paced:
             last = self.machine.quiet_until(epoch)
             last = stop(epoch - 1, last if last - epoch >= SHORT_RUN else epoch)
             taken = self.machine.take(epoch, last)
         else:
             taken = self.machine.take(epoch)
         self.waited = False
-        if self.paced_from is not None and clock is not None and clock.speed is not None:
-            due = self.paced_from + epoch * clock.seconds / clock.speed
+        if self._paced and self.paced_from is not None:
+            due = self._due(epoch)
             self.waited = due > time.time()
             with self.meter.meanwhile("idle"):
                 if not sleep_until(due, stopping, time.time):
                     return None
         return taken
+
+    def _due(self, epoch: int) -> float:
+        """The Unix time at which an epoch of a paced source is over."""
+        clock, paced_from = self.plan.clock, self.paced_from
+        assert clock is not None and clock.speed is not None and paced_from is not None
+        return paced_from + epoch * clock.seconds / clock.speed
+
+    def is_due(self, epoch: int, now: float) -> bool:
+        """Whether the source is behind its pace: this epoch is over by now. now: Unix time."""
+        return self._paced and self.paced_from is not None and now >= self._due(epoch)
 
     def positions(self) -> Positions:
         """The positions of the splits after the epoch that was taken last."""

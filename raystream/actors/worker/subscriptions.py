@@ -17,7 +17,11 @@ from raystream.dataflow.tenure import AfterRefusal, Tenure
 
 AHEAD = 8
 """Epochs that a producer may be ahead of what its slowest subscriber was served, and that a
-subscription may be ahead of what was applied."""
+subscription may be ahead of what was applied, whatever their size."""
+SMALL_AHEAD = 256
+AHEAD_BYTES = 64 << 10
+"""A producer may be ahead by up to SMALL_AHEAD epochs as long as their rows have no more bytes than
+that: of short epochs, AHEAD are a few milliseconds."""
 WAIT_SECONDS = 0.5
 """How long a thread waits at most before it looks whether the shell stops."""
 
@@ -37,6 +41,8 @@ class Subscriptions:
         self._joining = joining
         self._checks = self._machine.plan.check
         self._applied = threading.Condition()
+        self._waiting = 0
+        """How many threads wait until more is applied."""
         self._open: dict[tuple[int, str], Subscription] = {}
 
     def follow(self, wanted: Mapping[tuple[int, str], tuple[Edge, Serving]]) -> None:
@@ -64,8 +70,9 @@ class Subscriptions:
 
     def advanced(self) -> None:
         """The instance has applied an epoch, or stops: threads that wait for it look again."""
-        with self._applied:
-            self._applied.notify_all()
+        if self._waiting:  # a thread that does not count yet looks after it has counted itself
+            with self._applied:
+                self._applied.notify_all()
 
     # ------------------------------------------------------------ called by their threads
 
@@ -87,8 +94,10 @@ class Subscriptions:
         first = piece.header.first
         if first > machine.position + AHEAD:
             with self._applied:
+                self._waiting += 1
                 while first > machine.position + AHEAD and not self._fate.stopping:
                     self._applied.wait(WAIT_SECONDS)
+                self._waiting -= 1
         self.inbox.put((edge, piece))
 
     def refused(self, asked: int) -> AfterRefusal:

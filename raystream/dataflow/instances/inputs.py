@@ -37,6 +37,8 @@ class ReceivingInstance(Instance):
         super().__init__(plan, vertex, keys)
         self.feeds = feeds_of(vertex)
         self.inlets = {e.id: Inlet(plan.groups) for e in vertex.inputs}
+        self._alone = vertex.inputs[0].id if len(vertex.inputs) == 1 else None
+        """The input edge, if there is one only."""
         self.checksums = Checksums(plan) if plan.check else None
         self._greatest = {e.id for e in vertex.inputs if e.greatest}
         self._clock = no_clock if plan.clock is None else clock_of(plan)
@@ -65,6 +67,8 @@ class ReceivingInstance(Instance):
         """Apply the next epoch, which is ready. If it is empty, apply with it all that follow and
         are known to be empty, before the first in which something is due here."""
         epoch, before = self.position + 1, self.watermark
+        if (only := self._only(epoch)) is not None:
+            return self._step_of_one(only, before)
         inlets = self.inlets
         last = min([inlet.reach(epoch) for inlet in inlets.values()])
         if last > epoch:
@@ -91,6 +95,31 @@ class ReceivingInstance(Instance):
             self.checkpoints.take(last)
         self.checkpoints.passed(epoch, last - checkpoint)
         self.position = last
+        self.ended = ended
+        return header
+
+    def _only(self, epoch: int) -> Piece | None:
+        """The piece of the next epoch, where one is all of the input, as most often between two
+        instances: nothing is to be compared or put together then."""
+        if self._alone is None:
+            return None
+        return self.inlets[self._alone].apply_only(epoch)
+
+    def _step_of_one(self, piece: Piece, before: int) -> Header:
+        """Apply an epoch that came as one piece. before: the watermark until now."""
+        came, edge = piece.header, self._alone
+        assert edge is not None
+        epoch, ended = came.epoch, self.inlets[edge].finished
+        if came.watermark > before:
+            self.watermark = came.watermark
+        watermark = NEVER if ended else self.watermark
+        header = Header(epoch, self.keys, watermark, came.checkpoint, ended, came.idle)
+        self._apply({edge: [piece]}, header, before)
+        if came.checkpoint:
+            self.checkpoints.take(epoch)
+        else:
+            self.checkpoints.passed(epoch, epoch)
+        self.position = epoch
         self.ended = ended
         return header
 

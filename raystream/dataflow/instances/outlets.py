@@ -21,7 +21,7 @@ from raystream.dataflow.sources.event_times import EventTimes
 from raystream.schema.columns import Columns
 from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
 from raystream.state.counts import OUT, Counts, at_port
-from raystream.state.log.epoch_log import EpochLog, LogEntry
+from raystream.state.log.epoch_log import Bound, EpochLog, LogEntry
 
 
 def port_names(vertex: Vertex) -> list[str]:
@@ -119,10 +119,13 @@ class Outlets:
         rows, offsets = next((rows, at) for e, rows, at in self._silence() if e == edge)
         return LogEntry(epoch, Header(epoch, self.keys, NEVER, False, True), rows, offsets)
 
-    def unserved(self, epoch: int, most: int) -> int:
-        """How many epochs from one on its logs hold, counted up to `most`. A run of empty epochs
+    def is_ahead(self, epoch: int, bound: Bound) -> bool:
+        """Whether its logs hold more from an epoch on than a bound allows. A run of empty epochs
         counts as one."""
-        return max((log.after(epoch, most) for log in self.logs.values()), default=0)
+        for log in self.logs.values():  # noqa: SIM110  asked for at each epoch
+            if log.is_beyond(epoch, bound):
+                return True
+        return False
 
     def trim(self, committed: int, most: int | None = None) -> bool:
         """Drop what is not newer than the committed checkpoint, but up to `most` epochs of each

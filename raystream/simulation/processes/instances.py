@@ -27,6 +27,7 @@ from raystream.simulation.processes.streams import WINDOW, Readings, SimulatedSe
 from raystream.simulation.world import Box
 from raystream.state.images.chain import FULL
 from raystream.state.images.image import Image, InputPosition
+from raystream.state.log.epoch_log import Bound
 
 if TYPE_CHECKING:
     from raystream.simulation.job import SimulatedJob
@@ -246,7 +247,7 @@ class SimulatedInstance(Box):
         if machine.ended or self.failed is not None:
             return False
         ahead = self.job.ahead
-        if machine.outlets.unserved(served.slowest(), ahead + 1) > ahead:
+        if machine.outlets.is_ahead(served.slowest(), Bound(ahead, 0, ahead)):
             check_waits(self.name, served, ahead, machine, self.job.entry)
             return False
         return machine.ready()

@@ -65,6 +65,17 @@ class Spill(Protocol):
     def drop(self, epoch: int) -> None: ...
 
 
+class Bound(NamedTuple):
+    """How many entries one may be behind the end of a log."""
+
+    entries: int
+    """So many, whatever their size."""
+    nbytes: int
+    """More, as long as their rows have no more bytes than that in memory."""
+    most: int
+    """So many at the most."""
+
+
 _epoch_of = attrgetter("epoch")
 
 
@@ -139,14 +150,18 @@ class EpochLog(Generic[H]):
         at = self._at(epoch)
         return [self._read(self.entries[i]) for i in range(at, min(at + most, len(self.entries)))]
 
-    def after(self, epoch: int, most: int) -> int:
-        """How many entries end at an epoch or later, counted up to `most`."""
-        found = 0
-        for entry in reversed(self.entries):
-            if entry.epoch < epoch or found == most:
-                break
-            found += 1
-        return found
+    def is_beyond(self, epoch: int, bound: Bound) -> bool:
+        """Whether the entries that end at an epoch or later are more than a bound allows."""
+        if self.next - epoch <= bound.entries:  # as most often, and asked for at each epoch
+            return False
+        nbytes = 0
+        for found, entry in enumerate(reversed(self.entries)):
+            if entry.epoch < epoch:
+                return False
+            nbytes += entry.rows.nbytes()
+            if found >= bound.most or (found >= bound.entries and nbytes > bound.nbytes):
+                return True
+        return False
 
     def entry(self, epoch: int) -> LogEntry[H]:
         """The entry of an epoch that the log holds, which may be that of a run.

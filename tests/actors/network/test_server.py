@@ -327,8 +327,7 @@ def test_who_has_more_to_do_at_once_leaves_nothing_at_all_to_threads(
     """They send it with what follows: runs of empty epochs as one message."""
     epochs = 200
     asked: list[tuple[LogServer, bool]] = []
-    sent: list[int] = []
-    push, messages = LogServer.push, server.messages
+    sent, push, messages = list[int](), LogServer.push, server.messages
 
     def pushes(self: LogServer, at_leisure: bool) -> bool:
         asked.append((self, at_leisure))
@@ -340,6 +339,7 @@ def test_who_has_more_to_do_at_once_leaves_nothing_at_all_to_threads(
 
     monkeypatch.setattr(LogServer, "push", pushes)
     monkeypatch.setattr(server, "messages", counted)
+    monkeypatch.setattr(server, "epoch_frame", lambda entry, keys: None)  # all are messages
     flow, sink = rs.Flow("quiet"), Collect()
     orders = (Order(0, 1, 1), Order(epochs - 1, 1, 1))
     flow.source(Rows(Order, (orders,)), epochs=rs.by_time(seconds=1, speed=speed)).to(sink)
@@ -380,7 +380,7 @@ def test_who_computes_sends_all_that_is_new(late: int) -> None:
             while len(found) < late:
                 frame = reader.read()
                 assert frame is not None
-                found += [p.header.epoch for p in decoder.pieces(frame.head, frame.body)]
+                found += [p.header.epoch for p in decoder.pieces_of(frame)]
             assert found == list(range(log.next - late, log.next))
             assert shell.server._push(stream, at_leisure=False)  # nothing is left
             stream.next += 3  # who took a place is not there yet
@@ -446,5 +446,5 @@ def test_the_decoder_is_what_a_subscription_uses(source: Shell) -> None:
         accepted, frame = reader.read(), reader.read()
     assert accepted is not None and accepted.kind == ACCEPTED
     assert frame is not None and frame.kind == PIECES
-    (found, *_) = decoder.pieces(frame.head, frame.body)
+    (found, *_) = decoder.pieces_of(frame)
     assert found.header.epoch == first_of(source)

@@ -15,10 +15,16 @@ import pytest
 import raystream as rs
 from raystream.actors.network import server, subscription
 from raystream.actors.network.connections import Joining
-from raystream.actors.network.server import BURST
+from raystream.actors.network.server import BURST, LogServer
 from raystream.actors.network.subscription import RECONNECT_SECONDS
+from raystream.actors.worker import compute_loop
+from raystream.actors.worker.compute_loop import ComputeLoop
+from raystream.actors.worker.reading import SourceReader
 from raystream.actors.worker.shell import Shell
 from raystream.actors.worker.subscriptions import AHEAD
+from raystream.dataflow.instances.base import Instance
+from raystream.dataflow.instances.sink import SinkInstance
+from raystream.dataflow.pieces import Header
 from raystream.errors import JobError
 from raystream.testing import Collect
 from tests.actors.helpers.shells import Shells, error_of, shells_of
@@ -64,6 +70,71 @@ def standing(shell: Shell) -> int:
         still = still + 1 if shell.machine.position == before else 0
         before = shell.machine.position
     return before
+
+
+@pytest.mark.parametrize("most", [1, 16])
+def test_ready_epochs_are_a_batch_of_work_up_to_a_checkpoint(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[tuple[int, list[int]]] = []
+    step_ready, step = ComputeLoop._step_ready, SinkInstance.step
+    steps: list[int] = []
+
+    def stepped(self: SinkInstance, rows: None = None) -> Header:
+        header = step(self, rows)
+        steps.append(header.epoch)
+        return header
+
+    def batch(self: ComputeLoop, machine: Instance) -> Header:
+        header = step_ready(self, machine)
+        if machine.vertex.kind == "sink":
+            batches.append((header.epoch, [*steps]))
+            steps.clear()
+        return header
+
+    monkeypatch.setattr(ComputeLoop, "_step_ready", batch)
+    monkeypatch.setattr(SinkInstance, "step", stepped)
+    monkeypatch.setattr(compute_loop, "BATCH", most)
+    monkeypatch.setattr(compute_loop, "BATCH_SECONDS", LIMIT_SECONDS)
+    sink, flow = Slow(), rs.Flow("batches")
+    orders = tuple(Order(t, t % 3, 1) for t in range(60))
+    flow.source(Rows(Order, (orders,)), epochs=rs.by_time(seconds=1)).to(sink)
+    with shells_of(flow, checkpoint_every=7) as shells:
+        shells.start()
+        source = shells.of("rows")[0].machine
+        shells.until(lambda: source.position >= 30)
+        sink.gate.set()
+        shells.watch()
+    assert sorted(sink.records()) == list(orders)
+    assert [epoch for _, each in batches for epoch in each] == list(range(1, 61))
+    assert all(last == each[-1] and len(each) <= most for last, each in batches)
+    assert not any(epoch % 7 == 0 for _, each in batches for epoch in each[:-1])
+    assert any(len(each) > 1 for _, each in batches) == (most > 1)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_source_behind_its_pace_sends_epochs_together(
+    behind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pushed: list[int] = []
+    push = LogServer.push
+
+    def counted(self: LogServer, at_leisure: bool) -> bool:
+        pushed.extend(log.next - 1 for log in self._outlets.logs.values())
+        return push(self, at_leisure)
+
+    monkeypatch.setattr(LogServer, "push", counted)
+    monkeypatch.setattr(SourceReader, "is_due", lambda self, epoch, now: behind)
+    monkeypatch.setattr(compute_loop, "BATCH_SECONDS", LIMIT_SECONDS)
+    sink, flow = Collect(), rs.Flow("late")
+    orders = tuple(Order(t, t % 3, 1) for t in range(60))
+    flow.source(Rows(Order, (orders,)), epochs=rs.by_time(seconds=1)).to(sink)
+    with shells_of(flow, checkpoint_every=20) as shells:
+        shells.start()
+        shells.watch()
+    assert sorted(sink.records()) == list(orders)
+    together = [16, 20, 36, 40, 56, 60]  # a batch has 16 epochs, and ends at a checkpoint
+    assert pushed == (together if behind else [*range(1, 61)])
 
 
 def test_a_slow_sink_holds_its_producers_back() -> None:

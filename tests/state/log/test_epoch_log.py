@@ -17,7 +17,7 @@ from raystream.schema.columns import Columns
 from raystream.schema.records import record_schema
 from raystream.schema.storing import from_records
 from raystream.schema.types import KeyRange
-from raystream.state.log.epoch_log import EpochLog, LogEntry
+from raystream.state.log.epoch_log import Bound, EpochLog, LogEntry
 from raystream.state.log.spill import DiskSpill
 from tests.examples import examples
 
@@ -127,6 +127,19 @@ def test_a_log_is_trimmed_in_steps() -> None:
         log.append(entry(e, []))
     assert not log.trim(4, most=2) and log.first == 3
     assert log.trim(4, most=2) and log.first == 5
+
+
+def test_a_bound_counts_epochs_and_beyond_these_bytes() -> None:
+    log: EpochLog[str] = EpochLog()
+    for e in range(1, 13):
+        log.append(entry(e, [Row(e, "a", None, True)]))
+    small = log.entries[0].rows.nbytes()
+    assert not log.is_beyond(5, Bound(8, 0, 8))  # 8 epochs
+    assert log.is_beyond(4, Bound(8, 0, 100)) and log.is_beyond(1, Bound(8, 0, 100))
+    assert not log.is_beyond(4, Bound(8, 9 * small, 100))
+    assert log.is_beyond(3, Bound(8, 9 * small, 100))
+    assert not log.is_beyond(3, Bound(8, 1 << 20, 10)) and log.is_beyond(2, Bound(8, 1 << 20, 10))
+    assert not log.is_beyond(13, Bound(0, 0, 0)) and not log.is_beyond(99, Bound(0, 0, 0))
 
 
 def test_epochs_that_are_not_there_are_refused_by_name() -> None:

@@ -1,0 +1,118 @@
+"""The frame of one epoch with a few records whose columns are all numbers: its form is fixed.
+
+In a paced job nearly all frames are such, and what a frame costs is what is done once for it. So
+there is no msgpack, no list of sizes, and no message that chunks would have to be put together of:
+both sides know the columns. All other epochs travel as messages (`wire.py`).
+
+The body is the offsets, int64 [R + 1] for the R key groups of the consumer's range, and then the
+columns, each filled up to a multiple of 8 bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from raystream.actors.network.frames import BEGINNING, EPOCH
+from raystream.dataflow.pieces import Header, Piece
+from raystream.errors import JobError
+from raystream.schema.buffers import ALIGNED
+from raystream.schema.columns import Columns, physical
+from raystream.schema.records import RecordSchema
+from raystream.schema.types import KeyRange
+from raystream.state.log.epoch_log import LogEntry
+
+CHECKPOINT, ENDED, IDLE = 1, 2, 4
+"""Flags of a header."""
+
+_HEAD = struct.Struct("<qqIIIB6x")
+"""Epoch, watermark, rows, the producer's range, flags. With the beginning of a frame it fills a
+multiple of 8 bytes."""
+_WHOLE = struct.Struct(BEGINNING.format + _HEAD.format[1:])
+_PADDING = [bytes(-size % ALIGNED) for size in range(ALIGNED)]
+_OFFSET = np.dtype(np.int64)
+
+
+@cache
+def dtypes_of(schema: RecordSchema) -> tuple[np.dtype[Any], ...] | None:
+    """The dtypes of the columns, if all are numbers."""
+    columns = physical(schema)
+    if any(kind != "number" for _, kind, _ in columns):
+        return None
+    return tuple(np.dtype(dtype) for _, _, dtype in columns)
+
+
+def epoch_frame(entry: LogEntry[Header], keys: KeyRange) -> bytes | None:
+    """The frame with the part of an epoch for a consumer range; None if it has no rows there, or
+    not this form."""
+    rows, offsets = entry.part(keys)
+    if not rows.length or rows.rank is not None or dtypes_of(rows.schema) is None:
+        return None
+    header = entry.header
+    size = offsets.nbytes
+    parts: list[Any] = [b"", offsets]
+    for array in rows.arrays:
+        parts.append(array if array.flags.c_contiguous else array.copy())
+        nbytes = array.nbytes
+        if rest := nbytes % ALIGNED:
+            parts.append(_PADDING[rest])
+            nbytes += ALIGNED - rest
+        size += nbytes
+    lo, hi = header.keys
+    flags = CHECKPOINT * header.checkpoint | ENDED * header.ended | IDLE * header.idle
+    parts[0] = _WHOLE.pack(
+        EPOCH, _HEAD.size, size, header.epoch, header.watermark, rows.length, lo, hi, flags
+    )
+    return b"".join(parts)
+
+
+class EpochDecoder:
+    """Makes pieces of the frames of one subscription that have this form.
+
+    Args:
+        keys: the range of the consumer.
+    """
+
+    def __init__(self, schema: RecordSchema, keys: KeyRange) -> None:
+        self._schema = schema
+        self._dtypes = dtypes_of(schema)
+        self._offsets = _OFFSET.itemsize * (len(keys) + 1)
+        self._producer = KeyRange(0, 0)
+
+    def piece(self, head: bytes, body: np.ndarray) -> Piece:
+        """The piece of a frame.
+
+        Args:
+            body: uint8, read-only; the piece lies in it.
+
+        Raises:
+            JobError: it is no such frame, or not of this schema and range.
+        """
+        at, arrays = self._offsets, []
+        try:
+            epoch, watermark, rows, lo, hi, flags = _HEAD.unpack(head)
+            for dtype in self._dtypes or ():
+                end = at + rows * dtype.itemsize
+                arrays.append(body[at:end].view(dtype))
+                at = end + -end % ALIGNED
+            offsets = body[: self._offsets].view(_OFFSET)
+            fits = at == len(body) and offsets[0] == 0 and offsets[-1] == rows > 0
+        except (ValueError, struct.error):
+            fits = False
+        if not fits or self._dtypes is None:
+            raise JobError(f"an epoch of {self._schema.name} came damaged")
+        producer = self._producer
+        if producer.lo != lo or producer.hi != hi:
+            producer = self._producer = KeyRange(lo, hi)
+        header = Header(
+            epoch,
+            producer,
+            watermark,
+            flags & CHECKPOINT > 0,
+            flags & ENDED > 0,
+            flags & IDLE > 0,
+        )
+        return Piece(header, Columns(self._schema, arrays, rows), offsets)
