@@ -48,6 +48,14 @@ def nothing(schema: RecordSchema, groups: int) -> Emission:
     return Emission(empty(schema), np.zeros(groups + 1, np.int64), None)
 
 
+def one_of(e: Emission, i: int, groups: int) -> Emission:
+    """What was emitted in one of several epochs. groups: how many key groups an epoch has."""
+    offsets = e.offsets[i * groups : (i + 1) * groups + 1]
+    first, last = int(offsets[0]), int(offsets[-1])
+    rank = None if e.rank is None else e.rank[first:last]
+    return Emission(e.rows.slice(first, last), offsets - first, rank)
+
+
 def emissions(output: Output) -> list[Emission]:
     """The emissions of one phase: running numbers become numbers within the key group."""
     many = len(output.emitted) > 1
@@ -233,8 +241,27 @@ def cut_for(edge: Edge, e: Emission, keys: KeyRange, groups: int) -> tuple[Colum
         return rows, offsets
     if not len(rows):
         return rows, np.zeros(groups + 1, np.int64)
+    if len(e.offsets) > len(keys) + 1:
+        return _several_by_key(
+            rows, e.offsets[:: len(keys)], [rows.key(k) for k in edge.key], groups
+        )
     by_key = _few_by_key if len(rows) < MANY else _many_by_key
     return by_key(rows, [rows.key(k) for k in edge.key], groups)
+
+
+def _several_by_key(
+    rows: Columns, begins: np.ndarray, key: list[Any], groups: int
+) -> tuple[Columns, np.ndarray]:
+    """Sort the rows of several epochs, which stay apart. begins: where each epoch begins, and the
+    end."""
+    from raystream.state import kernels
+
+    epochs = len(begins) - 1
+    of_epoch = np.arange(epochs).repeat(sizes(begins)) * groups
+    order, offsets = kernels.sort_by_group(
+        of_epoch + kernels.key_groups(key, groups), epochs * groups
+    )
+    return rows.take(order), offsets
 
 
 def _few_by_key(rows: Columns, key: list[Any], groups: int) -> tuple[Columns, np.ndarray]:

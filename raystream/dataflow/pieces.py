@@ -38,7 +38,9 @@ class Header(NamedTuple):
     `dataflow.sources.idling`."""
     epochs: int = 1
     """How many epochs it speaks for: `epoch`, and those right before it. If these are more than
-    one, none of them has rows or is the last of the range, and only `epoch` may be a checkpoint."""
+    one, none of them is the last of the range, only `epoch` may be a checkpoint, and none has rows,
+    except where one instance of each vertex takes them all in one step (`local.several`): then the
+    offsets of a piece are by epoch and key group."""
     lag: int | None = None
     """Of a run: by how much the watermark is behind the beginning of the epoch that follows, in the
     flow's unit. None: the watermark is the same after all its epochs."""

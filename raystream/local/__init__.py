@@ -2,6 +2,7 @@
 
 job       `LocalJob`: all instances of a plan, driven by a loop; `run_local` for tests
 source    how its sources read
+several   when several small epochs are one step
 asking    asks the world, on a thread of its own; processes of a cluster use it, too
 recheck   checking mode: all instances are made again at every checkpoint and compared
 replay    a job again, from a saved checkpoint; no sink is written

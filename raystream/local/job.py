@@ -37,7 +37,8 @@ from raystream.errors import (
 )
 from raystream.local.asking import Askers
 from raystream.local.recheck import Again
-from raystream.local.source import Ends, LocalSource, MakeFeed
+from raystream.local.several import can_step_together
+from raystream.local.source import Ends, LocalSource, MakeFeed, end_of_step
 from raystream.native.memory import memory_use
 from raystream.renamed import renamed
 from raystream.schema.types import NEVER, KeyRange
@@ -126,6 +127,7 @@ class LocalJob:
         self.out: dict[int, list[LocalStream]] = {id(m): [] for m in self.machines}
         for link in self.links:
             self.out[id(link.producer)].append(link)
+        self._several = self._jumps and rng is None and can_step_together(plan, self.machines)
         self.committed = self._settled = checkpoint
         self.again = Again(self, checkpoint) if plan.check else None
         for tenure in self.tenures:
@@ -239,11 +241,7 @@ class LocalJob:
         """The epoch up to which sources that are at the same one may go in one step; 0 for the
         next."""
         going = [source for source in sources if not source.machine.ended] if self._jumps else []
-        if not going:
-            return 0
-        upto = min([source.quiet_until() for source in going])
-        machine = going[0].machine
-        return machine.checkpoints.stop(machine.position, upto)
+        return end_of_step(going, several=self._several) if going else 0
 
     def _step(self, each: LocalSource | ReceivingInstance, upto: int = 0) -> None:
         try:

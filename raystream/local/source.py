@@ -15,6 +15,7 @@ from raystream.dataflow.sources.epochs import EndedSource, EpochRows, Positions
 from raystream.dataflow.sources.recorded import Recorded
 from raystream.dataflow.sources.split_reader import SplitReader, tell_end
 from raystream.dataflow.tenure import Tenure
+from raystream.local.several import until
 from raystream.schema.types import KeyRange
 from raystream.state.images.image import Image
 
@@ -85,6 +86,8 @@ class LocalSource:
         positions = None if input_position is None else input_position.splits
         self.boundaries = boundaries
         self.rng = rng
+        self._several = 0
+        """The last of several epochs with rows that are to be one step; 0 for none."""
         self.recorded: Recorded | EndedSource | None = None
         self.arrival: Arrival | None = None
         self.readers: list[SplitReader] = []
@@ -132,14 +135,26 @@ class LocalSource:
         epoch = self.machine.position + 1
         return epoch if self.recorded is None else self.recorded.quiet_until(epoch)
 
+    def several_until(self) -> int:
+        """The last epoch of the next step, where several epochs with rows may be one."""
+        machine, recorded = self.machine, self.recorded
+        if not isinstance(recorded, Recorded):
+            return machine.position + 1
+        self._several = until(recorded, machine.position, machine.plan.checkpoint_every)
+        return self._several
+
     def step(self, upto: int = 0) -> None:
         """Publish the next epoch.
 
         Args:
-            upto: epochs without rows may be published with it, up to this one.
+            upto: epochs without rows may be published with it, up to this one; or what
+                `several_until` has just said.
         """
         epoch = self.machine.position + 1
         if isinstance(self.recorded, Recorded):
+            if epoch < upto == self._several:
+                self._publish(self.recorded.take_several(epoch, upto))
+                return
             if upto > epoch:
                 upto = min(upto, self.recorded.quiet_until(epoch))
             self._publish(self.recorded.take(epoch, upto))
@@ -189,6 +204,22 @@ class LocalSource:
             return
         for _ in range(1 if again or self.rng is None else self.rng.randrange(3)):
             _read(split, self.readers[i])
+
+
+def end_of_step(sources: Sequence[LocalSource], *, several: bool) -> int:
+    """The last epoch of the next step of sources that are at the same one: up to there none has
+    rows.
+
+    Args:
+        several: epochs with rows may be one step; there is one source then.
+    """
+    machine = sources[0].machine
+    upto = min([source.quiet_until() for source in sources])
+    if several and upto == machine.position + 1:
+        upto = sources[0].several_until()
+        if upto > machine.position + 1:
+            return upto
+    return machine.checkpoints.stop(machine.position, upto)
 
 
 def may_be_silent(vertex: Vertex) -> bool:

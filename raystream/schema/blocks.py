@@ -19,15 +19,27 @@ def sizes(offsets: np.ndarray) -> np.ndarray:
     return offsets[1:] - offsets[:-1]
 
 
+def folded(offsets: np.ndarray, groups: int) -> np.ndarray:
+    """int64 [groups + 1]: the offsets of all records together, from offsets by epoch and key group
+    of several epochs, int64 [epochs * groups + 1]. Those of one epoch are given back."""
+    if len(offsets) == groups + 1:
+        return offsets
+    found = np.zeros(groups + 1, np.int64)
+    sizes(offsets).reshape(-1, groups).sum(axis=0).cumsum(out=found[1:])
+    return found
+
+
 @dataclass(slots=True)
 class Input:
-    """The records of one epoch for one instance.
+    """The records of one epoch for one instance, or of several in one step.
 
     columns: one `Columns` per input type of the operator, possibly empty.
     which: uint8 [n], the input type of each record in canonical order; None when there is one type.
     where: int64 [n], the row of each record in its type's columns; None when that is the identity.
     offsets: int64 [R + 1], the records of each key group of the instance's range.
     lo: the first key group of the range.
+    epochs: how many epochs they are of. If these are several, each has its own key groups, one
+    epoch after the other: offsets is int64 [epochs * R + 1].
     """
 
     columns: tuple[Columns, ...]
@@ -35,13 +47,14 @@ class Input:
     where: np.ndarray | None
     offsets: np.ndarray
     lo: int
+    epochs: int = 1
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
     @property
     def groups(self) -> int:
-        """How many key groups the range of the instance has."""
+        """How many key groups the range of the instance has; times the number of epochs."""
         return len(self.offsets) - 1
 
     def filled(self) -> list[tuple[int, int, int]]:

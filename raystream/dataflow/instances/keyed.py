@@ -10,6 +10,7 @@ from raystream.dataflow.order import assemble
 from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.errors import InternalError
+from raystream.schema.blocks import folded
 from raystream.schema.types import KeyRange
 from raystream.state.counts import CUT_OFF, IN, LATE
 from raystream.state.tables.backend import Table
@@ -56,10 +57,12 @@ class KeyedInstance(ReceivingInstance):
         spec, logic = self.spec, self.logic
         given = assemble(self.feeds, pieces, spec.inputs, self.keys, spec.sorted_by)
         head, late = [*self._nothing], None
+        if header.epochs > 1 and len(given):
+            given.epochs = header.epochs
         if len(given) or self._releases(header.watermark):
             output = logic.process(given, header.epoch, before, header.watermark)
             head, late = emissions(output), output.late
-            self.counts.add(IN, given.offsets)
+            self.counts.add(IN, folded(given.offsets, len(self.keys)))
         fired = logic.fire(self.keys, header.epoch, header.watermark, last=header.ended)
         if fired is not None:
             head = two_phases(head, emissions(fired))

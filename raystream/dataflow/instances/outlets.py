@@ -13,11 +13,14 @@ from raystream.dataflow.emission import (
     fuse_input,
     inherit,
     nothing,
+    one_of,
 )
 from raystream.dataflow.logic.select import logic_of
 from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.sources.event_times import EventTimes
+from raystream.errors import OperatorError
+from raystream.schema.blocks import folded
 from raystream.schema.columns import Columns
 from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
 from raystream.state.counts import OUT, Counts, at_port
@@ -61,13 +64,14 @@ class Outlets:
     def emit(self, head: list[Emission], header: Header, counts: Counts) -> None:
         """Run the fused operators on what the head emitted and log one entry per edge."""
         if any(e.rows.length for e in head):
-            ports = self._through(head, header.epoch)
+            ports = self._through(head, header)
             self.times.note(ports)
             pieces = self._cut(ports)
+            groups = len(self.keys)
             for (_, name), e in zip(self.counted, ports, strict=True):
-                counts.add(name, e.offsets)
+                counts.add(name, folded(e.offsets, groups))
             for edge in self.vertex.outputs:
-                counts.add(OUT, ports[edge.port].offsets)
+                counts.add(OUT, folded(ports[edge.port].offsets, groups))
         else:
             pieces = self._silence()
         with self.guard:
@@ -92,7 +96,16 @@ class Outlets:
             )
         return self._nothing
 
-    def _through(self, head: list[Emission], epoch: int) -> list[Emission]:
+    def _through(self, head: list[Emission], header: Header) -> list[Emission]:
+        try:
+            return self._fused(head, header.epoch)
+        except OperatorError:
+            for i in range(header.epochs if header.epochs > 1 else 0):  # the epoch is to be named
+                alone = [one_of(e, i, len(self.keys)) for e in head]
+                self._fused(alone, header.first + i)
+            raise
+
+    def _fused(self, head: list[Emission], epoch: int) -> list[Emission]:
         ports = list(head)
         for fused, logic in self.fused:
             given, sources = fuse_input(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from raystream.dataflow.order import assemble
 from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.errors import JobError, RaystreamError, user_frame, what_was_raised
+from raystream.schema.blocks import folded
 from raystream.schema.columns import Columns
 from raystream.schema.types import KeyRange, SinkContext
 from raystream.state.counts import IN
@@ -68,15 +70,33 @@ class SinkInstance(ReceivingInstance):
             if not len(rows):
                 continue
             rows = rows if given.where is None else rows.take(given.where)
-            self.counts.add(IN, given.offsets)
-            self.counts.add(name, given.offsets)
-            for keys, some in self._unwritten(epoch, rows, given.offsets):
-                self._call(
-                    "write",
-                    lambda keys=keys, some=some: self.sink.write(
-                        epoch, keys, Batch._of(some.ranked(None))
-                    ),
-                )
+            totals = folded(given.offsets, len(self.keys))
+            self.counts.add(IN, totals)
+            self.counts.add(name, totals)
+            for each, part, offsets in self._by_epoch(epoch, rows, given.offsets):
+                for keys, some in self._unwritten(each, part, offsets):
+                    self._call(
+                        "write",
+                        lambda at=each, keys=keys, some=some: self.sink.write(
+                            at, keys, Batch._of(some.ranked(None))
+                        ),
+                    )
+
+    def _by_epoch(
+        self, epoch: int, rows: Columns, offsets: np.ndarray
+    ) -> Iterable[tuple[int, Columns, np.ndarray]]:
+        """The epochs of a step that have rows: of each its number, its rows and their offsets.
+        epoch: the last one."""
+        groups = len(self.keys)
+        if len(offsets) == groups + 1:
+            return [(epoch, rows, offsets)]
+        begins = offsets[::groups].tolist()
+        first = epoch - len(begins) + 2
+        return (
+            (first + i, rows.slice(lo, hi), offsets[i * groups : (i + 1) * groups + 1] - lo)
+            for i, (lo, hi) in enumerate(pairwise(begins))
+            if hi > lo
+        )
 
     def _unwritten(
         self, epoch: int, rows: Columns, offsets: np.ndarray

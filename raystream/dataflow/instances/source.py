@@ -9,6 +9,7 @@ from raystream.dataflow.instances.base import Instance
 from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.sources.epochs import EpochRows
 from raystream.errors import InternalError
+from raystream.schema.blocks import folded
 from raystream.state.counts import AHEAD, IN
 from raystream.state.images.image import InputPosition
 
@@ -32,7 +33,8 @@ class SourceInstance(Instance):
             raise InternalError(f"{self.vertex.name} is a source and was given no rows")
         epoch = self.position + rows.epochs
         self.watermark = max(self.watermark, rows.watermark)
-        checkpoint = self.checkpoints.due(epoch, rows.epochs)
+        length = rows.rows.length
+        checkpoint = self.checkpoints.due(epoch, 1 if length else rows.epochs)
         header = Header(
             epoch,
             self.keys,
@@ -43,7 +45,7 @@ class SourceInstance(Instance):
             rows.epochs,
             rows.lag,
         )
-        self.counts.add(IN, rows.offsets)
+        self.counts.add(IN, folded(rows.offsets, len(self.keys)))
         if rows.holding is not None:
             self.outlets.times.holding = rows.holding
         self.outlets.emit(self._emitted(rows), header, self.counts)

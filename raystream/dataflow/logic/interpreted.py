@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -38,8 +39,30 @@ class Collector:
         self.groups = groups
         self.schemas = spec.outputs
         self.out: list[Any] = []
-        self.offsets: list[int] = [0]
+        self._places: list[int] = []
+        self._ends: list[int] = []
         self.frozen = _encoded(spec.outputs)
+        self._first, self._range = epoch, groups
+        self._begins: np.ndarray | None = None
+
+    def begin(self, given: Input) -> None:
+        """Take note of how many epochs the records are of."""
+        self._first, self._range = self.epoch - given.epochs + 1, given.groups // given.epochs
+        self._begins = given.offsets[:: self._range] if given.epochs > 1 else None
+
+    def stand(self, at: int) -> None:
+        """The records that follow are of a key group of one of several epochs."""
+        self.epoch = self._first + at // self._range
+
+    def number(self, at: int) -> str:
+        """What a record is called in errors: its number in its epoch."""
+        before = 0 if self._begins is None else int(self._begins[self.epoch - self._first])
+        return f"record {at - before}"
+
+    def _name_epoch(self, at: int) -> None:
+        """Let errors name the epoch in which a record was emitted."""
+        if self._begins is not None:
+            self.stand(self._places[bisect_right(self._ends, at)])
 
     @property
     def extend(self) -> Callable[[Any], None]:
@@ -61,9 +84,8 @@ class Collector:
     def close_group(self, at: int = 0) -> None:
         """End the key group at a place in the range: all its records were taken. Those before it
         that were not ended have none."""
-        offsets = self.offsets
-        offsets.extend([offsets[-1]] * (at + 1 - len(offsets)))
-        offsets.append(len(self.out))
+        self._places.append(at)
+        self._ends.append(len(self.out))
 
     def output(self, *, origin: np.ndarray | None = None, late: list[int] | None = None) -> Output:
         """The records as columns by type.
@@ -71,8 +93,12 @@ class Collector:
         origin: the input record of each row, for stateless operators. late: the positions of late
         input records, for windows.
         """
-        last = self.groups + 1 - len(self.offsets)
-        offsets = np.array(self.offsets + [len(self.out)] * last, np.int64)
+        offsets = np.zeros(self.groups + 1, np.int64)
+        if self._places:
+            sizes_of = np.diff(self._ends, prepend=0)
+            offsets[1:][self._places] = sizes_of
+            offsets.cumsum(out=offsets)
+        offsets[self._places[-1] + 2 if self._places else 1 :] = len(self.out)
         emitted = (
             self._one(offsets, origin) if len(self.schemas) == 1 else self._many(offsets, origin)
         )
@@ -112,6 +138,8 @@ class Collector:
         try:
             return from_records(schema, records)
         except StateError as error:
+            if self._begins is not None:
+                self._name_epoch(self.out.index(_misfit(schema, records)))
             raise OperatorError(
                 f"{self.spec.name} emitted a value that does not fit: {error.message}",
                 where=self.spec.where,
@@ -122,6 +150,7 @@ class Collector:
         """Refuse what was emitted and is no record of a declared type."""
         known = {s.cls for s in self.schemas}
         at, bad = next((i, r) for i, r in enumerate(self.out) if type(r) not in known)
+        self._name_epoch(at)
         declared = f"It declares {' | '.join(s.name for s in self.schemas)}: `yield` records, or"
         if (one := self._returned(at)) is not None:
             what = f"returned a {one.name} itself, of which the fields were taken for records"
@@ -145,6 +174,16 @@ class Collector:
                 if len(fields) == len(schema.fields) and from_records(schema, [fields]):
                     return schema
         return None
+
+
+def _misfit(schema: RecordSchema, records: list[Any]) -> Any:
+    """The first of some records that cannot be stored."""
+    for record in records:
+        try:
+            from_records(schema, [record])
+        except StateError:
+            return record
+    return records[-1]
 
 
 @lru_cache(maxsize=256)
@@ -252,7 +291,10 @@ class KeyedLogic(Logic):
         if self.keys_of:
             keys = keys_in_order(self.keys_of, given, records)
         step = self._stateless if self.table is None else self._run
+        collector.begin(given)
         for at, lo, hi in given.filled():
+            if given.epochs > 1:
+                collector.stand(at)
             step(collector, keys, records, lo, hi)
             collector.close_group(at)
         if self.table is not None:
@@ -271,7 +313,11 @@ class KeyedLogic(Logic):
                     extend(emitted)
         except Exception as error:
             raise operator_error(
-                self.spec, error, epoch=collector.epoch, key=keys[at], doing=f"record {at}"
+                self.spec,
+                error,
+                epoch=collector.epoch,
+                key=keys[at],
+                doing=collector.number(at),
             ) from error
 
     def _run(
@@ -297,5 +343,5 @@ class KeyedLogic(Logic):
                     self.table.remove(key, epoch)
         except Exception as error:
             raise operator_error(
-                self.spec, error, epoch=epoch, key=key, doing=f"record {reached(left, hi)}"
+                self.spec, error, epoch=epoch, key=key, doing=collector.number(reached(left, hi))
             ) from error

@@ -26,7 +26,8 @@ class EpochRows(NamedTuple):
     idle: bool = False
     """Whether all splits of the instance that have not ended are idle."""
     epochs: int = 1
-    """How many epochs these are: none of those before the last has rows."""
+    """How many epochs these are: none of those before the last has rows, except as in
+    `Header.epochs`."""
     lag: int | None = None
     """Set where there is more than one epoch: see `Header.lag`."""
     holding: np.ndarray | None = None

@@ -58,6 +58,9 @@ class Runs(NamedTuple):
 LEAP = 10**9
 """A row that is this many epochs or more after those before it is taken for an error."""
 
+SPARSE = 4
+"""Epochs are not taken together if not one in so many of them has rows."""
+
 _NO_RUNS = Runs(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -246,6 +249,25 @@ class RecordedSplit:
             " epochs: seconds=...",
         )
 
+    def several_until(self, epoch: int, upto: int, most: int) -> int:
+        """The last of several epochs, from the next one on and up to one, of which all rows are at
+        hand, if these are `most` at the most; `epoch` if they are not worth one step. Nothing is
+        read for it."""
+        ends, epochs = self.runs.ends, self.runs.epochs
+        first = bisect_right(ends.data, self.at)
+        last = min(bisect_right(ends.data, self.at + most), bisect_right(epochs.data, upto)) - 1
+        last = min(last, len(ends) - 2)  # of the last run more may come
+        sparse = last <= first or epochs[last] - epoch >= SPARSE * (last - first)
+        return epoch if sparse else int(epochs[last])
+
+    def take_several(self, epoch: int, upto: int) -> tuple[Columns, np.ndarray]:
+        """The rows of several epochs, and how many each of them has, int64. See `several_until`."""
+        epochs = self.runs.epochs.searchsorted(np.arange(epoch, upto + 1), "right")
+        ends = np.concatenate([[0], self.runs.ends])[epochs]
+        rows, begin = self.rows.slice(self.at, int(ends[-1])), self.at
+        self.at = int(ends[-1])
+        return rows, np.diff(np.maximum(ends, begin), prepend=begin)
+
     @property
     def next_epoch(self) -> int | None:
         """The epoch of the next row; None at the end."""
@@ -348,6 +370,24 @@ class Recorded:
         if self.rule is None or not self.splits:
             return taken
         return parted(taken, np.concatenate([s.taken_aside for s in self.splits]))
+
+    def several_until(self, epoch: int, upto: int, most: int) -> int:
+        """As `RecordedSplit.several_until`; `epoch` unless there is one split of plain rows."""
+        if len(self.splits) != 1 or self.rule is not None or self._follows:
+            return epoch
+        return self.splits[0].several_until(epoch, upto, most)
+
+    def take_several(self, epoch: int, upto: int) -> EpochRows:
+        """The rows of the epochs from the next one on, up to one before the last (see
+        `several_until`), as one step."""
+        (group,), (split,) = self.groups, self.splits
+        rows, counts = split.take_several(epoch, upto)
+        self._next = self._look()
+        each = np.zeros((len(counts), len(self.keys)), np.int64)
+        each[:, group - self.keys.lo] = counts
+        offsets = np.concatenate([[0], each.ravel().cumsum()])
+        watermark, lag = self.cutting.watermark(upto), self.cutting.disorder
+        return EpochRows(rows, offsets, watermark, False, epochs=upto - epoch + 1, lag=lag)
 
     def _holding(self) -> np.ndarray | None:
         if not self._follows:

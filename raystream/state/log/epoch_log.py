@@ -23,7 +23,7 @@ H = TypeVar("H")
 
 
 class LogEntry(NamedTuple, Generic[H]):
-    """One epoch of an edge, or a run of epochs without rows.
+    """One epoch of an edge, or a run of epochs without rows; see `Header.epochs`.
 
     An entry is never changed: a server of the log may hold it while the log spills or drops it.
     """
@@ -47,7 +47,7 @@ class LogEntry(NamedTuple, Generic[H]):
     def part(self, keys: KeyRange) -> tuple[Columns, np.ndarray]:
         """The rows of a consumer range and their offsets, without a copy."""
         first, end = keys
-        if end - first == len(self.offsets) - 1:
+        if end - first == len(self.offsets) - 1 or (self.epochs > 1 and self.rows.length):
             return self.rows, self.offsets
         lo, hi = int(self.offsets[first]), int(self.offsets[end])
         offsets = self.offsets[first : end + 1]
