@@ -5,6 +5,7 @@
     changes     transactions as rows of a table with a position for each. Pure
     values      the text of values as columns. Pure
     slot        publication, slot, snapshot and stream: all that is said to the server
+    recorded    what both sources are: one split, recorded, of a server
     source      `ChangedRows`: the changes of a table, by logical replication
     polling     `RisingRows`: the rows of a table, by asking again and again
 

@@ -8,7 +8,7 @@ that value was seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -16,9 +16,9 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from raystream.api.batch import Batch
-from raystream.api.connectors import Source
 from raystream.errors import InputError, RaystreamError
 from raystream.io.capture.changes import Row, WatchedTable
+from raystream.io.capture.recorded import CapturedSource
 from raystream.io.capture.slot import Server, bytes_of, quoted_table
 from raystream.io.capture.source import LOOK_SECONDS, check_columns
 from raystream.io.capture.values import RowDecoder, ToldFields
@@ -80,40 +80,23 @@ class WantedRows:
     wait: float
 
 
-class RisingRows(Source[U]):
+class RisingRows(CapturedSource[U]):
     """The split is the table.
 
     Args:
         columns: those of the fields of the record, in its order.
     """
 
-    recorded: ClassVar[bool] = True
+    call = "postgres_rows"
     read_ahead: ClassVar[int] = 8
 
     def __init__(self, record: type[U], asked: WantedRows, columns: Sequence[str]) -> None:
-        self.record, self.asked, self.columns = record, asked, tuple(columns)
-        self._known: dict[str, int] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_known": {}}
-
-    def __repr__(self) -> str:
-        return f"postgres_rows({self.server().name!r}, table={self.asked.table!r})"
-
-    def server(self) -> Server:
-        """The server that is read."""
-        return Server(self.asked.url, self.asked.table)
-
-    def splits(self) -> Sequence[Split]:
-        return [Split(self.asked.table)]
+        super().__init__(record, asked.url, asked.table, asked.table)
+        self.asked, self.columns = asked, tuple(columns)
 
     def read(self, split: Split, position: int, /) -> Iterator[Any]:
         """Rows as they come. Numbers of batches count from 1."""
         yield from _Polling(self)
-
-    def knows(self, split: Split, sequences: Mapping[str, int], /) -> None:
-        """Remember what is recorded, for when reading begins."""
-        self._known = {**self._known, **sequences}
 
     def check(self) -> str:
         """See whether the table has the columns."""

@@ -21,10 +21,10 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from raystream.api.batch import Batch
-from raystream.api.connectors import Source
 from raystream.errors import InputError, RaystreamError
 from raystream.io.capture.changes import LOG, Part, Row, Transactions, WatchedTable
 from raystream.io.capture.pgoutput import lsn_of, lsn_text, parsed
+from raystream.io.capture.recorded import CapturedSource
 from raystream.io.capture.slot import ChangeStream, Server, SlotState
 from raystream.io.capture.values import RowDecoder, ToldFields
 from raystream.io.databases.waiting import Beat, Patience
@@ -56,44 +56,30 @@ class WantedChanges:
     wait: float
 
 
-class ChangedRows(Source[U]):
+class ChangedRows(CapturedSource[U]):
     """The split is the slot.
 
     Args:
         told: the fields of the record that are no columns. columns: those of the others.
     """
 
-    recorded: ClassVar[bool] = True
+    call = "postgres_changes"
     read_ahead: ClassVar[int] = 64
 
     def __init__(
         self, record: type[U], asked: WantedChanges, told: ToldFields, columns: Sequence[str]
     ) -> None:
-        self.record, self.asked, self.told, self.columns = record, asked, told, tuple(columns)
-        self._known: dict[str, int] = {}
+        super().__init__(record, asked.url, asked.table, asked.slot)
+        self.asked, self.told, self.columns = asked, told, tuple(columns)
         self._confirmed = 0
         self._reading = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_known": {}, "_confirmed": 0, "_reading": False}
-
-    def __repr__(self) -> str:
-        return f"postgres_changes({self.server().name!r}, table={self.asked.table!r})"
-
-    def server(self) -> Server:
-        """The server that is read."""
-        return Server(self.asked.url, self.asked.slot)
-
-    def splits(self) -> Sequence[Split]:
-        return [Split(self.asked.slot)]
+        return super().__getstate__() | {"_confirmed": 0, "_reading": False}
 
     def read(self, split: Split, position: int, /) -> Iterator[Any]:
         """Changes as they come. Numbers of batches count from 1."""
         yield from _Reading(self)
-
-    def knows(self, split: Split, sequences: Mapping[str, int], /) -> None:
-        """Remember what is recorded, for when reading begins."""
-        self._known = {**self._known, **sequences}
 
     def stored(self, split: Split, sequences: Mapping[str, int], /) -> None:
         """Let the server forget what a checkpoint holds: the stream says so, or if there is none

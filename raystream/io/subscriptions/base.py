@@ -13,6 +13,7 @@ from raystream.errors import ConfigError, InputError, caller
 from raystream.io.files.bad_lines import mixed, sifted
 from raystream.io.formats.bad_messages import MessageSource
 from raystream.io.formats.base import Codec, Format, whole
+from raystream.io.formats.json import json
 from raystream.schema.columns import empty
 from raystream.schema.fields import AnyRecord
 from raystream.schema.records import record_schema
@@ -62,7 +63,7 @@ class SubscribedSource(MessageSource[U]):
 
     Args:
         record: the type of the records.
-        format: how messages stand for them.
+        format: how messages stand for them; JSON unless given.
         name: what is read, for errors; without secrets.
         number: how many splits there are.
     """
@@ -70,16 +71,17 @@ class SubscribedSource(MessageSource[U]):
     recorded: ClassVar[bool] = True
     read_ahead: ClassVar[int] = 256
 
-    def __init__(self, record: type[U], format: Format, name: str, number: int = 1) -> None:
+    def __init__(self, record: type[U], format: Format | None, name: str, number: int = 1) -> None:
         self.record = self.declared = record
-        self.format, self.name, self.number = format, name, number
-        if not isinstance(format, Format):
+        self.name, self.number = name, number
+        self.format = json() if format is None else format
+        if not isinstance(self.format, Format):
             raise ConfigError(
                 f"format={format!r:.80} is no format",
                 where=caller()[0],
                 hint="rs.io.formats.json(), or another one of rs.io.formats.",
             )
-        format.codec(record)  # what does not fit is refused while the flow is built
+        self.format.codec(record)  # what does not fit is refused while the flow is built
         self._begin()
 
     def _begin(self) -> None:

@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from raystream.api.arguments import check_flag, check_record
 from raystream.errors import InputError, caller
 from raystream.io.formats.base import Format
-from raystream.io.formats.json import json
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
     Incoming,
@@ -77,7 +76,7 @@ def events(
     check_flag("rs.io.events", "again", again)
     if event is not None:
         check_text("events", "event", event, where)
-    made = Events(record, json() if format is None else format, url, event, headers, again, give_up)
+    made = Events(record, format, url, event, headers, again, give_up)
     made.sifting("rs.io.events", bad)
     return made
 
@@ -88,7 +87,7 @@ class Events(SubscribedSource[U]):
     def __init__(
         self,
         record: type[U],
-        format: Format,
+        format: Format | None,
         url: str,
         event: str | None,
         headers: dict[str, str],

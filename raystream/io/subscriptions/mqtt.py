@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeVar
 from raystream.api.arguments import check_record, whole
 from raystream.errors import ConfigError, InputError, caller
 from raystream.io.formats.base import Format
-from raystream.io.formats.json import json
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
     Incoming,
@@ -93,7 +92,7 @@ def mqtt(
     login = None if user is None else (user, password)
     made = Mqtt(
         record,
-        json() if format is None else format,
+        format,
         (host, port, tls),
         topic,
         client,
@@ -111,7 +110,7 @@ class Mqtt(SubscribedSource[U]):
     def __init__(
         self,
         record: type[U],
-        format: Format,
+        format: Format | None,
         broker: tuple[str, int, bool],
         topic: str,
         client: str,

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record
-from raystream.errors import ConfigError, InputError, caller
+from raystream.errors import InputError, caller
 from raystream.io.formats.base import Format
-from raystream.io.formats.json import json
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
     Incoming,
@@ -17,7 +16,7 @@ from raystream.io.subscriptions.base import (
     SubscribedSource,
     package,
 )
-from raystream.io.subscriptions.options import check_give_up, check_text, check_url
+from raystream.io.subscriptions.options import check_give_up, check_start, check_text, check_url
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
 from raystream.schema.fields import AnyRecord
 
@@ -69,12 +68,10 @@ def nats(
     check_text("nats", "subject", subject, where)
     if stream is not None:
         check_text("nats", "stream", stream, where)
-    if not isinstance(start, str) or start not in ("earliest", "latest"):
-        raise ConfigError(f'nats(start={start!r:.80}): "earliest" or "latest"', where=where)
+    check_start("nats", start, where)
     check_give_up("nats", give_up, where)
     package("nats", "nats", "rs.io.nats")
-    form = json() if format is None else format
-    made = NatsStream(record, form, url, subject, stream, start, give_up)
+    made = NatsStream(record, format, url, subject, stream, start, give_up)
     made.sifting("rs.io.nats", bad)
     return made
 
@@ -85,7 +82,7 @@ class NatsStream(SubscribedSource[U]):
     def __init__(
         self,
         record: type[U],
-        format: Format,
+        format: Format | None,
         url: str,
         subject: str,
         stream: str | None,

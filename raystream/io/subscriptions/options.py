@@ -52,3 +52,9 @@ def check_text(name: str, argument: str, value: Any, where: Where) -> None:
     """Refuse what is no text."""
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{name}({argument}={value!r:.80}): text", where=where)
+
+
+def check_start(name: str, start: Any, where: Where) -> None:
+    """Refuse what is no place to begin."""
+    if not isinstance(start, str) or start not in ("earliest", "latest"):
+        raise ConfigError(f'{name}(start={start!r:.80}): "earliest" or "latest"', where=where)

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record
-from raystream.errors import ConfigError, InputError, caller
+from raystream.errors import InputError, caller
 from raystream.io.formats.base import Format
-from raystream.io.formats.json import json
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
     Incoming,
@@ -16,7 +15,7 @@ from raystream.io.subscriptions.base import (
     SubscribedSource,
     package,
 )
-from raystream.io.subscriptions.options import check_give_up, check_text, check_url
+from raystream.io.subscriptions.options import check_give_up, check_start, check_text, check_url
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
 from raystream.schema.fields import AnyRecord
 
@@ -69,12 +68,10 @@ def redis(
     check_url("redis", url, SCHEMES, where)
     check_text("redis", "stream", stream, where)
     check_text("redis", "field", field, where)
-    if not isinstance(start, str) or start not in ("earliest", "latest"):
-        raise ConfigError(f'redis(start={start!r:.80}): "earliest" or "latest"', where=where)
+    check_start("redis", start, where)
     check_give_up("redis", give_up, where)
     package("redis", "redis", "rs.io.redis")
-    form = json() if format is None else format
-    made = RedisStream(record, form, url, stream, field, start, give_up)
+    made = RedisStream(record, format, url, stream, field, start, give_up)
     made.sifting("rs.io.redis", bad)
     return made
 
@@ -85,7 +82,7 @@ class RedisStream(SubscribedSource[U]):
     def __init__(
         self,
         record: type[U],
-        format: Format,
+        format: Format | None,
         url: str,
         stream: str,
         field: str,

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar
 from raystream.api.arguments import check_record, whole
 from raystream.errors import ConfigError, InputError, caller
 from raystream.io.formats.base import Format
-from raystream.io.formats.json import json
 from raystream.io.subscriptions.base import (
     Incoming,
     MessageConnection,
@@ -74,7 +73,7 @@ def sqs(
         raise ConfigError(f"sqs(region={region!r:.80}): text", where=where)
     check_give_up("sqs", give_up, where)
     package("boto3", "sqs", "rs.io.sqs")
-    made = Queue(record, json() if format is None else format, url, splits, region, give_up)
+    made = Queue(record, format, url, splits, region, give_up)
     made.sifting("rs.io.sqs", bad)
     return made
 
@@ -85,7 +84,7 @@ class Queue(SubscribedSource[U]):
     def __init__(
         self,
         record: type[U],
-        format: Format,
+        format: Format | None,
         url: str,
         splits: int,
         region: str | None,

@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeVar
 from raystream.api.arguments import check_flag, check_record
 from raystream.errors import ConfigError, caller
 from raystream.io.formats.base import Format
-from raystream.io.formats.json import json
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
     Incoming,
@@ -71,9 +70,7 @@ def websocket(
         )
     check_flag("rs.io.websocket", "again", again)
     package("websockets.sync.client", "websocket", "rs.io.websocket")
-    made = Websocket(
-        record, json() if format is None else format, url, tuple(subscribe), headers, again, give_up
-    )
+    made = Websocket(record, format, url, tuple(subscribe), headers, again, give_up)
     made.sifting("rs.io.websocket", bad)
     return made
 
@@ -84,7 +81,7 @@ class Websocket(SubscribedSource[U]):
     def __init__(
         self,
         record: type[U],
-        format: Format,
+        format: Format | None,
         url: str,
         subscribe: tuple[str, ...],
         headers: dict[str, str],
