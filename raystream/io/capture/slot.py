@@ -23,6 +23,7 @@ from raystream.io.databases.postgres import (
     without_secrets,
 )
 from raystream.io.databases.sql import quoted
+from raystream.io.databases.waiting import Patience
 
 OPTIONS = (
     "-c datestyle=ISO -c timezone=UTC -c intervalstyle=iso_8601 -c extra_float_digits=3"
@@ -32,6 +33,9 @@ OPTIONS = (
 STREAMING = " -c wal_sender_timeout=0 -c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10"
 """Those of a stream: a job that is slow answers late, and a machine that is gone not at all."""
 FETCH_ROWS = 4096
+
+ADVANCE_SECONDS = 5.0
+"""How long a slot that is to be moved may still be in use."""
 
 
 class SlotState(NamedTuple):
@@ -217,11 +221,21 @@ class Server:
         sql.execute("SELECT pg_terminate_backend(%s)", (state.reader,))
 
     def advance(self, upto: int) -> None:
-        """Let the server forget what the slot holds up to a place, while nobody reads it."""
+        """Let the server forget what the slot holds up to a place, while nobody reads it. The
+        connection of a reader that has just ended is waited for."""
+        patience = Patience(ADVANCE_SECONDS)
         with self.connect() as sql:
-            sql.execute(
-                "SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", (self.slot, lsn_text(upto))
-            )
+            while True:
+                try:
+                    sql.execute(
+                        "SELECT pg_replication_slot_advance(%s, %s::pg_lsn)",
+                        (self.slot, lsn_text(upto)),
+                    )
+                    return
+                except driver().errors.ObjectInUse:
+                    if not patience.left():
+                        raise
+                    patience.wait()
 
 
 class ChangeStream:

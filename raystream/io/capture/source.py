@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
@@ -163,6 +163,10 @@ class _Reading:
                 patience.wait()
         finally:
             source._reading = False
+            # What was stored at the end, the stream may not have said any more.
+            if source._confirmed:
+                with suppress(Exception):  # the slot stays where it is: what it has comes again
+                    server.advance(source._confirmed)
 
     def _session(self, server: Server) -> Iterator[Any]:
         """What comes over one connection; its end is the end of the split."""
