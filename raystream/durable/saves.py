@@ -15,8 +15,9 @@ After the loss of everything:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -102,6 +103,40 @@ class Saves:
             f"{self}: no number for run {run}, from {number} on others took {CLAIMS_MAX}.",
             hint="Give each job its own name or store.",
         )
+
+    def is_newest(self, saved: Saved) -> bool:
+        """Whether a checkpoint is still the newest of its job, and no later run has begun."""
+        there = self._there()
+        newest = newest_first(self.job, there)[:1]
+        mine = manifest_name(self.job, saved.number, saved.checkpoint)
+        return newest == [mine] and newest_run(self.job, there) == saved.number
+
+    def put_edited(self, saved: Saved, edited: Mapping[str, Sequence[Image]]) -> Saved:
+        """Save a checkpoint again, as a run of its own, with other images of some operators.
+
+        Args:
+            edited: by operator a full image of each range.
+
+        Raises:
+            OvertakenError: another run has begun meanwhile.
+        """
+        number = self.claim("edited")
+        if number != saved.number + 1:
+            raise OvertakenError(f"{self}: another run has begun meanwhile; nothing was saved.")
+        chains = dict(saved.chains)
+        for vertex, images in edited.items():
+            chains[vertex] = tuple(
+                self.put_chain(
+                    number,
+                    vertex,
+                    image.header.keys,
+                    [EncodedImage(0, image.header.checkpoint, image.encode())],
+                )
+                for image in images
+            )
+        again = replace(saved, number=number, chains=chains)
+        self.commit(again)
+        return again
 
     def put_chain(
         self, number: int, vertex: str, keys: KeyRange, images: Sequence[EncodedImage]
