@@ -325,8 +325,7 @@ def test_who_has_more_to_do_at_once_leaves_nothing_at_all_to_threads(
     speed: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They send it with what follows: runs of empty epochs as one message."""
-    epochs = 200
-    asked: list[tuple[LogServer, bool]] = []
+    epochs, asked = 200, list[tuple[LogServer, bool]]()
     sent, push, messages = list[int](), LogServer.push, server.messages
 
     def pushes(self: LogServer, at_leisure: bool) -> bool:
@@ -340,6 +339,7 @@ def test_who_has_more_to_do_at_once_leaves_nothing_at_all_to_threads(
     monkeypatch.setattr(LogServer, "push", pushes)
     monkeypatch.setattr(server, "messages", counted)
     monkeypatch.setattr(server, "epoch_frame", lambda entry, keys: None)  # all are messages
+    monkeypatch.setattr("raystream.actors.worker.compute_loop.BATCH", 1)  # also while it is late
     flow, sink = rs.Flow("quiet"), Collect()
     orders = (Order(0, 1, 1), Order(epochs - 1, 1, 1))
     flow.source(Rows(Order, (orders,)), epochs=rs.by_time(seconds=1, speed=speed)).to(sink)
