@@ -14,7 +14,7 @@ Nothing heavy is imported before a command needs it, so that `--help` is quick.
     plan     draws the graph of a flow
     check    asks the sources and sinks of a flow whether they can be used
     replay   the commands `replay` and `fork`
-    debugging  the debugger in a replay
+    replaying  what they do
     resumed  what a flow would make of a saved checkpoint
     live     draws a run as it goes, and its totals
     status   draws what `status`, `top` and `story` show of a running job

@@ -37,12 +37,18 @@ from raystream.local.source import Ends, LocalSource, MakeFeed
 from raystream.schema.types import NEVER, KeyRange, SinkContext
 from raystream.state.counts import IN
 
+EVERY = 100
+"""Epochs from one checkpoint to the next in a replay from the beginning. Nothing is saved of them;
+what was written by a fork is shown up to them."""
 BeforeStep = Callable[[Instance], None]
 """Called with an instance that is about to apply an epoch."""
 
 
 def replay_plan(
-    flow: Flow, saves: Saves, saved: Saved, wishes: ResumeWishes | None = None
+    flow: Flow,
+    saves: Saves | None = None,
+    saved: Saved | None = None,
+    wishes: ResumeWishes | None = None,
 ) -> tuple[Plan, tuple[str, ...]]:
     """The plan of a replay, and in words what of the flow has changed since.
 
@@ -51,6 +57,7 @@ def replay_plan(
 
     Args:
         saves: where the checkpoint is; the name of the flow may be another.
+        saved: the checkpoint to begin with; None for the beginning of the input.
         wishes: what becomes of what is saved, where the flow has changed.
 
     Raises:
@@ -58,30 +65,33 @@ def replay_plan(
         InputError: a source is not there any more.
         StateError: the flow cannot go on from the checkpoint.
     """
-    plan = make_plan(flow, checkpoint_every=saved.checkpoint_every, saved=saved, wishes=wishes)
-    _refuse_unrecorded(plan, saved)
+    every = EVERY if saved is None else saved.checkpoint_every
+    plan = make_plan(flow, checkpoint_every=every, saved=saved, wishes=wishes)
+    _refuse_unrecorded(plan, "the beginning" if saved is None else str(saved))
+    clock = None if plan.clock is None else replace(plan.clock, speed=None)
+    if saves is None or saved is None:
+        return replace(plan, clock=clock), ()
     changed = adapted(saves, plan, saved, wishes)
     begins = changed.saved or saved
     for vertex in plan.vertices:
         plan.ranges[vertex.id] = [chain.keys for chain in begins.chains[vertex.name]]
-    clock = None if plan.clock is None else replace(plan.clock, speed=None)
     durable = Durable(saves.store.url, saved.number, saved.run, begins)
     return replace(plan, clock=clock, durable=durable), changed.notes
 
 
-def _refuse_unrecorded(plan: Plan, saved: Saved) -> None:
+def _refuse_unrecorded(plan: Plan, since: str) -> None:
     """Refuse input that is neither saved nor there to be read again."""
     for vertex in plan.vertices:
         if vertex.source is not None and vertex.source.recorded:
             raise ConfigError(
-                f"{vertex.name} cannot be read again, so nothing after {saved} can be replayed:"
+                f"{vertex.name} cannot be read again, so nothing after {since} can be replayed:"
                 " what it records is kept by the running job, and not saved",
                 where=vertex.where,
                 hint="The state at the checkpoint can be read: rs.states(...).",
             )
         if vertex.spec is not None and vertex.spec.asking is not None:
             raise ConfigError(
-                f"{vertex.name} asks the world, and what it was answered after {saved} is not"
+                f"{vertex.name} asks the world, and what it was answered after {since} is not"
                 " saved: asked again, it may be told something else",
                 where=vertex.where,
             )
@@ -175,7 +185,7 @@ class Replay:
     def __init__(
         self,
         plan: Plan,
-        saves: Saves,
+        saves: Saves | None = None,
         *,
         before: BeforeStep | None = None,
         keeps: bool = False,
@@ -208,13 +218,11 @@ class Replay:
         return take
 
     def __enter__(self) -> Replay:
-        durable = self.plan.durable
-        assert durable is not None
-        self._after.enter_context(opened(self.plan, f"replay of {durable.run}"))
+        self._after.enter_context(opened(self.plan, name_here()))
         self.job = _ReplayedJob(
             self.plan,
             run=name_here(),
-            resume=images_of(self.plan, self._saves),
+            resume=None if self._saves is None else images_of(self.plan, self._saves),
             boundaries=self.boundaries if self._keeps else None,
             feed=self._feed,
             jumps=True,

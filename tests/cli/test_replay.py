@@ -115,6 +115,33 @@ def test_a_job_is_found_by_its_name(words: Path) -> None:
         assert refused.exit_code == 2 and says in refused.stderr, refused.output
 
 
+def test_a_replay_may_begin_at_the_beginning(words: Path) -> None:
+    flow = "replayed_words:flow"
+    result = call("replay", flow, "--to", "30")
+    assert result.exit_code == 0, result.output
+    assert "words from the beginning of its input\nreplayed epochs 1 to 30: 30" in result.stderr
+    run = ("run", flow, "--local", "--durable", "cuts")
+    early = call(*run, "--checkpoint-seconds", "60")
+    (command,) = re.findall("Replay it: raystream (.*)", early.output)
+    assert command == f"replay {flow} --to 35 --operator count --key to --show"
+    again = call(*shlex.split(command))
+    assert again.exit_code == 1 and again.stdout.count("key 'to'") == 12, again.output
+    compared = call("replay", flow, "--code", flow, "--code-folder", "new", "--differences", "1")
+    assert compared.exit_code == 1
+    assert compared.stdout.startswith(
+        "epoch 1  files\n  - Word(time=0, text='to', n=1)\n  + Word(time=0, text='to', n=101)\n"
+    )
+    assert (
+        "compared epochs 1 to 34, 34 records of files: they differ in 4 places" in compared.stderr
+    )
+    for asked, says in (
+        (["words"], "words is the name of a job"),
+        ([flow, "--from", "20"], "--from 20 needs --durable URL"),
+    ):
+        refused = call("replay", *asked)
+        assert refused.exit_code == 2 and says in refused.stderr, refused.output
+
+
 def test_the_debugger_stops_before_the_record_with_its_row(words: Path) -> None:
     _, command = failed()
     args = shlex.split(command.replace("--show", "--debug"))

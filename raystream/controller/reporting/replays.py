@@ -8,17 +8,15 @@ from raystream.dataflow.plan import Plan
 from raystream.durable.manifest import Saved
 from raystream.durable.saves import Saves
 from raystream.errors import (
-    LostError,
-    OutputError,
-    OvertakenError,
+    InputError,
     RaystreamError,
-    Stopped,
+    StateError,
 )
 
 UNKNOWN = "MODULE:FLOW"
 """What stands for the flow in a command where nobody knows where it is."""
-_NOT_OF_THE_INPUT = (Stopped, LostError, OvertakenError, OutputError)
-"""Errors that have nothing to do with what was read: they would not come again."""
+_OF_THE_INPUT = (InputError, StateError)
+"""Errors that follow from what was read, besides those of operators: they come again."""
 
 
 def replayable(plan: Plan) -> bool:
@@ -29,27 +27,30 @@ def replayable(plan: Plan) -> bool:
 
 
 def tell_replay(error: RaystreamError, plan: Plan, saves: Saves) -> None:
-    """Add to an error that ends a job the command that replays it from the newest saved checkpoint,
-    if there is one."""
-    if isinstance(error, _NOT_OF_THE_INPUT) or not replayable(plan):
+    """Add to an error that ends a job the command that replays it: from the newest saved
+    checkpoint, or where nothing was saved yet from the beginning of the input. Errors that have
+    nothing to do with the input stay as they are."""
+    if not (error.at is not None or isinstance(error, _OF_THE_INPUT)) or not replayable(plan):
         return
     try:
         saved = saves.newest(checksums=False).saved
     except RaystreamError:  # the store cannot be read: there is another error to tell
         return
-    if saved is not None:
-        words = f"Replay it: {replay_command(error, plan, saved, saves.store.url)}"
-        error.hint = "\n  ".join(filter(None, [error.hint, words]))
+    words = f"Replay it: {replay_command(error, plan, saved, saves.store.url)}"
+    error.hint = "\n  ".join(filter(None, [error.hint, words]))
 
 
-def replay_command(error: RaystreamError, plan: Plan, saved: Saved, url: str) -> str:
-    """The command that replays an error from a saved checkpoint.
+def replay_command(error: RaystreamError, plan: Plan, saved: Saved | None, url: str) -> str:
+    """The command that replays an error.
 
     Args:
+        saved: the checkpoint to begin with; None for the beginning of the input.
         url: of the store.
     """
-    parts = ["raystream", "replay", plan.code or UNKNOWN, "--durable", url, "--from", saved.label]
+    parts = ["raystream", "replay", plan.code or UNKNOWN]
+    parts += [] if saved is None else ["--durable", url, "--from", saved.label]
     if error.at is not None:
         parts += ["--to", str(error.at.epoch), "--operator", error.at.operator]
         parts += ["--key", error.at.key] if error.at.key else []
-    return shlex.join([*parts, "--show"])
+        parts.append("--show")
+    return shlex.join(parts)
