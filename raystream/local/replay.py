@@ -228,6 +228,7 @@ class Replay:
             jumps=True,
         )
         self.job.before = self._before
+        self.job.each_by_itself()
         self._after.callback(self._stop)
         self._after.push(self._show)
         return self
@@ -303,6 +304,11 @@ class _ReplayedJob(LocalJob):
     before: BeforeStep | None = None
     last = NEVER
     """Up to this epoch sources go in one step."""
+
+    def each_by_itself(self) -> None:
+        """Take epochs with rows one by one: what is told of a call names its epoch, and an error
+        loses nothing of the epochs before it."""
+        self._several = False
 
     def _upto(self, sources: Any) -> int:
         return min(super()._upto(sources), self.last)
