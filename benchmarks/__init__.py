@@ -10,6 +10,7 @@ others first:
     model      hundreds of instances in a queueing model, with the real policy
     jobs       whole jobs: throughput, latency, checkpoints, moves, the start
     parts      one part of the engine by itself, without a job
+    fuzz       hostile bytes at every port of a job, and in what it stores
     kafka      from one topic of Kafka to another
     peers      the same work in other systems
     shared     works and pictures that several of them use

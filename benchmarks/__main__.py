@@ -20,6 +20,7 @@ from rich.table import Table
 
 from benchmarks.against import command as against
 from benchmarks.chaos import feed, schedules, soak_summary
+from benchmarks.fuzz import command as fuzz
 from benchmarks.gather import command as gathering
 from benchmarks.jobs import checkpoints, compare, elastic, epochs, push, start
 from benchmarks.kafka import latency
@@ -53,6 +54,7 @@ app.command("small-epochs")(small_epochs.main)
 app.command("paced-epochs")(paced_epochs.main)
 app.command("schedules")(schedules.main)
 app.command("push")(push.main)
+app.command("fuzz")(fuzz.main)
 app.command("feed")(feed.main)
 app.command("soak-summary")(soak_summary.main)
 app.command("simulate", help=simulate.__doc__)(simulate.main)

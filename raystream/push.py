@@ -208,7 +208,7 @@ class Client:
             said = answer.get("error") if isinstance(answer, dict) else answer
             if status == 401:
                 raise ConfigError(f"the job does not accept the token: {said}")
-            if status in (400, 404, 405, 413) or (
+            if status in (400, 404, 405, 413, 415) or (
                 status == 409 and (not again or time.monotonic() > gap)
             ):
                 raise InputError(f"the job refuses the request: {said}")

@@ -257,7 +257,7 @@ def decode(job: str, name: str, data: bytes | memoryview) -> Saved:
     try:
         saved = _parsed(json.loads(data[head.end() :]))
         found = _flaw(saved)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StateError(
             f"{name} is no manifest of a saved checkpoint: {type(error).__name__}: {error}"
         ) from error

@@ -21,6 +21,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from raystream.durable.inheriting import inherited, nothing, resplit
 from raystream.durable.manifest import (
     Saved,
@@ -45,6 +47,8 @@ from raystream.state.images.image import Image, ImageHeader, check_whole
 from raystream.state.images.image import decode as decode_image
 from raystream.state.images.partition import partition
 
+MANIFEST_BYTES = 256 << 20
+"""A manifest is not larger. A register of a hundred thousand boundaries takes a twentieth of it."""
 CLAIMS_MAX = 100
 """How many runs may begin at the same moment, at most."""
 KEPT = 2
@@ -306,6 +310,13 @@ class Saves:
             header.checkpoint,
         ) != expected:
             raise StateError(f"{place} is not what {saved} says: it is the {header}")
+        try:
+            image.validate()
+        except pa.ArrowException as error:
+            raise StateError(
+                f"{place} holds what no checkpoint holds: {error}",
+                hint="Who may write there?",
+            ) from None
         return image
 
     # ------------------------------------------------------------ what is there
@@ -316,6 +327,9 @@ class Saves:
     def _whole(self, there: dict[str, int], refused: list[str]) -> Iterator[Saved]:
         """The whole checkpoints among what is there, the newest first; adds why others are not."""
         for name in newest_first(self.job, there):
+            if there[name] > MANIFEST_BYTES:
+                refused.append(f"{name} has {there[name]:,} bytes: no manifest is so large")
+                continue
             try:
                 saved = decode(self.job, name, self.store.get(name))
             except StateError as error:

@@ -121,7 +121,7 @@ def _numbers(block: np.ndarray, dtype: np.dtype[Any], rows: int) -> np.ndarray:
 
 def _text(kind: Any, rows: int, there: np.ndarray, ends: np.ndarray, content: np.ndarray) -> Any:
     numbers = _numbers(ends, np.dtype(np.int32), rows + 1)
-    if numbers[0] or numbers[-1] != len(content):
+    if numbers[0] or numbers[-1] != len(content) or (numbers[1:] < numbers[:-1]).any():
         raise ValueError(f"{len(content)} bytes are not {rows} texts")
     valid = _valid(there, rows)
     return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(ends), pa.py_buffer(content)])

@@ -1,7 +1,8 @@
-"""Who may connect, and what they have to show.
+"""Who may connect, what they have to show, and how much they may send.
 
 credentials   what the processes of a job show each other: a token, and certificates with TLS
 certificates  a certificate, its key and its authority: from files, or made for a job
 making        makes them
+ipc_sizes     how large Arrow IPC becomes, before it is unpacked
 contexts      TLS as Python's `ssl` wants it, for those who connect and those who accept
 """

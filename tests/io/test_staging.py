@@ -14,6 +14,7 @@ from raystream.io.push import sequences as sequences_module
 from raystream.io.push.sequences import Sequences
 from raystream.io.push.staging import (
     IDLE_SECONDS,
+    PART_BYTES,
     STAGED_SECONDS,
     Staging,
     in_order,
@@ -57,7 +58,7 @@ def test_attempts_come_in_their_order_and_that_of_their_parts() -> None:
 
 
 def test_what_is_not_sealed_is_dropped_by_time_and_where_room_is_needed() -> None:
-    size = rows(1).nbytes()
+    size = rows(1).nbytes() + PART_BYTES
     staging = Staging(2 * size)
     assert staging.put(0, "q", "old", 0, rows(1), 0.0)
     assert staging.put(0, "q", "new", 0, rows(2), 10.0)

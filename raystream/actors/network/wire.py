@@ -28,6 +28,9 @@ MESSAGE_BYTES = 8 << 20
 MESSAGE_EPOCHS = 64
 """At most this many empty epochs travel as one message."""
 
+_DAMAGED = (ValueError, TypeError, OverflowError, msgpack.UnpackException)
+"""What is raised by the parts of a message that is none."""
+
 
 class Ticket(NamedTuple):
     """What a consumer asks for when it subscribes."""
@@ -152,35 +155,36 @@ class Decoder:
         Raises:
             JobError: the chunks of a piece do not follow each other, or are not of this schema.
         """
-        lo, hi, headers, offsets, chunk, chunks, length, sizes = msgpack.unpackb(head)
-        if chunk != len(self._parts):
-            raise JobError(f"chunk {chunk} of a piece came after {len(self._parts)}")
-        if length:
-            try:
+        try:
+            lo, hi, headers, offsets, chunk, chunks, length, sizes = msgpack.unpackb(head)
+            if chunk != len(self._parts):
+                raise JobError(f"chunk {chunk} of a piece came after {len(self._parts)}")
+            if length:
                 self._parts.append(columns_in(self.schema, length, sizes, body))
-            except ValueError as error:
-                raise JobError(f"a piece of {self.schema.name} came damaged: {error}") from None
-        if chunk < chunks - 1:
-            return
-        rows = concat(self._parts) if self._parts else self._nothing
-        self._parts = []
-        for i, (epoch, watermark, flags, *run) in enumerate(headers):
-            header = Header(
-                epoch,
-                KeyRange(lo, hi),
-                watermark,
-                bool(flags & CHECKPOINT),
-                bool(flags & ENDED),
-                bool(flags & IDLE),
-                *run,
-            )
-            if i == len(headers) - 1 and len(rows):
-                yield Piece(header, rows, self._offsets(offsets, len(rows)))
-            else:
-                yield Piece(header, self._nothing, self._no_offsets)
+            if chunk < chunks - 1:
+                return
+            rows = concat(self._parts) if self._parts else self._nothing
+            self._parts = []
+            for i, (epoch, watermark, flags, *run) in enumerate(headers):
+                header = Header(
+                    epoch,
+                    KeyRange(lo, hi),
+                    watermark,
+                    bool(flags & CHECKPOINT),
+                    bool(flags & ENDED),
+                    bool(flags & IDLE),
+                    *run,
+                )
+                if i == len(headers) - 1 and len(rows):
+                    yield Piece(header, rows, self._offsets(offsets, len(rows)))
+                else:
+                    yield Piece(header, self._nothing, self._no_offsets)
+        except _DAMAGED as error:
+            raise JobError(f"a piece of {self.schema.name} came damaged: {error}") from None
 
     def _offsets(self, data: bytes, rows: int) -> np.ndarray:
         offsets = np.frombuffer(data, np.int64)
-        if len(offsets) != len(self._no_offsets) or offsets[0] or offsets[-1] != rows:
+        fit = len(offsets) == len(self._no_offsets) and not offsets[0] and offsets[-1] == rows
+        if not fit or (offsets[1:] < offsets[:-1]).any():
             raise JobError(f"a piece of {self.schema.name} came damaged: its key groups differ")
         return offsets

@@ -12,22 +12,28 @@ from raystream.io.files.columns import columns_of
 from raystream.io.files.declared import batch_of, batch_of_records
 from raystream.io.files.jsonlines import JsonLine
 from raystream.schema.records import record_schema
+from raystream.security.ipc_sizes import refuse_large, refuse_long, refuse_rows
 
 ARROW = "application/vnd.apache.arrow.stream"
 """The content type of an Arrow IPC stream. Any other one stands for JSON Lines."""
+MOST_BYTES = 128 << 20
+"""So many bytes the records of a body may have in memory, unless said otherwise."""
 
 
-def decoded(record: type, body: bytes, *, arrow: bool) -> Batch[Any]:
+def decoded(record: type, body: bytes, *, arrow: bool, most: int = MOST_BYTES) -> Batch[Any]:
     """The records of a body.
+
+    Args:
+        most: how many bytes it may become.
 
     Raises:
         InputError: something in it is no record; the message says where.
     """
     try:
-        return _arrow(record, body) if arrow else _lines(record, body)
+        return _arrow(record, body, most) if arrow else _lines(record, body)
     except InputError:
         raise
-    except (RaystreamError, pa.ArrowException, OSError, ValueError) as error:
+    except (RaystreamError, pa.ArrowException, OSError, ValueError, RecursionError) as error:
         raise InputError(f"the body is damaged: {error}") from None
 
 
@@ -37,6 +43,7 @@ def _lines(record: type, body: bytes) -> Batch[Any]:
     except UnicodeDecodeError as error:
         before = body.count(b"\n", 0, error.start)
         raise InputError(f"line {before + 1}: it is not UTF-8") from None
+    refuse_rows(text.count("\n"))
     parse: JsonLine[Any] = JsonLine(record)
     rows, numbers = [], []
     for number, line in enumerate(text.split("\n"), 1):
@@ -50,12 +57,15 @@ def _lines(record: type, body: bytes) -> Batch[Any]:
     return batch_of_records(record, rows, lambda n: f"line {numbers[n]}")
 
 
-def _arrow(record: type, body: bytes) -> Batch[Any]:
+def _arrow(record: type, body: bytes, most: int) -> Batch[Any]:
+    refuse_large(body, most)
     with pa.ipc.open_stream(body) as reader:
         table = reader.read_all()
     table.validate(full=True)
     schema = record_schema(record)
     columns = columns_of(schema, table.schema, "the stream")
+    for at in columns.taken.values():
+        refuse_long(table.column(at), table.schema.names[at], most)
     arrays = {name: _one(table.column(at)) for name, at in columns.taken.items()}
     rows = columns.rows(arrays, table.num_rows)
     return batch_of(schema, rows, lambda n: f"row {n} (from 0)")

@@ -8,6 +8,7 @@ import random
 import ssl
 import zlib
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
@@ -25,9 +26,14 @@ SENDER, SEQUENCE = "Raystream-Sender", "Raystream-Sequence"
 PASS_SECONDS = ANSWER_SECONDS + 10
 SENDER_LENGTH = 200
 """Characters that the name of a sender has at most."""
+HELD_BYTES = 512 << 20
+"""A process takes no more while the requests that have no answer have this many bytes."""
+UNPACKED = 8
+"""The records of a body may have so many times the bytes that the body itself may have."""
 AT_ONCE = 64 << 10
 """A body of up to this many bytes is decoded by the event loop itself."""
 SEQUENCES = 2**63
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def lane_of(sender: str, lanes: int) -> int:
@@ -61,6 +67,8 @@ class Handling:
         self._record, self._path, self._token = record, path, token
         self.lanes, self.own, self._owner = lanes, own, owner
         self._biggest, self._tls = biggest, tls
+        self._held_bytes = 0
+        """The bytes of all bodies, as far as they are not answered."""
         self._passing = 0
         """The bytes of bodies that are passed on."""
         self._session: ClientSession | None = None
@@ -68,7 +76,7 @@ class Handling:
 
     def application(self) -> web.Application:
         """What an HTTP server runs."""
-        app = web.Application(client_max_size=self._biggest)
+        app = web.Application(client_max_size=self._biggest, middlewares=[self._lets_in])
         app.router.add_get(self._path, self._answering(self._about))
         app.router.add_post(self._path, self._answering(self._push))
         for name, handle in (
@@ -79,6 +87,15 @@ class Handling:
         ):
             app.router.add_post(f"{self._path.rstrip('/')}/{name}", self._answering(handle))
         return app
+
+    @web.middleware
+    async def _lets_in(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let nobody in without the token, also where there is nothing."""
+        shown = request.headers.get("Authorization", "").encode(errors="replace")
+        if not hmac.compare_digest(shown, f"Bearer {self._token}".encode()):
+            why = "show the token of the source: Authorization: Bearer TOKEN"
+            return NotTaken(401, why).response()
+        return await handler(request)
 
     def left(self, number: int) -> None:
         """A lane is not read here any more. Called by the loop."""
@@ -94,14 +111,26 @@ class Handling:
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def answer(request: web.Request) -> web.Response:
             try:
-                shown = request.headers.get("Authorization", "").encode(errors="replace")
-                if not hmac.compare_digest(shown, f"Bearer {self._token}".encode()):
-                    raise NotTaken(401, "show the token of the source: Authorization: Bearer TOKEN")
-                return await handle(request)
+                return await self._held(request, handle)
             except NotTaken as refusal:
                 return refusal.response()
 
         return answer
+
+    async def _held(
+        self, request: web.Request, handle: Callable[[web.Request], Awaitable[web.Response]]
+    ) -> web.Response:
+        """Answer a request whose body this process has room for."""
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise NotTaken(415, "a body is sent as it is, without Content-Encoding")
+        nbytes = self.size(request) if request.body_exists else 0
+        if self._held_bytes and self._held_bytes + nbytes > HELD_BYTES:
+            raise NotTaken(429, "too much has come at once", 0.1)
+        self._held_bytes += nbytes
+        try:
+            return await handle(request)
+        finally:
+            self._held_bytes -= nbytes
 
     async def _about(self, request: web.Request) -> web.Response:
         """What a client may want to know before it sends records."""
@@ -187,14 +216,12 @@ class Handling:
             NotTaken: something in it is none.
         """
         body = await self.body(request)
-        arrow = request.content_type == ARROW
+        arrow, most = request.content_type == ARROW, UNPACKED * self._biggest
+        decode = partial(decoded, self._record, arrow=arrow, most=most)
         try:
             if len(body) <= AT_ONCE:
-                return decoded(self._record, body, arrow=arrow)
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(
-                None, lambda: decoded(self._record, body, arrow=arrow)
-            )
+                return decode(body)
+            return await asyncio.get_running_loop().run_in_executor(None, decode, body)
         except InputError as error:
             raise NotTaken(400, str(error)) from None
 

@@ -130,7 +130,10 @@ class Hub:
 
     async def _serve(self) -> None:
         runner = web.AppRunner(
-            self._handling.application(), access_log=None, shutdown_timeout=FLUSH_SECONDS
+            self._handling.application(),
+            access_log=None,
+            shutdown_timeout=FLUSH_SECONDS,
+            auto_decompress=False,
         )
         await runner.setup()
         try:

@@ -27,6 +27,8 @@ from raystream.schema.columns import Columns, concat
 
 STAGED_BYTES = 256 << 20
 """So many bytes may be staged in a process."""
+PART_BYTES = 1024
+"""What a part counts for beside its rows: names and tables of its own, also where it has no row."""
 STAGED_SECONDS = 3600.0
 """An attempt to which nothing was added for so long is dropped."""
 IDLE_SECONDS = 60.0
@@ -63,7 +65,7 @@ class Staging:
         if held is not None and part in held.parts:
             held.newest = now
             return True
-        nbytes = rows.nbytes()
+        nbytes = rows.nbytes() + PART_BYTES
         if self.nbytes + nbytes > self._limit and self.nbytes:
             self._make_room(nbytes, key, now)
             if self.nbytes + nbytes > self._limit and self.nbytes:

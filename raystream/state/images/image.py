@@ -26,6 +26,7 @@ import pyarrow as pa
 from raystream.errors import StateError
 from raystream.native.thread_priority import step_aside
 from raystream.schema.types import BEFORE_ALL, KeyRange
+from raystream.security.ipc_sizes import refuse_compressed
 from raystream.state.counts import EncodedCounts
 
 MAGIC = b"raystate"
@@ -184,6 +185,16 @@ class Image:
         parts = [part for part in (self.rows, self.gone) if part is not None]
         return sum([part.get_total_buffer_size() for part in parts]) <= SMALL
 
+    def validate(self) -> None:
+        """See that its columns are what they say: texts begin where the ones before end.
+
+        Raises:
+            pa.ArrowInvalid: they are not.
+        """
+        for batch in (self.rows, self.gone):
+            if batch is not None:
+                batch.validate(full=True)
+
     def _write(self, sink: Any) -> None:
         for batch in (self.rows, self.gone):
             if batch is not None:
@@ -201,7 +212,11 @@ def decode(data: Any) -> Image:
     if not header.shape:
         return Image(header, None, None)
     source = pa.BufferReader(streams)
-    rows, gone = (_batch(source) for _ in range(2))
+    try:
+        refuse_compressed(streams)
+        rows, gone = (_batch(source) for _ in range(2))
+    except (ValueError, OSError, StopIteration, pa.ArrowException) as error:
+        raise _unreadable(len(streams), error) from None
     return Image(header, rows, gone)
 
 
@@ -232,10 +247,24 @@ def _opened(data: Any) -> tuple[ImageHeader, Any]:
             f"a checkpoint of {len(view)} bytes is damaged: its checksum is another",
             hint="Another copy may be whole.",
         )
+    if size > len(view) - _PREFIX.size:
+        raise _unreadable(len(view), ValueError("its header is longer than all of it"))
     # The size is given because the unpacker otherwise allocates a megabyte, each time.
     unpacker = msgpack.Unpacker(strict_map_key=False, use_list=False, read_size=size)
     unpacker.feed(view[_PREFIX.size : _PREFIX.size + size])
-    return _unpacked(unpacker.unpack()), buffer.slice(_PREFIX.size + size)
+    try:
+        return _unpacked(unpacker.unpack()), buffer.slice(_PREFIX.size + size)
+    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        raise _unreadable(len(view), error) from None
+
+
+def _unreadable(size: int, error: Exception) -> StateError:
+    """What is raised where the checksum is right and the content is not: nobody that wrote
+    checkpoints made it."""
+    return StateError(
+        f"a checkpoint of {size} bytes cannot be read: {type(error).__name__}: {error}",
+        hint="Who may write to where it was stored? Another copy may be whole.",
+    )
 
 
 def _batch(source: Any) -> Any:

@@ -1,0 +1,171 @@
+"""How large an Arrow IPC stream becomes, before anything of it is unpacked.
+
+A few kilobytes can stand for many gigabytes: buffers that are compressed, and a dictionary whose
+long texts many rows point to. So the sizes that a stream says are added up first. They are in the
+metadata of its messages, which are tables of FlatBuffers (the Arrow format, `Message.fbs`): of the
+few fields that are needed, this reads the numbers and nothing else.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from raystream.errors import InputError
+
+MOST_ROWS = 1 << 20
+"""The records that a request may have at most."""
+_NOT_COMPRESSED = -1
+_WITH_BUFFERS = ("dictionary", "record batch")
+_DICTIONARY, _RECORDS = 2, 3
+"""Kinds of messages (`MessageHeader`) that have buffers."""
+
+
+def refuse_large(body: bytes, most: int) -> None:
+    """Refuse a stream whose compressed buffers would have more bytes than this.
+
+    Raises:
+        InputError: they would, or it has too many rows. ValueError, OSError, pa.ArrowException: it
+            is damaged.
+    """
+    total = rows = 0
+    for message in pa.ipc.MessageReader.open_stream(body):
+        if message.type not in _WITH_BUFFERS:
+            continue
+        number, sizes = _sizes(message.metadata.to_pybytes(), message.body)
+        rows += number if message.type == "record batch" else 0
+        total += sum(sizes)
+        refuse_rows(rows)
+        if total > most:
+            raise InputError(
+                f"its buffers have more than {most:,} bytes once they are not compressed",
+                hint="Send less at once.",
+            )
+
+
+def refuse_compressed(streams: Any) -> None:
+    """Refuse compressed buffers in Arrow IPC streams that follow each other: checkpoints have none,
+    so somebody else put them there.
+
+    Raises:
+        ValueError: there are some, or a stream is damaged.
+    """
+    source = pa.BufferReader(streams)
+    for _ in range(2):
+        for message in pa.ipc.MessageReader.open_stream(source):
+            if (
+                message.type in _WITH_BUFFERS
+                and _sizes(message.metadata.to_pybytes(), message.body)[1]
+            ):
+                raise ValueError("its buffers are compressed")
+
+
+def refuse_rows(rows: int) -> None:
+    """Refuse more records than a request may have.
+
+    Raises:
+        InputError: there are more.
+    """
+    if rows > MOST_ROWS:
+        raise InputError(f"more than {MOST_ROWS:,} records", hint="Send less at once.")
+
+
+def refuse_long(column: Any, name: str, most: int) -> None:
+    """Refuse a column of a dictionary whose rows together have more bytes than this.
+
+    Raises:
+        InputError: they have.
+    """
+    if not pa.types.is_dictionary(column.type):
+        return
+    values = column.type.value_type
+    if not (pa.types.is_large_string(values) or pa.types.is_string(values)) and not (
+        pa.types.is_binary(values) or pa.types.is_large_binary(values)
+    ):
+        return
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    total = 0
+    for chunk in chunks:
+        lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
+        total += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+    if total > most:
+        raise InputError(
+            f"the column {name!r} has more than {most:,} bytes without its dictionary",
+            hint="Send less at once.",
+        )
+
+
+def _sizes(metadata: bytes, body: Any) -> tuple[int, list[int]]:
+    """The number of rows that a message says, and the sizes of its compressed buffers.
+
+    Raises:
+        ValueError: the metadata is damaged.
+    """
+    try:
+        message = _at(metadata, 0)
+        kind = _number(metadata, message, 1, "<B")
+        table = _follow(metadata, message, 2)
+        if kind == _DICTIONARY:
+            table = _follow(metadata, table, 1)
+        if table is None or kind not in (_DICTIONARY, _RECORDS):
+            raise ValueError("a message without records")
+        rows = _number(metadata, table, 0, "<q")
+        compressed = _follow(metadata, table, 3) is not None
+        return rows, [*_unpacked(metadata, table, body)] if compressed else []
+    except struct.error:
+        raise ValueError("the metadata of a message is damaged") from None
+
+
+def _unpacked(metadata: bytes, table: int | None, body: Any) -> Iterator[int]:
+    """The sizes of buffers once they are not compressed: each begins with it."""
+    vector = _follow(metadata, table, 2)
+    if vector is None:
+        return
+    (count,) = struct.unpack_from("<I", metadata, vector)
+    data = memoryview(body) if body is not None else memoryview(b"")
+    for i in range(count):
+        offset, length = struct.unpack_from("<qq", metadata, vector + 4 + 16 * i)
+        if length >= 8:
+            if offset < 0:
+                raise ValueError("a buffer before the message")
+            (size,) = struct.unpack_from("<q", data, offset)
+            if size != _NOT_COMPRESSED:
+                if size < 0:
+                    raise ValueError("a buffer of less than no bytes")
+                yield size
+
+
+def _at(data: bytes, place: int) -> int:
+    """Where the offset at a place leads."""
+    (offset,) = struct.unpack_from("<I", data, place)
+    return place + offset
+
+
+def _field(data: bytes, table: int | None, slot: int) -> int | None:
+    """Where a field of a table is; None if it is not there."""
+    if table is None:
+        return None
+    (back,) = struct.unpack_from("<i", data, table)
+    names = table - back
+    if names < 0:
+        raise ValueError("a table before the message")
+    (size,) = struct.unpack_from("<H", data, names)
+    if 4 + 2 * slot + 2 > size:
+        return None
+    (offset,) = struct.unpack_from("<H", data, names + 4 + 2 * slot)
+    return table + offset if offset else None
+
+
+def _follow(data: bytes, table: int | None, slot: int) -> int | None:
+    """Where a table or vector in a field is."""
+    field = _field(data, table, slot)
+    return None if field is None else _at(data, field)
+
+
+def _number(data: bytes, table: int | None, slot: int, form: str) -> int:
+    field = _field(data, table, slot)
+    return 0 if field is None else int(struct.unpack_from(form, data, field)[0])
