@@ -182,6 +182,7 @@ def test_a_manifest_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatc
 LISTENING = {
     "raystream/actors/network/connections.py": "the data port: a ticket with the run's token",
     "raystream/actors/network/server.py": "its server",
+    "raystream/actors/client/state_server.py": "rows of state over HTTP: its token",
     "raystream/io/push/hub.py": "the push ports: the token of the source",
     "raystream/page/serving.py": "the page: its token",
 }
