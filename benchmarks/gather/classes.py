@@ -40,9 +40,9 @@ class LinkClass:
 
 
 def _gateway(sender: str, receiver: str) -> float | None:
-    if sender.startswith("h") and receiver.startswith("r"):
-        return 400e6 if sender == HOLDERS[0] else 50e6
-    return None
+    if receiver not in RECEIVERS or sender == STORE:
+        return None
+    return 400e6 if sender == HOLDERS[0] else 50e6
 
 
 CLASSES = {
@@ -60,8 +60,13 @@ CLASSES = {
 }
 
 
-def links_of(c: LinkClass, hosts: tuple[str, ...] = (*HOLDERS, *RECEIVERS, STORE)) -> Links:
-    """The links of a class, as a job would have measured them."""
+def links_of(c: LinkClass, *, store: bool = False) -> Links:
+    """The links of a class, as a job would have measured them.
+
+    Args:
+        store: whether the host of the durable tier is one of them.
+    """
+    hosts = (*HOLDERS, *RECEIVERS, *([STORE] if store else []))
     share = GOODPUT / 8
     whole = {host: c.limit(host) * share for host in hosts}
     pairs: dict[Pair, float] = {}

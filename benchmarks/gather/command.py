@@ -54,7 +54,7 @@ def plans_of(
     links: str, nbytes: int, failures: int, form: str, copies: int
 ) -> tuple[Gathering, ...]:
     """The plans of a cell."""
-    known = links_of(CLASSES[links])
+    known = links_of(CLASSES[links], store=form == "durable")
     if form == "durable":
         return gather(stored(nbytes, failures), known, "star")
     return gather(wants(nbytes, failures, copies), known, form)
