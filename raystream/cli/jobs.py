@@ -159,6 +159,9 @@ def ui(
         ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="PORT", help="0 for any that is free.")] = 0,
+    no_values: Annotated[
+        bool, typer.Option("--no-values", help="Show no keys and values of rows of state.")
+    ] = False,
     address: Address = "auto",
 ) -> None:
     """Show jobs on a page in a browser, live; its buttons scale, move, drain and stop.
@@ -171,7 +174,7 @@ def ui(
 
         refuse_without_nicegui()
         with visited(address):
-            serve(address, job, host=host, port=port, tell=typer.echo)
+            serve(address, job, host=host, port=port, values=not no_values, tell=typer.echo)
 
 
 NodeOption = Annotated[

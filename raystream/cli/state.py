@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 TOKEN = "RAYSTREAM_STATE_TOKEN"
 """The environment variable with the token of `--http`."""
 TOKEN_BYTES = 24
-SHOWN_BYTES = 200
-"""A value is shown up to so many characters."""
 _COMPARISONS = {
     "==": operators.eq,
     "!=": operators.ne,
@@ -113,40 +111,6 @@ def state(
                 _show_table(table, reader.seen, limit, as_json=json)
 
 
-def key_of(text: str, types: Sequence[str]) -> Any:
-    """A key that was written on a command line.
-
-    Args:
-        types: of the fields of a key, as Arrow calls them.
-
-    Raises:
-        ConfigError: it is no such key.
-    """
-    parts: list[Any] = [text]
-    if len(types) > 1:
-        try:
-            parts = json.loads(text)
-        except ValueError:
-            parts = []
-        if not isinstance(parts, list) or len(parts) != len(types):
-            raise ConfigError(
-                f"--key {text}: a key has {len(types)} fields", hint="As in --key '[\"ann\", 60]'."
-            )
-    made = [_part(part, kind) for part, kind in zip(parts, types, strict=True)]
-    return tuple(made) if len(types) > 1 else made[0]
-
-
-def _part(part: Any, kind: str) -> Any:
-    if kind == "binary" and isinstance(part, str):
-        return part.encode()
-    if kind.startswith("int") and isinstance(part, str):
-        try:
-            return int(part)
-        except ValueError:
-            raise ConfigError(f"--key {part}: it is a whole number") from None
-    return part
-
-
 def where_of(conditions: Sequence[str]) -> Any:
     """Conditions as an expression of Arrow; None without any.
 
@@ -171,7 +135,7 @@ def where_of(conditions: Sequence[str]) -> Any:
 
 
 def _show_keys(reader: StateReader, keys: list[str], *, committed: bool, as_json: bool) -> None:
-    from raystream.actors.client.state_server import plain
+    from raystream.actors.client.state_text import fields_of, key_of, plain
 
     wanted = [key_of(text, reader.key_types) for text in keys]
     for text, found in zip(keys, reader.get_many(wanted, committed=committed), strict=True):
@@ -181,25 +145,16 @@ def _show_keys(reader: StateReader, keys: list[str], *, committed: bool, as_json
             said = {"key": text, "row": row, "run": run, "epoch": epoch}
             typer.echo(json.dumps(said, ensure_ascii=False))
         else:
-            shown = "no row" if row is None else _fields(row)
+            shown = "no row" if row is None else fields_of(row)
             typer.echo(f"{text}: {shown}   (epoch {epoch}, run {run})")
 
 
-def _fields(row: dict[str, Any]) -> str:
-    return ", ".join(f"{n}={_cut(v)}" for n, v in row.items()) or "a row without fields"
-
-
-def _cut(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
-    return text if len(text) <= SHOWN_BYTES else f"{text[:SHOWN_BYTES]}..."
-
-
 def _show_table(table: Any, seen: Any, limit: int, *, as_json: bool) -> None:
-    from raystream.actors.client.state_server import plain
+    from raystream.actors.client.state_text import fields_of, plain
 
     for row in table.slice(0, limit).to_pylist():
         values = {n: plain(v) for n, v in row.items()}
-        typer.echo(json.dumps(values, ensure_ascii=False) if as_json else _fields(values))
+        typer.echo(json.dumps(values, ensure_ascii=False) if as_json else fields_of(values))
     more = table.num_rows - limit
     rows = f"{table.num_rows} rows" if table.num_rows != 1 else "1 row"
     rest = f", the first {limit} are shown: --limit" if more > 0 else ""

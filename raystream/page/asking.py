@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from nicegui import context, ui
 
+from raystream.actors.client.querying import query
 from raystream.actors.client.rescaling import drain, move, scale
+from raystream.actors.client.state_text import fields_of, key_of, plain
 from raystream.actors.client.stopping import stop
 from raystream.controller.protocol.history import MoveRecord
 from raystream.controller.reporting.story import moved_line
@@ -55,6 +57,42 @@ def ask_drain(job: JobPicture, address: str) -> None:
     with _question(f"Have {job.run} leave a node, and not use it again") as dialog:
         which = ui.select(nodes, value=next(iter(nodes)), label="node").props("dense")
         _answers(dialog, "Drain", lambda: _told(drain(job.run, address, which.value)))
+
+
+def ask_key(job: JobPicture, address: str, *, values: bool) -> None:
+    """Ask for a key, and show what an operator keeps for it.
+
+    Args:
+        values: whether the values of the row are shown; otherwise only its fields and their types.
+    """
+    operators = [o.name for o in job.operators if o.kind == "operator"]
+    with _question(f"A row of {job.run}") as dialog:
+        which = ui.select(operators, value=operators[0] if operators else None, label="operator")
+        key = ui.input("key").props("dense autofocus")
+        which.props("dense")
+        _answers(
+            dialog,
+            "Show",
+            lambda: row_said(job.run, which.value or "", key.value or "", address, values=values),
+        )
+
+
+def row_said(run: str, operator: str, text: str, address: str, *, values: bool) -> str:
+    """What an operator keeps for a key, in words.
+
+    Raises:
+        RaystreamError: as of `StateReader.get`, or it is no key.
+    """
+    with query(run, operator, address=address) as reader:
+        found = reader.get(key_of(text, reader.key_types))
+    if found.row is None:
+        said = "no row"
+    elif values:
+        said = fields_of({name: plain(value) for name, value in found.row.items()})
+    else:
+        said = ", ".join(f"{name}: {type(value).__name__}" for name, value in found.row.items())
+    shown = text if values else "the key"
+    return f"{operator}, {shown}: {said}\n(epoch {found.moment.epoch}, run {found.moment.run})"
 
 
 def ask_stop(job: JobPicture, address: str) -> None:

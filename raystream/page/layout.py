@@ -6,6 +6,7 @@ Only what has changed is sent to a browser: a part that is drawn as it was befor
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -43,10 +44,11 @@ class Page:
 
     Args:
         address: of the cluster, for requests.
+        values: whether the values of rows of state are shown.
     """
 
-    def __init__(self, watcher: Watcher, address: str) -> None:
-        self._watcher, self._address = watcher, address
+    def __init__(self, watcher: Watcher, address: str, *, values: bool = True) -> None:
+        self._watcher, self._address, self._values = watcher, address, values
         self._drawn: dict[str, str] = {}
         self._html: dict[str, ui.html] = {}
         self._charts: dict[str, ui.echart] = {}
@@ -84,6 +86,7 @@ class Page:
                 self._button("Move", "M", asking.ask_move),
                 self._button("Drain", "D", asking.ask_drain),
                 self._button("Stop", "X", asking.ask_stop),
+                self._button("Key", "K", partial(asking.ask_key, values=self._values)),
             ]
             self._dark = ui.dark_mode(None)
             ui.button("Dark / light", on_click=self._turn).props("flat dense no-caps")
@@ -137,7 +140,7 @@ class Page:
     def _key(self, event: KeyEventArguments) -> None:
         if not event.action.keydown or event.action.repeat or event.modifiers:
             return
-        keys = dict(zip("smdx", self._buttons, strict=True))
+        keys = dict(zip("smdxk", self._buttons, strict=True))
         button = keys.get(str(event.key.name).lower())
         if button is not None:
             button.run_method("click")

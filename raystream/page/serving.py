@@ -19,6 +19,7 @@ def serve(
     *,
     host: str = LOOPBACK,
     port: int = 0,
+    values: bool = True,
     tell: Callable[[str], None],
 ) -> None:
     """Show the jobs of the cluster to which this process is connected, until it is interrupted.
@@ -27,6 +28,7 @@ def serve(
         address: of the cluster, for what the buttons ask for.
         job: the only job to be shown; "" for all.
         host: where to listen. port: 0 for any that is free.
+        values: whether the values of rows of state are shown.
         tell: called with the address of the page, which has its token.
 
     Raises:
@@ -50,7 +52,7 @@ def serve(
     app.on_shutdown(watcher.stop)
 
     def show() -> None:
-        Page(watcher, address)
+        Page(watcher, address, values=values)
 
     ui.run(
         show,

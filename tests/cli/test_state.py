@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from raystream.actors.client.state_text import fields_of, key_of
 from raystream.cli.app import app
-from raystream.cli.state import key_of, where_of
+from raystream.cli.state import where_of
 from raystream.errors import ConfigError
 
 
@@ -38,7 +39,7 @@ def test_keys_are_written_as_text(text: str, types: list[str], key: Any) -> None
     ],
 )
 def test_what_is_no_key_is_refused(text: str, types: list[str]) -> None:
-    with pytest.raises(ConfigError, match="--key"):
+    with pytest.raises(ConfigError, match="key "):
         key_of(text, types)
 
 
@@ -60,3 +61,11 @@ def test_what_is_lacking_is_said() -> None:
     assert result.exit_code == 2 and "which operator?" in result.output
     result = CliRunner().invoke(app, ["state", "words", "--http", "x"])
     assert result.exit_code == 2 and "a port, or HOST:PORT" in result.output
+
+
+def test_long_values_are_cut() -> None:
+    assert (
+        fields_of({"n": 1, "text": "a" * 300, "none": None})
+        == f"n=1, text={'a' * 200}..., none=null"
+    )
+    assert fields_of({}) == "a row without fields"

@@ -9,6 +9,7 @@ They speak with the controller of the job, an actor that has a name.
     rescaling      `scale`, `move` and `drain`: asks the controller, and waits for the moves
     querying       `rs.query`: rows of state while the job runs
     state_server   the same over HTTP, for `raystream state --http`
+    state_text     keys as people write them, rows as people read them
     committed      rows at the committed checkpoint, from the keepers
     pushing        `push`: records that somebody pushes by hand
     stopping       `stop`: asks the controller, and waits for the end

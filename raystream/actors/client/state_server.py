@@ -11,19 +11,17 @@ Each request shows the server's token, and may name what its sender has seen.
 from __future__ import annotations
 
 import asyncio
-import base64
-import datetime
 import hmac
 import json
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 from typing import Any
 
 from aiohttp import web
 
 from raystream.actors.client.querying import KeyState, StateReader, query
+from raystream.actors.client.state_text import plain
 from raystream.dataflow.queries.looking import KEYS_MAX
 from raystream.dataflow.queries.request import Moment
 from raystream.errors import ConfigError, JobError, RaystreamError
@@ -184,20 +182,3 @@ def as_json(key: Any, found: KeyState) -> dict[str, Any]:
     """An answer with values that JSON has: bytes as base64, decimals and times as text."""
     row = None if found.row is None else {n: plain(v) for n, v in found.row.items()}
     return {"key": plain(key), "row": row, "run": found.moment.run, "epoch": found.moment.epoch}
-
-
-def plain(value: Any) -> Any:
-    """A value of a row as JSON has it."""
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(v) for v in value]
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
-    return value if value is None or isinstance(value, str | int | float) else repr(value)

@@ -19,7 +19,8 @@ import pytest
 
 import raystream as rs
 from raystream.actors.client import querying
-from raystream.actors.client.state_server import KEYS_MAX, StateServer, plain, serve_state
+from raystream.actors.client.state_server import KEYS_MAX, StateServer, serve_state
+from raystream.actors.client.state_text import plain
 from raystream.actors.control.state_routes import StateRoutes, state_routes
 from raystream.controller.protocol.journal import JournalEntry
 from raystream.errors import ConfigError, JobError, StateError
