@@ -184,7 +184,7 @@ def test_what_was_emitted_is_shown_as_it_was(tmp_path: Path) -> None:
     _, saves = failed(tmp_path)
     sink = Collect()
     with pytest.raises(OperatorError):
-        accounts(sink=sink).run()
+        accounts(sink=sink).run(durable=tmp_path / "again", checkpoint_every=5)
     plan, _ = replay_plan(accounts(), saves, saves.kept()[-1])
     seen: list[Visit] = []
     probe = Probe(told=seen.append)
