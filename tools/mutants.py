@@ -126,9 +126,17 @@ def make_tree(chosen: dict[str, list[str]]) -> None:
 
 
 def run(*names: str) -> None:
-    """Have mutmut make the mutants, and try some; all unless named."""
+    """Have mutmut make the mutants, and try some; all unless named. What it says is in the log:
+    where no mutant has the name that was given, that is an error."""
     with (HOME / "log").open("a") as log:
-        subprocess.run(mutmut("run", *names), cwd=TREE, env=environment(), stdout=log, check=False)
+        subprocess.run(
+            mutmut("run", *names),
+            cwd=TREE,
+            env=environment(),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
 
 
 def mutmut(*arguments: str) -> list[str]:
@@ -172,6 +180,8 @@ def report(results: dict[str, dict[str, int | None]]) -> int:
                 command, cwd=TREE, env=environment(), text=True, capture_output=True, check=False
             )
             print(f"\n{shown.stdout.strip() or name}")
+    if total["untried"]:
+        print(f"\nWhy some were not tried is in {HOME / 'log'}")
     return 1 if total["untried"] or not total else 0
 
 
