@@ -7,7 +7,6 @@ import re
 import signal
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -21,7 +20,7 @@ from raystream.errors import Stopped
 from raystream.io.databases.duckdb import DuckdbSink
 from raystream.io.databases.postgres import PostgresSink
 from raystream.io.databases.sqlite import SqliteSink
-from tests.gates import LIMIT_SECONDS
+from tests.gates import LIMIT_SECONDS, until
 from tests.servers import Postgres
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
@@ -142,12 +141,28 @@ def test_duckdb_has_each_row_once(tmp_path: Path) -> None:
 
 
 def test_postgres_has_each_row_once_though_the_server_is_killed_too(tmp_path: Path) -> None:
+    psycopg = pytest.importorskip("psycopg")
     server = Postgres()
+    struck: list[int] = []
+
+    def shown() -> int:
+        with suppress(psycopg.Error):
+            return server.query("SELECT max(epoch) FROM raystream_markers")[0][0] or 0
+        return 0
+
+    def strike() -> None:
+        """Kill the server when a third of the epochs are there."""
+        until(lambda: shown() >= 33)
+        struck.append(shown())
+        server.stop(signal.SIGQUIT)
+        server.start()
+
     try:
-        striker = threading.Timer(8, lambda: (server.stop(signal.SIGQUIT), server.start()))
+        striker = threading.Thread(target=strike)
         striker.start()
         run(DyingPostgres, tmp_path / "dead", server.url, paced=12)
         striker.join()
+        assert struck and struck[0] < 100, struck
         judge(server.query)
     finally:
         server.remove()
@@ -181,9 +196,7 @@ def test_a_stop_leaves_every_marker_at_the_saved_checkpoint(tmp_path: Path) -> N
 
     job = threading.Thread(target=run)
     job.start()
-    until = time.monotonic() + LIMIT_SECONDS
-    while shown() < 60 and job.is_alive() and time.monotonic() < until:
-        time.sleep(0.2)
+    until(lambda: shown() >= 60 or not job.is_alive())
     said = stop("stoppable", "auto", save=True)
     job.join(LIMIT_SECONDS)
     assert isinstance(ended[0], Stopped), ended

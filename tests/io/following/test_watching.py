@@ -43,6 +43,28 @@ def test_a_file_is_taken_piece_by_piece_and_once() -> None:
     assert not other.wants("a", Seen(2, 9)), "a name is taken once, whatever becomes of it"
 
 
+def test_what_is_recorded_may_come_in_any_order() -> None:
+    memory, file = Memory(), Seen(1, 7)
+    assert [sequence(2, last=last) for last in (False, True)] == [4, 5]
+    memory.learn({"7:a": sequence(2, last=True)})
+    memory.learn({"7:a": sequence(1, last=False)})  # of another process, which was behind
+    assert not memory.wants("a", file)
+    memory.learn({"9:a": sequence(0, last=False)})  # another file of that name
+    assert memory.begin("a", Seen(1, 9)) == ("9:a", 1)
+
+
+def test_the_floor_is_said_once_when_it_rises() -> None:
+    memory = Memory(kept=2)
+    for n in range(3):
+        assert memory.risen() is None
+        memory.took(f"{n}", f"{n}:{n}", sequence(0, last=True), Seen(1, n))
+    assert memory.risen() == 1 and memory.risen() is None
+    other = Memory()
+    other.learn({FLOOR: 1})
+    assert other.risen() is None, "it is recorded"
+    assert not other.wants("0", Seen(1, 0)) and other.wants("2", Seen(1, 2))
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_forgotten_is_not_taken_again(seed: int) -> None:
     """Processes take over from each other, which know what a bounded record holds."""

@@ -1,13 +1,16 @@
-"""What is in the headers of a request may be anything: it is refused in words."""
+"""What cannot be taken: headers that are no text, and requests to a lane that has ended or left."""
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 from contextlib import closing
 
 import pytest
 
-from tests.io.test_push import TOKEN, running
+from raystream.api.batch import Batch
+from raystream.io.push.lane import Lane, Waiting
+from tests.io.test_push import TOKEN, Item, running
 
 
 @pytest.mark.parametrize(
@@ -27,3 +30,16 @@ def test_headers_that_are_no_text_are_refused(
         answer = asked.getresponse()
         assert answer.status == status and why in answer.read().decode()
     assert not caplog.records and job.found == []
+
+
+@pytest.mark.parametrize("how", ["close", "end"])
+def test_a_lane_that_has_ended_or_left_takes_nothing(how: str) -> None:
+    loop = asyncio.new_event_loop()
+    lane = Lane(0, loop)
+    waiting = Waiting(
+        Batch(Item, {"n": [1], "text": ["a"], "at": [None]}), None, loop.create_future()
+    )
+    assert lane.put(waiting) and lane.take(0.0) is waiting
+    getattr(lane, how)()
+    assert not lane.put(waiting) and lane.take(0.0) is None
+    loop.close()
