@@ -34,6 +34,7 @@ from benchmarks.parts import (
     restore,
     small_epochs,
     tables,
+    tiers,
     touch,
 )
 from benchmarks.recovery import table as recovery_table
@@ -45,6 +46,7 @@ app = typer.Typer(
 
 app.command("kernels")(kernels.main)
 app.command("tables")(tables.main)
+app.command("tiers")(tiers.main)
 app.command("touch")(touch.main)
 app.command("restore")(restore.main)
 app.command("query")(query.main)

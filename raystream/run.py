@@ -69,6 +69,7 @@ def run(
     check: bool = False,
     rows: Mapping[str, int] | None = None,
     state_folder: str | os.PathLike[str] | None = None,
+    state_memory: int | str | None = None,
     checkpoint_memory: int | str | None = None,
     durable: str | os.PathLike[str] | None = None,
     resume: bool | None = None,
@@ -106,8 +107,10 @@ def run(
         rows: by compiled or batch operator, how many rows of state it is expected to keep. Room for
             them is made before the first record comes. Otherwise a job whose state grows quickly
             may be late at first, where the system gives new memory slowly.
-        state_folder: on a cluster, the folder on each node for files of checkpoints that memory has
-            no room for. None: that for temporary files.
+        state_folder: the folder on each node for files of checkpoints that memory has no room for,
+            and for rows of state beyond `state_memory`. None: that for temporary files.
+        state_memory: about how much memory the rows of an instance take, as in `"4GiB"`. Those that
+            were touched the longest ago are on disk beyond that. None: all rows are in memory.
         checkpoint_memory: on a cluster, how much of each node's object store holds recent
             checkpoints, as in `"512MB"`; the rest is in files. None: 512 MiB, or a quarter of the
             store if that is less.
@@ -140,13 +143,11 @@ def run(
         stopped. JobError: the job failed otherwise.
     """
     between = check_run_options(locals())
-    checkpoint_every = None if checkpoint_every is None else int(checkpoint_every)
     wishes = _wishes(durable, resume, rename, drop)
     certificates = given(tls)
     options = options_of(cluster, copies, spares, recovery, restore_into, policy, bounds, pool)
-    options = with_room(options, state_folder, checkpoint_memory)
-    if cluster is None:
-        refuse_here(options)
+    options = with_room(options, state_folder, checkpoint_memory, state_memory)
+    refuse_here(options, cluster)
     least = {name: few for name, (few, _) in (bounds or {}).items() if few > 1}
     with _page(flow.name, cluster, on_note or _on_terminal, ui=ui), _alone(flow.name, cluster):
         saves = None if durable is None else Saves(open_store(durable), flow.name)
@@ -155,13 +156,14 @@ def run(
         plan = make_plan(
             flow,
             instances=least | {**(instances or {})},
-            checkpoint_every=checkpoint_every,
+            checkpoint_every=None if checkpoint_every is None else int(checkpoint_every),
             checkpoint_seconds=between,
             check=check,
             rows=rows,
             saved=begin.saved,
             wishes=wishes,
         )
+        plan.state_memory, plan.state_folder = options.state_memory, options.state_folder
         bounds_in(plan, bounds or {})  # a controller would say it too, but only on the cluster
         _tell_of_sources(plan, on_note or _on_terminal)
         follow = Followed(cluster, options, saves, on_progress, on_note or _ignore, certificates)

@@ -5,6 +5,7 @@ Each module is a command, but for `sizes`, which `benchmarks checkpoints` uses:
     compiled   the inner loop of compiled operators
     kernels    the loops over rows and records
     tables     a large table while it grows, and while it is copied
+    tiers      a table that keeps some of its rows in memory, the others on disk
     restore    from encoded images to a table
     small_epochs  what a small epoch costs in each instance of a chain
     paced_epochs  what it costs in three processes at a pace

@@ -142,7 +142,15 @@ StateFolder = Annotated[
     _unless_given(
         CHECKPOINTS,
         "FOLDER",
-        "On each node, for files of checkpoints that memory has no room for.",
+        "On each node, for files of checkpoints, and of rows, that memory has no room for.",
+    ),
+]
+StateMemory = Annotated[
+    str | None,
+    _unless_given(
+        CHECKPOINTS,
+        "SIZE",
+        "About how much memory the rows of an instance take, as in 4GiB; the rest are on disk.",
     ),
 ]
 CheckpointMemory = Annotated[
@@ -340,6 +348,7 @@ def run(
     spares: Spares = 2,
     checkpoint_seconds: CheckpointSeconds = 5.0,
     state_folder: StateFolder = None,
+    state_memory: StateMemory = None,
     checkpoint_memory: CheckpointMemory = None,
     durable: DurableOption = None,
     resume: Resume = None,
@@ -363,21 +372,20 @@ def run(
         from raystream.native.lazy_pandas import put_off_pandas
 
         put_off_pandas()
-        counts, limits = load.parse_numbers(instances), load.parse_bounds(bounds)
-        scaling = load.policy_of(policy)
         _run_on_screen(
             load.load_flow(flow),
             cluster=None if local else address or "auto",
-            instances=counts,
+            instances=load.parse_numbers(instances),
             rows=load.parse_numbers(rows),
             checkpoint_seconds=checkpoint_seconds,
             copies=copies,
             spares=spares,
-            policy=scaling,
-            bounds=limits,
+            policy=load.policy_of(policy),
+            bounds=load.parse_bounds(bounds),
             pool=None if pool is None else PoolOptions(pool, nodes_max=nodes_max),
             check=check,
             state_folder=state_folder,
+            state_memory=state_memory,
             checkpoint_memory=checkpoint_memory,
             durable=durable,
             resume=resume,

@@ -222,7 +222,7 @@ def _cells(p: Pace | None) -> tuple[str | Text, ...]:
         Text(f"{p.cpu:.0%}", style="red" if p.cpu > HOT else "yellow" if p.cpu > WARM else "green"),
         bar(p.busy, p.blocked),
         f"{p.waiting:,}",
-        f"{p.state_rows:,}",
+        f"{p.state_rows:,}" + (f", {p.rows_on_disk:,} on disk" if p.rows_on_disk else ""),
         size(p.state_bytes) if p.state_bytes else "-",
         behind if p.behind or p.late else "-",
     )

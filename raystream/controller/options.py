@@ -26,7 +26,9 @@ class Options(ProtocolOptions):
     pool: PoolOptions | None = None
     """A pool of spare nodes; None for none."""
     state_folder: str | None = None
-    """The folder on each node for files of checkpoints; None for that for temporary files."""
+    """The folder on each node for what memory has no room for; None for the usual one."""
+    state_memory: int | None = None
+    """Bytes of memory that the rows of an instance may take; None for any number."""
     checkpoint_memory: int | None = None
     """Bytes of each node's object store for recent checkpoints; None for the usual."""
 
@@ -90,12 +92,21 @@ def _is_policy(given: object) -> bool:
 
 
 def with_room(
-    options: Options, folder: str | os.PathLike[str] | None, memory: int | str | None
+    options: Options,
+    folder: str | os.PathLike[str] | None,
+    checkpoints: int | str | None,
+    state: int | str | None,
 ) -> Options:
-    """The options, with where checkpoints lie."""
-    nbytes = None if memory is None else bytes_of("checkpoint_memory", memory)
+    """The options, with where checkpoints and rows lie, and how much of them in memory."""
     where = None if folder is None else os.path.abspath(folder)
-    return replace(options, state_folder=where, checkpoint_memory=nbytes)
+    return replace(
+        options,
+        state_folder=where,
+        checkpoint_memory=None
+        if checkpoints is None
+        else bytes_of("checkpoint_memory", checkpoints),
+        state_memory=None if state is None else bytes_of("state_memory", state),
+    )
 
 
 _ON_CLUSTER = (
@@ -103,9 +114,14 @@ _ON_CLUSTER = (
 )  # fmt: skip
 
 
-def refuse_here(options: Options) -> None:
-    """Refuse options without effect in this process, where no instance can die alone."""
-    given = [name for name in _ON_CLUSTER if getattr(options, name) != getattr(Options(), name)]
+def refuse_here(options: Options, cluster: str | None = None) -> None:
+    """Refuse options without effect in this process, where no instance can die alone, if that is
+    where the job runs."""
+    if cluster is not None:
+        return
+    rows = options.state_memory is not None  # some may lie in the folder, also here
+    without = [name for name in _ON_CLUSTER if name != "state_folder" or not rows]
+    given = [name for name in without if getattr(options, name) != getattr(Options(), name)]
     if given:
         raise ConfigError(
             f"{given[0]} needs a cluster: in this process there are no keepers and no spares",

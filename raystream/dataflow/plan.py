@@ -191,6 +191,11 @@ class Plan:
     """Where a command has found the flow, `module:name`; empty if none did."""
     rows: dict[int, int] = field(default_factory=dict)
     """By vertex how many rows of state the user expects it to keep, where the user said so."""
+    state_memory: int | None = None
+    """How many bytes of memory the rows of an instance may take, before some go to disk; None for
+    any number."""
+    state_folder: str | None = None
+    """The folder on each node for rows on disk; None for that for temporary files."""
 
     @property
     def resumed(self) -> Saved | None:

@@ -12,6 +12,7 @@ from raystream.dataflow.snapshot import rows_of
 from raystream.native.memory import UNKNOWN, MemoryUse
 from raystream.state.counts import AHEAD, CUT_OFF, IN, LATE, OUT
 from raystream.state.images.chain import Span
+from raystream.state.tables.backend import NOTHING_ON_DISK, OnDisk
 
 
 class Spent(NamedTuple):
@@ -102,6 +103,8 @@ class Progress:
     """Of a sink: the last epoch that a predecessor had written, as the target says."""
     table_bytes: int = 0
     """How many bytes its structured rows take in memory. Tables never shrink."""
+    on_disk: OnDisk = NOTHING_ON_DISK
+    """What of its state is on disk."""
     kept_at: int = 0
     """Its present keepers hold every checkpoint that it stored after this epoch."""
     ahead: int = 0

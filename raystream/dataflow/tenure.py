@@ -61,6 +61,7 @@ from raystream.native.memory import UNKNOWN, MemoryUse
 from raystream.schema.types import SinkContext
 from raystream.state.images.chain import FULL, IMAGE_BYTES, Chain, CheckpointRequest, Size
 from raystream.state.images.image import Image, ImageHeader, InputPosition
+from raystream.state.tables.backend import NOTHING_ON_DISK
 
 K = TypeVar("K")
 """How a shell names a keeper."""
@@ -406,6 +407,7 @@ class Tenure(Generic[K]):
             spent=spent,
         )
         at = storing.kept_at(progress.position, ended=progress.ended)
+        table = self.machine.table
         return replace(
             progress,
             kept=storing.choice.number,
@@ -413,4 +415,5 @@ class Tenure(Generic[K]):
             unstored=unstored,
             memory=memory,
             marks=marks,
+            on_disk=NOTHING_ON_DISK if table is None else table.on_disk,
         )

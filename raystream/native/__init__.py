@@ -6,5 +6,6 @@
     code_cache       the folder where machine code is kept, and locks for those who compile
     lazy_pandas      keeps PyArrow from importing pandas until somebody needs pandas
     memory           what this process and its node use of the node's memory
+    resident         which pages of a mapped file are in memory; to fetch others side by side
     thread_priority  priorities and time slices of threads
 """

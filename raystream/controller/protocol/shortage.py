@@ -62,9 +62,10 @@ def shortage(holder: Holder, use: MemoryUse = UNKNOWN, *, died: bool = False) ->
     return StateError(
         f"{holder.operator} has no memory left{killed}: {holder.instance} {keeps}{node}",
         where=holder.where,
-        hint="State has to fit into the memory of its nodes. Give the operator more instances on"
-        " more nodes, or have it remove rows that are not needed any more (`rs.forget`). With"
-        " --durable the job goes on with `raystream run --resume`.",
+        hint="Let rows that were not touched for long lie on disk (--state-memory, state_memory=),"
+        " give the operator more instances on more nodes, or have it remove rows that are not"
+        " needed any more (`rs.forget`). With --durable the job goes on with"
+        " `raystream run --resume`.",
     )
 
 

@@ -58,6 +58,7 @@ METRICS = (
     Metric("raystream_skew", "gauge", "Load of the fullest instance, by the mean of all"),
     Metric("raystream_waiting_records", "gauge", "Records at hand that are not applied"),
     Metric("raystream_state_rows", "gauge", "Rows of state"),
+    Metric("raystream_state_rows_on_disk", "gauge", "How many of these are on disk alone"),
     Metric("raystream_state_bytes", "gauge", "About how many bytes they take when stored"),
     Metric("raystream_memory_bytes", "gauge", "Memory of its largest process"),
     Metric("raystream_epochs_behind", "gauge", "Epochs behind the sources"),
@@ -145,6 +146,7 @@ def _of_pace(labels: Mapping[str, str], pace: Pace) -> Iterator[Point]:
     yield Point("raystream_cpu", labels, pace.cpu)
     yield Point("raystream_waiting_records", labels, pace.waiting)
     yield Point("raystream_state_rows", labels, pace.state_rows)
+    yield Point("raystream_state_rows_on_disk", labels, pace.rows_on_disk)
     yield Point("raystream_state_bytes", labels, pace.state_bytes)
     yield Point("raystream_epochs_behind", labels, pace.behind)
     if pace.late is not None:

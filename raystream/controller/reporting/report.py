@@ -45,6 +45,12 @@ class OperatorReport:
     """The longest time that one of them took until all its copies were stored."""
     table_bytes: int = 0
     """How many bytes its structured rows take in memory."""
+    rows_on_disk: int = 0
+    """How many of its rows are on disk alone (`state_memory`)."""
+    disk_bytes: int = 0
+    """The bytes of the files that have these."""
+    rows_brought: int = 0
+    """How many rows came back from disk so far."""
     cut_off: int = 0
     """How many of its rows would have rung on after the end of all input (`end_rings`)."""
     cut_off_keys: tuple[str, ...] = ()
@@ -191,6 +197,9 @@ def _total(name: str, ps: list[Progress]) -> OperatorReport:
         image_bytes=sum(p.image_bytes for p in ps),
         image_seconds=max(p.image_seconds for p in ps),
         table_bytes=sum(p.table_bytes for p in ps),
+        rows_on_disk=sum(p.on_disk.rows for p in ps),
+        disk_bytes=sum(p.on_disk.nbytes for p in ps),
+        rows_brought=sum(p.on_disk.brought for p in ps),
         ended=not going,
         ahead=sum(p.ahead for p in ps),
     )

@@ -89,6 +89,8 @@ class Pace:
     """Records at hand that were not applied, at the later moment."""
     state_rows: int
     """Rows of state, at the later moment."""
+    rows_on_disk: int = 0
+    """How many of these are on disk alone."""
     state_bytes: int
     """About how many bytes these take when they are stored."""
     behind: int
@@ -192,6 +194,7 @@ def _pace(worker: Worker, now: Status, old: Progress | None, last: int) -> Pace 
         blocked=share("blocked"),
         waiting=p.waiting,
         state_rows=p.state_rows,
+        rows_on_disk=p.on_disk.rows,
         state_bytes=p.state_bytes,
         behind=0 if p.ended else last - p.position,
         late=late,
@@ -212,6 +215,7 @@ def together(paces: Iterable[Pace | None]) -> Pace | None:
         blocked=max(p.blocked for p in known),
         waiting=sum(p.waiting for p in known),
         state_rows=sum(p.state_rows for p in known),
+        rows_on_disk=sum(p.rows_on_disk for p in known),
         state_bytes=sum(p.state_bytes for p in known),
         behind=max(p.behind for p in known),
         late=max(late) if late else None,

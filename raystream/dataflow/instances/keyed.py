@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import gettempdir
+
 from raystream.api.operators import OperatorSpec
 from raystream.dataflow.emission import emissions, late_emission, nothing, two_phases
 from raystream.dataflow.instances.inputs import ReceivingInstance
+from raystream.dataflow.logic.base import Logic
 from raystream.dataflow.logic.select import logic_of
 from raystream.dataflow.order import assemble
 from raystream.dataflow.pieces import Header, Piece
@@ -25,7 +29,16 @@ class KeyedInstance(ReceivingInstance):
             raise InternalError(f"{vertex.name} is no operator")
         self.spec = self._bound(vertex.spec)
         self.logic = logic_of(self.spec, plan)
+        if plan.state_memory is not None:
+            self.logic = self._tiered(plan, plan.state_memory)
         self._nothing = [nothing(schema, len(keys)) for schema in vertex.spec.outputs]
+
+    def _tiered(self, plan: Plan, memory: int) -> Logic:
+        """The logic, with rows on disk where it can have some."""
+        from raystream.dataflow.logic.tiered import tiered
+
+        folder = Path(plan.state_folder or gettempdir())
+        return tiered(self.logic, self.spec, plan.ticks, memory, folder)
 
     def _bound(self, spec: OperatorSpec) -> OperatorSpec:
         """The operator as this instance calls it."""

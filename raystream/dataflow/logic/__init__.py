@@ -14,4 +14,5 @@ answered     what the world has answered to an operator that asks it
 failures     on_error="stream": what fails becomes a record of its own
 undo         a table that can undo what was done for one record
 alarms       when timers and windows are due, by key group
+tiered       around a logic some of whose rows are on disk
 """

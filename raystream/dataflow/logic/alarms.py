@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from raystream.api.operators import OperatorSpec
+from raystream.schema.types import KeyRange
 from raystream.state.keys import key_order
 
 LEAST = 64
@@ -44,9 +45,10 @@ class Dues:
             heap[:] = sorted({each for each in heap if self._stands(*self._parts(each))})
             self._most[group] = max(LEAST, 2 * len(heap))
 
-    def groups(self, upto: int) -> list[int]:
-        """The key groups that may have an entry up to a time, in order."""
-        return sorted(g for g, heap in self.heaps.items() if heap and heap[0][0] <= upto)
+    def groups(self, upto: int, keys: KeyRange | None = None) -> list[int]:
+        """The key groups, all or of a range, that may have an entry up to a time, in order."""
+        due = sorted(g for g, heap in self.heaps.items() if heap and heap[0][0] <= upto)
+        return due if keys is None else list(filter(keys.holds, due))
 
     def ready(self, group: int, upto: int) -> Iterator[Any]:
         """Take out the entries of a key group up to a time, in order, and yield those that still

@@ -120,10 +120,13 @@ class RowsLogic(_Batches):
 
     def __init__(self, spec: OperatorSpec, groups: int) -> None:
         super().__init__(spec)
-        shape, keys = kept_shape(spec), len(spec.key)
-        self.table: StructuredTable = StructuredTable(
-            shape.state, keys=keys, groups=groups, shape=shape
-        )
+        self.groups = groups
+        self.table: StructuredTable = self.new_table()
+
+    def new_table(self) -> StructuredTable:
+        """An empty table for the rows of the operator."""
+        shape, keys = kept_shape(self.spec), len(self.spec.key)
+        return StructuredTable(shape.state, keys=keys, groups=self.groups, shape=shape)
 
     def warm(self) -> None:
         """Also load the code that finds and writes the rows of a batch."""

@@ -16,7 +16,11 @@ class CompiledLogic(Logic):
     def __init__(self, spec: OperatorSpec, groups: int, ticks: int) -> None:
         self.spec = spec
         self.operator = compile_operator(spec, groups=groups, ticks=ticks)
-        self.table: StructuredTable | None = self.operator.new_table()
+        self.table: StructuredTable | None = self.new_table()
+
+    def new_table(self) -> StructuredTable | None:
+        """An empty table for the rows of the operator; None if it keeps none."""
+        return self.operator.new_table()
 
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
         return self.operator.process(given, self.table, epoch, watermark, upto)

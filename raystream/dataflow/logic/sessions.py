@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -84,9 +84,13 @@ class SessionWindows(WindowLogic):
     def open(self, keys: KeyRange) -> None:
         """Set the alarms of sessions that were restored."""
         self.dues, self.next, self.starts = Dues(self.spec, self._due), NEVER, {}
-        for (key, start), end in self.table.sessions():
+        self.set_alarms(key for key, _ in self.table.sessions())
+
+    def set_alarms(self, keys: Iterable[Any]) -> None:
+        """Set the alarms of sessions that were restored, or came from disk."""
+        for key, start in keys:
             self.starts.setdefault(key, Ascending()).add(start)
-            self._open(key_group(key, self.groups), key, start, end)
+            self._open(key_group(key, self.groups), key, start, self._end(key, start))
 
     def _due(self, end: int, key: Any, start: int) -> bool:
         return self.table.end_of((key, start)) == end

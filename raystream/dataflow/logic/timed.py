@@ -6,7 +6,7 @@ or a later one. What is due at the end of the epoch and has not rung yet rings a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
@@ -45,7 +45,11 @@ class TimedLogic(KeyedLogic):
     def open(self, keys: KeyRange) -> None:
         """Set the alarms of rows that were restored."""
         self.alarms, self.dues = {}, Dues(self.spec, self._stands)
-        for key in self.table:
+        self.set_alarms(self.table)
+
+    def set_alarms(self, keys: Iterable[Any]) -> None:
+        """Set the alarms of rows that were restored, or came from disk."""
+        for key in keys:
             self._alarm(key_group(key, self.groups), key, getattr(self.table.get(key), self.due))
 
     # ------------------------------------------------------------ records
@@ -139,7 +143,7 @@ class TimedLogic(KeyedLogic):
 
     def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
         self.ends = last
-        due_groups = self.dues.groups(watermark)
+        due_groups = self.dues.groups(watermark, keys)
         if not due_groups:
             return None
         collector = Collector(self.spec, epoch, len(keys))

@@ -6,7 +6,7 @@ record is late when all its windows have closed by the end of the epoch before i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -56,7 +56,7 @@ class WindowLogic(Logic):
         collector = Collector(self.spec, epoch, given.groups)
         records = in_order(given)
         keys = keys_in_order(self.keys_of, given, records)
-        times = self._times(given, epoch).tolist()
+        times = self.times_of(given, epoch).tolist()
         late: list[int] = []
         for g, lo, hi in given.filled():
             for at in range(lo, hi):
@@ -77,7 +77,7 @@ class WindowLogic(Logic):
             tidy_rows(self.table, self.spec, self._held)
             self._held = []
 
-    def _times(self, given: Input, epoch: int) -> np.ndarray:
+    def times_of(self, given: Input, epoch: int) -> np.ndarray:
         """The time of each record in canonical order, int64.
 
         Raises:
@@ -127,7 +127,7 @@ class WindowLogic(Logic):
         if self.next > watermark or not heaps:
             return None
         collector = Collector(self.spec, epoch, len(keys))
-        for group in self.dues.groups(watermark):
+        for group in self.dues.groups(watermark, keys):
             for end, key, start in self.ready(group, watermark):
                 self._close(collector, key, Window(start, end))
             collector.close_group(group - keys.lo)
@@ -202,12 +202,16 @@ class FixedWindows(WindowLogic):
     def open(self, keys: KeyRange) -> None:
         """Set the alarms of windows that were restored."""
         self.dues, self.next = Dues(self.spec, self._due), NEVER
-        for key, start in self.table:
+        self.set_alarms(self.table)
+
+    def set_alarms(self, keys: Iterable[Any]) -> None:
+        """Set the alarms of windows that were restored, or came from disk."""
+        for key, start in keys:
             self._open(key_group(key, self.groups), key, start, self.assigner.end(start))
 
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
         if self.assigner.tumbling:
-            starts = self.assigner.starts(self._times(given, epoch))
+            starts = self.assigner.starts(self.times_of(given, epoch))
             if not len(starts) or self.assigner.end(int(starts.min())) > watermark:
                 return self._tumble(given, starts.tolist(), epoch)
         return super().process(given, epoch, watermark, upto)

@@ -281,16 +281,27 @@ def fold(base: Image, deltas: Sequence[Image]) -> Image:
     header = replace(images[-1].header, base=0 if whole else base.header.base, oldest=0)
     if base.rows is None or not deltas:
         return Image(header, base.rows, base.gone)
-    events = [b for i in images for b in (i.gone, i.rows)]
-    columns = base.gone.schema.names
+    pairs = [(i.rows, i.gone) for i in images]
+    return Image(header, *fold_batches(pairs, header.groups, whole=whole))
+
+
+def fold_batches(pairs: Sequence[tuple[Any, Any]], groups: int, *, whole: bool) -> tuple[Any, Any]:
+    """What changes make together: (rows, keys of removed rows), in key order both.
+
+    Args:
+        pairs: rows and keys of removed rows, the oldest first, in any order each.
+        whole: whether nothing is older: then no removal has to be said.
+    """
+    events = [b for rows, gone in pairs for b in (gone, rows)]
+    columns = pairs[0][1].schema.names
     keys = pa.concat_batches([b.select(columns) for b in events])
-    lasting = _last_of_each(keys, header.groups)
+    lasting = _last_of_each(keys, groups)
     removal = np.concatenate([np.full(b.num_rows, i % 2 == 0) for i, b in enumerate(events)])
     number = np.cumsum(~removal) - 1
     live = lasting[~removal[lasting]]
-    rows = pa.concat_batches([i.rows for i in images]).take(pa.array(number[live]))
+    rows = pa.concat_batches([rows for rows, _ in pairs]).take(pa.array(number[live]))
     gone = keys.take(pa.array([] if whole else lasting[removal[lasting]], pa.int64()))
-    return Image(header, rows, gone)
+    return rows, gone
 
 
 def without_slots(image: Image) -> Image:

@@ -43,6 +43,22 @@ Guard = AbstractContextManager[Callable[[], bool]]
 """A lock. What it hands out tells its holder whether it may go on, as nobody waits for the lock."""
 
 
+class OnDisk(NamedTuple):
+    """What a table has on disk."""
+
+    rows: int = 0
+    """How many of its rows are there alone."""
+    nbytes: int = 0
+    """The bytes of its files."""
+    brought: int = 0
+    """How many rows were brought from there so far."""
+    reads: int = 0
+    """How many pages of 4 KiB the disk had to be asked for, as memory did not have them."""
+
+
+NOTHING_ON_DISK = OnDisk()
+
+
 class MadePart(NamedTuple):
     """A part of an image."""
 
@@ -122,6 +138,11 @@ class Table(ABC):
     def nbytes(self) -> int:
         """Bytes of memory in use; 0 where that is not known. Any thread may ask."""
         return 0
+
+    @property
+    def on_disk(self) -> OnDisk:
+        """What it has on disk. Any thread may ask."""
+        return NOTHING_ON_DISK
 
     def make_room(self, rows: int, keys: KeyRange) -> None:  # noqa: B027  a default
         """Make an empty table ready for that many rows of a range of key groups."""

@@ -19,12 +19,13 @@ class Removals:
         self.noted = np.zeros(LEAST, np.dtype(fields))
         """Key, epoch and slot of each removal, then free places."""
 
-    def _known(self) -> np.ndarray:
+    def known(self) -> np.ndarray:
+        """Those that are remembered, the oldest first: key, epoch and slot."""
         return self.noted[: int(self._store.meta[self._store.kernels.GONE])]
 
     def reserve(self, more: int) -> None:
         """Make room to remember this many more removals."""
-        need = len(self._known()) + more
+        need = len(self.known()) + more
         if need > len(self.noted):
             room = np.empty(1 << (need - 1).bit_length(), self.noted.dtype)
             room[: len(self.noted)] = self.noted
@@ -47,7 +48,7 @@ class Removals:
     def gone(self, since: int, *, slots: bool = False) -> np.ndarray:
         """int64 [n, columns]: keys that were removed after `since` and are not back; or with one
         more column, the slot, all that were removed there and are not back in it."""
-        noted = self._known()
+        noted = self.known()
         noted = noted[noted["_epoch"] > since]
         keys = noted["_key"]
         if len(keys):
@@ -65,7 +66,7 @@ class Removals:
 
     def settle(self, checkpoint: int) -> None:
         """A checkpoint is stored: removals up to it need not be remembered."""
-        noted = self._known()
+        noted = self.known()
         kept = noted[noted["_epoch"] > checkpoint]
         self.noted[: len(kept)] = kept
         self._store.meta[self._store.kernels.GONE] = len(kept)

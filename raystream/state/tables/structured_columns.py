@@ -124,7 +124,7 @@ def row_columns(
         keys.column(j).take(pa.array(order)) if text else pa.array(next(fields))
         for j, text in enumerate(is_text)
     ]
-    columns += [_structured(f, next(fields)) for f in shape.state.fields]
+    columns += [structured_column(f, next(fields)) for f in shape.state.fields]
     batch = pa.RecordBatch.from_arrays(columns, schema=shape.rows)
     return with_slots(batch, named, pa.array(next(fields)) if named else None)
 
@@ -168,7 +168,8 @@ def matrix_columns(shape: RowShape, keys: np.ndarray, texts: Texts) -> list[Any]
     return columns
 
 
-def _structured(f: Field, values: np.ndarray) -> Any:
+def structured_column(f: Field, values: np.ndarray) -> Any:
+    """The Arrow column of a field of structured rows."""
     if f.kind == "array":
         flat = values.reshape(-1)
         return pa.FixedSizeListArray.from_arrays(

@@ -184,9 +184,10 @@ class StructuredTable(Table):
         Returns (the slot of each distinct key in order of first appearance, for each record the
         number of its key among these): int64 both.
         """
-        return self.store.distinct(self._insert(self._key_numbers(columns), epoch))
+        return self.store.distinct(self._insert(self.key_numbers(columns), epoch))
 
-    def _key_numbers(self, columns: Sequence[Any]) -> list[np.ndarray]:
+    def key_numbers(self, columns: Sequence[Any]) -> list[np.ndarray]:
+        """int64 each: keys in columns, as `slots_of` takes them, with numbers for text."""
         return [
             c if texts is None else texts.number(c)
             for c, texts in zip(columns, chain(self.texts, repeat(None)), strict=False)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from raystream.schema.types import NEVER
+from raystream.schema.types import NEVER, KeyRange
 from raystream.state.growable_array import Room
 from raystream.state.tables.row_store import RowStore
 
@@ -34,6 +34,8 @@ class Timers:
         self._store = store
         self._ends = ends
         self._room = Room(np.dtype(np.int64))
+        self.within: KeyRange | None = None
+        """If given, rows of these key groups alone are found due."""
         self.alarms = np.zeros(0, np.int64)
         """For each block of slots a time before which none of its rows is due."""
 
@@ -85,8 +87,28 @@ class Timers:
         while at >= 0:
             out = np.empty(room, np.int64)
             at, n = scan(times, epochs, window or 0, watermark, self.alarms, meta, at, out)
-            yield out[:n] if self._ends is None else self._ended(out[:n], watermark)
+            yield self._inside(out[:n] if self._ends is None else self._ended(out[:n], watermark))
             room = min(2 * room, DUE_MOST)
+
+    def _inside(self, slots: np.ndarray) -> np.ndarray:
+        """Those of the rows in these slots that are `within`; the others are found again."""
+        if self.within is None or not len(slots):
+            return slots
+        from raystream.state.kernels import key_groups
+
+        store = self._store
+        keys = store.rows["_key"][slots, : store.keys].T.copy()
+        groups = key_groups(list(keys), store.groups)
+        inside = (groups >= self.within.lo) & (groups < self.within.hi)
+        rest = slots[~inside]
+        store.loops.set_alarms(self.alarms, store.meta, rest, self._times(rest))
+        return slots[inside]
+
+    def due_times(self, slots: np.ndarray) -> np.ndarray:
+        """int64: when the rows in these slots are due; NEVER for those that never are."""
+        if self._store.window is None and self._store.schema.timer is None:
+            return np.full(len(slots), NEVER)
+        return self._times(slots)
 
     def _ended(self, slots: np.ndarray, watermark: int) -> np.ndarray:
         """Those of the rows in these slots whose windows have ended; the rest is found again. All

@@ -1,0 +1,9 @@
+"""Tables whose rows do not all lie in memory: the rows that were touched last are in a table of one
+of the two kinds, the others in segments on disk.
+
+tiered_table    what both kinds have alike: what is written and what is brought, counts
+structured_tier structured rows
+object_tier     Python rows
+removed_keys    keys whose removal hides a record on disk
+tiered_rows     checkpoints: the rows in memory and on disk, as the columns of an image
+"""

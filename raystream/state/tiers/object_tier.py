@@ -1,0 +1,270 @@
+"""Python rows of which some lie on disk, each as msgpack of what an image would have of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+
+from raystream.schema.state import State
+from raystream.schema.types import NEVER
+from raystream.state.images.image import END
+from raystream.state.images.object_columns import (
+    column_of,
+    key_columns,
+    lasting_values,
+    row_keys,
+    values_of,
+)
+from raystream.state.images.row_shape import RowShape
+from raystream.state.kernels import hash_columns
+from raystream.state.segments.cold_rows import ColdRows, Probe, whole_hash, with_last_word
+from raystream.state.segments.record import (
+    DIGEST_WORDS,
+    HEAP_FIELDS,
+    digests,
+    is_removed,
+    record_dtype,
+    removed_at,
+)
+from raystream.state.segments.segment import RecordBlock
+from raystream.state.tables.object_table import ObjectTable
+from raystream.state.tiers.tiered_table import Leaving, TieredTable, oldest
+
+ROW_BYTES, FIELD_BYTES = 180, 40
+"""What a row takes in memory with its key and its places in dicts, and what each field adds."""
+LOOSE = 4
+"""A byte of msgpack takes about so many as Python objects."""
+SAMPLED = 32
+"""Rows whose sizes are looked at when there are twice as many as before."""
+
+
+class HotRows(ObjectTable):
+    """Python rows in memory; it notes what is removed."""
+
+    def __init__(self, shape: RowShape, groups: int) -> None:
+        super().__init__(shape, groups)
+        self.new_removals: list[tuple[Any, int]] = []
+        """Keys and epochs of the rows that were removed since this was emptied."""
+        self.row_bytes = ROW_BYTES + FIELD_BYTES * len(shape.state.fields)
+        """What a row takes, about."""
+
+    @property
+    def nbytes(self) -> int:
+        """About what the rows take."""
+        return len(self.rows) * self.row_bytes
+
+    def remove(self, key: Any, epoch: int) -> None:
+        """As of any table."""
+        super().remove(key, epoch)
+        self.new_removals.append((key, epoch))
+
+
+class ObjectTier(TieredTable):
+    """A table of Python rows with rows on disk.
+
+    Args:
+        due: the field of the state that is a timer; "" without one.
+        ends: when windows end that begin at some times, int64 both; None without windows, or where
+            each session has an end of its own.
+        folder: where rows lie. owner: whose these are, for errors. memory: see `TieredTable`.
+    """
+
+    hot: HotRows
+
+    def __init__(
+        self,
+        hot: HotRows,
+        folder: Path,
+        owner: str,
+        memory: int,
+        *,
+        due: str = "",
+        ends: Any = None,
+    ) -> None:
+        self._due, self._ends = due, ends
+        self._windows = int(bool(hot.shape.window))
+        self._key_parts = len(hot.shape.keys) + self._windows
+        dtype = record_dtype(DIGEST_WORDS + self._windows, HEAP_FIELDS)
+        by_start: Probe = with_last_word if self._windows and not hot.shape.sessions else whole_hash
+        super().__init__(hot, ColdRows(folder, owner, dtype, by_start), memory)
+        self._sampled = 0
+
+    # ------------------------------------------------------------ keys
+
+    def bring_keys(self, keys: Iterable[Any]) -> list[Any]:
+        """Bring the rows of keys; returns those that came."""
+        rows = self.hot.rows
+        missing = [k for k in dict.fromkeys(keys) if k not in rows]
+        if not missing:
+            return []
+        hashes, words = self._identity(key_columns(self.shape, missing))
+        order = np.argsort(hashes, kind="stable")
+        return self._bring(hashes[order], words[order])
+
+    def bring_windows(self, keys: Iterable[Any]) -> list[Any]:
+        """Bring all windows of keys; returns the keys and starts of those that came."""
+        distinct = [(k, 0) for k in dict.fromkeys(keys)]
+        if not distinct:
+            return []
+        found: list[Any] = []
+        hashes = hash_columns(key_columns(self.shape, distinct)[:-1])
+        for rows in self.cold.find_all(np.unique(hashes)):
+            found += self._take_in(rows)
+        return found
+
+    def _bring_batch(self, batch: Any) -> None:
+        if batch is not None and batch.num_rows:
+            self.bring_keys(row_keys(self.shape, batch))
+
+    def _identity_of(self, batch: Any) -> tuple[np.ndarray, np.ndarray]:
+        return self._identity([batch.column(name) for name in self.shape.gone.names])
+
+    def _identity(self, columns: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+        """(the hashes, the words) of keys in Arrow columns, also of the starts of their windows."""
+        keys = list(columns[: len(columns) - self._windows])
+        packed = [msgpack.packb(key) for key in zip(*(c.to_pylist() for c in keys), strict=True)]
+        words = digests(packed)
+        if self._windows:
+            words = np.column_stack((words, columns[-1].to_numpy()))
+        return hash_columns(keys), words
+
+    # ------------------------------------------------------------ from disk
+
+    def _put(self, rows: RecordBlock) -> tuple[list[Any], np.ndarray]:
+        records, hot = rows.records, self.hot
+        batch = self._batch(rows.payloads(), self.shape.rows)
+        keys = row_keys(self.shape, batch)
+        new = [i for i, key in enumerate(keys) if key not in hot.rows]
+        if len(new) < len(keys):
+            batch, keys = batch.take(pa.array(new, pa.int64())), [keys[i] for i in new]
+            records = records[new]
+        fields = [(f.name, values_of(f, batch.column(f.name))) for f in self.shape.state.fields]
+        for i, (key, epoch) in enumerate(zip(keys, records["_epoch"].tolist(), strict=True)):
+            row = hot.new(key)
+            row._mark = epoch
+            for name, values in fields:
+                setattr(row, name, values[i])
+        if self.shape.sessions:
+            hot.ends.update(zip(keys, batch.column(END).to_pylist(), strict=True))
+        return keys, np.ascontiguousarray(records["_hash"])
+
+    def _batch(self, payloads: Sequence[bytes], schema: Any) -> Any:
+        listed = [msgpack.unpackb(data, ext_hook=_restored) for data in payloads]
+        columns = list(zip(*listed, strict=True)) or [()] * len(schema)
+        arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    # ------------------------------------------------------------ to disk
+
+    def _new_removals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        removed, self.hot.new_removals = self.hot.new_removals, []
+        last = dict(removed)
+        hashes, words = self._identity(key_columns(self.shape, list(last)))
+        return hashes, words, np.array(list(last.values()), np.int64)
+
+    def _forget_removals(self) -> None:
+        self.hot.new_removals = []
+
+    def shrink(self) -> bool:
+        """As of any tier; how much memory rows take is looked at now and then."""
+        if len(self.hot) >= 2 * self._sampled + LOOSE:
+            self._sampled = len(self.hot)
+            step = max(1, len(self.hot) // SAMPLED)
+            keys = list(islice(self.hot.rows, 0, None, step))
+            sizes = list(map(len, self._packed(keys)))
+            fields = FIELD_BYTES * len(self.shape.state.fields)
+            self.hot.row_bytes = ROW_BYTES + fields + LOOSE * sum(sizes) // len(sizes)
+        return super().shrink()
+
+    def _packed(self, keys: list[Any]) -> list[bytes]:
+        """The rows of keys, encoded."""
+        shape, hot = self.shape, self.hot
+        rows = [hot.rows[k] for k in keys]
+        columns = [c.to_pylist() for c in key_columns(shape, keys)]
+        if shape.sessions:
+            columns.append([hot.ends[k] for k in keys])
+        for f in shape.state.fields:
+            columns.append(
+                column_of(shape, f, lasting_values(f, rows, shape, keys), keys).to_pylist()
+            )
+        pack = msgpack.Packer(default=_plain).pack
+        return [pack(row) for row in zip(*columns, strict=True)]
+
+    def _leaving(self) -> Leaving:
+        hot = self.hot
+        everything = list(hot.rows)
+        marks = np.fromiter((row._mark for row in hot.rows.values()), np.int64, len(hot.rows))
+        old = np.flatnonzero(oldest(marks))
+        hashes, there = self._identity(key_columns(self.shape, everything))
+        old = old[np.argsort(hashes[old], kind="stable")]
+        keys = [everything[i] for i in old.tolist()]
+
+        def rows(begin: int, end: int) -> RecordBlock:
+            these, some = old[begin:end], keys[begin:end]
+            found = self._records(hashes[these], there[these], marks[these], self._packed(some))
+            found.records["_due"] = self._dues(some)
+            return found
+
+        gone = [(k, e) for k, e in hot.removed.items() if k not in hot.rows]
+        dead = key_columns(self.shape, [k for k, _ in gone])
+        epochs = np.array([e for _, e in gone], np.int64)
+        packed = [msgpack.packb(k) for k in zip(*(c.to_pylist() for c in dead), strict=True)]
+        unstored = self._records(*self._identity(dead), removed_at(epochs), packed)
+        unstored.records["_due"] = NEVER
+        return Leaving(hashes[old], rows, unstored, there, lambda: self._drop(keys))
+
+    def _records(
+        self, hashes: np.ndarray, words: np.ndarray, epochs: np.ndarray, heap: list[bytes]
+    ) -> RecordBlock:
+        records = np.zeros(len(hashes), self.cold.dtype)
+        records["_hash"], records["_key"], records["_epoch"] = hashes, words, epochs
+        records["_size"] = list(map(len, heap))
+        records["_at"] = np.cumsum(records["_size"]) - records["_size"]
+        return RecordBlock(records, b"".join(heap))
+
+    def _dues(self, keys: list[Any]) -> Any:
+        if self._due:
+            return [getattr(self.hot.rows[k], self._due) for k in keys]
+        if self.shape.sessions:
+            return [self.hot.ends[k] for k in keys]
+        return NEVER if self._ends is None else self._ends(np.array([s for _, s in keys], np.int64))
+
+    def _drop(self, keys: list[Any]) -> None:
+        hot = self.hot
+        for key in keys:
+            del hot.rows[key]
+            hot.ends.pop(key, None)
+        kept: dict[Any, State] = dict(hot.rows)  # a dict from which much was removed stays large
+        hot.rows, hot.get, hot.removed = kept, kept.get, {}
+        self._sampled = len(kept)
+
+    # ------------------------------------------------------------ checkpoints
+
+    def batches(self, rows: RecordBlock) -> tuple[Any, Any]:
+        gone = is_removed(rows.records)
+        live = RecordBlock(rows.records[~gone], rows.heap)
+        dead = RecordBlock(rows.records[gone], rows.heap)
+        return (
+            self._batch(live.payloads(), self.shape.rows),
+            self._batch(dead.payloads(), self.shape.gone),
+        )
+
+
+_DECIMAL = 1
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return msgpack.ExtType(_DECIMAL, str(value).encode())
+    raise TypeError(f"{type(value).__name__} has no stored form")
+
+
+def _restored(code: int, data: bytes) -> Any:
+    return Decimal(data.decode()) if code == _DECIMAL else msgpack.ExtType(code, data)

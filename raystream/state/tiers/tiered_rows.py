@@ -1,0 +1,93 @@
+"""Checkpoints of rows in memory and on disk: the parts of an image, one range of key groups after
+the other, so that no more than a part is in memory at a time beside the rows that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from raystream.schema.types import KeyRange
+from raystream.state.images.partition import count_keys, fold_batches, offsets_of
+from raystream.state.segments.cold_rows import among, newest_of, range_of
+from raystream.state.segments.record import epochs_of, is_removed
+from raystream.state.segments.segment import RecordBlock, Segment
+from raystream.state.tables.backend import WHOLE, MadePart, PendingRows
+from raystream.state.tables.structured_columns import part_ends
+
+if TYPE_CHECKING:
+    from raystream.state.tiers.tiered_table import TieredTable
+
+
+class TieredRows(PendingRows):
+    """The first half of a checkpoint of a tier.
+
+    Args:
+        hot: that of the table in memory.
+        segments: those that have rows of it, the oldest first. They do not change.
+        since: the checkpoint that the rows are newer than; 0 for all rows.
+        hidden: int64 [n, words]: keys that have no row any more, whatever is on disk.
+    """
+
+    def __init__(
+        self,
+        tier: TieredTable,
+        hot: PendingRows,
+        segments: Sequence[Segment],
+        since: int,
+        hidden: np.ndarray | None,
+    ) -> None:
+        self._batches, self._groups, self._shape = tier.batches, tier.groups, tier.shape
+        self._hot, self._segments, self._since = hot, list(segments), since
+        self._hidden = hidden
+
+    @property
+    def nbytes(self) -> int:
+        """Of the rows in memory. The others take none until their part is made."""
+        return self._hot.nbytes
+
+    def copy(self) -> None:
+        """Copy the rows in memory."""
+        self._hot.copy()
+
+    def parts(self, nbytes: int) -> Iterator[MadePart]:
+        """The parts, each of about `nbytes` bytes of rows."""
+        groups, shape = self._groups, self._shape
+        (hot,) = self._hot.parts(WHOLE)
+        counts = count_keys(hot.rows.select(shape.gone.names), groups)
+        size = hot.rows.nbytes // max(1, hot.rows.num_rows) if hot.rows.num_rows else 1
+        for segment in self._segments:
+            size = max(size, segment.nbytes // len(segment))
+            each = [range_of(KeyRange(g, g + 1), groups) for g in range(groups)]
+            counts = counts + np.array([segment.count_between(*r) for r in each])
+        offsets = np.concatenate(([0], np.cumsum(counts)))
+        ends = part_ends(offsets, max(1, nbytes // max(1, size)))
+        begins = [0, *ends]
+        rows_at, gone_at = (offsets_of(b, groups, begins) for b in (hot.rows, hot.gone))
+        for i, end in enumerate(ends):
+            cold = self._between(KeyRange(begins[i], end))
+            pairs = [] if cold is None else [self._batches(cold)]
+            rows = hot.rows.slice(rows_at[i], rows_at[i + 1] - rows_at[i])
+            gone = hot.gone.slice(gone_at[i], gone_at[i + 1] - gone_at[i])
+            folded = fold_batches([*pairs, (rows, gone)], groups, whole=not self._since)
+            yield MadePart(end, *folded)
+
+    def _between(self, keys: KeyRange) -> RecordBlock | None:
+        """The newest records on disk of the keys of a range, as far as they are of this checkpoint;
+        None if there are none."""
+        low, high = range_of(keys, self._groups)
+        found = []
+        for segment in self._segments:
+            rows = segment.between(low, high)
+            newer = epochs_of(rows.records) > (self._since or -1)
+            if self._hidden is not None:
+                newer &= ~among(rows.records["_key"], self._hidden)
+            if newer.any():
+                found.append(RecordBlock(rows.records[newer], rows.heap))
+        if not found:
+            return None
+        rows = newest_of(found)
+        if self._since:
+            return rows
+        return RecordBlock(rows.records[~is_removed(rows.records)], rows.heap)

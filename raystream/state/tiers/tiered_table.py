@@ -1,0 +1,306 @@
+"""What tables of both kinds have alike whose rows do not all lie in memory.
+
+    bring_...              before an epoch: the rows of its keys come from disk
+    note_removals, shrink  after it: what was removed is remembered; if the rows take more memory
+                           than they may, about a third of them, which were touched the longest
+                           ago, are written to disk
+
+So while an epoch is processed all its rows are in one table in memory, and nothing that works on
+rows knows of a disk. What is in memory replaces what is on disk, and a newer segment an older one.
+A row that is brought keeps its record on disk, and is written again with others when it leaves.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from raystream.schema.types import KeyRange
+from raystream.state.images.chain import CheckpointRequest
+from raystream.state.images.image import Image
+from raystream.state.segments.cold_rows import ColdRows, among, in_order, range_of
+from raystream.state.segments.record import is_removed
+from raystream.state.segments.segment import HASHES, RecordBlock
+from raystream.state.tables.backend import FoundRows, Guard, OnDisk, PendingRows, Table
+from raystream.state.tiers.removed_keys import RemovedKeys
+
+HOT_SHARE = 0.6
+"""The rows in memory take this share of what they may take: while some of them are written, the
+others are there twice."""
+LEAVE = 1 / 3
+"""Which part of the rows leaves at once."""
+LEAST_ROWS = 2
+"""With up to this many rows in memory, none is written to disk."""
+
+
+STRETCH = 1 << 14
+"""Rows that are written to disk at a time."""
+FOLD_EACH = 1 << 14
+"""Rows on disk that are folded after an epoch, if some are to be."""
+SEGMENTS_MOST = 8
+"""With more segments than this, they are folded before anything else is done."""
+ALL = 1 << 62
+
+
+class Leaving(NamedTuple):
+    """Rows that are to leave memory."""
+
+    hashes: np.ndarray
+    """uint64, ascending: of their keys."""
+    rows: Callable[[int, int], RecordBlock]
+    """Makes the records of these rows from one place up to another, in order of the hashes."""
+    unstored: RecordBlock
+    """Records of all that was removed and that a delta may have to say, in no particular order."""
+    there: np.ndarray
+    """int64 [n, words]: the keys of all rows in memory."""
+    leave: Callable[[], None]
+    """Takes the rows out of memory."""
+
+
+class TieredTable(Table):
+    """A table with rows in memory, `hot`, and rows on disk, `cold`.
+
+    Args:
+        hot: an empty table. cold: no segments.
+        memory: how many bytes the rows may take in memory.
+    """
+
+    hot: Any
+
+    def __init__(self, hot: Table, cold: ColdRows, memory: int) -> None:
+        self.hot, self.cold = hot, cold
+        self.shape, self.groups = hot.shape, hot.groups
+        self._most = int(memory * HOT_SHARE)
+        self._removed = RemovedKeys(cold.dtype["_key"].shape[0])
+        self.cold_counts = np.zeros(self.groups, np.int64)
+        """int64 [groups]: by key group how many rows are on disk alone."""
+        self._stored = 0
+        self._guard: Guard = nullcontext(lambda: False)
+        self._in_groups = np.array(
+            [range_of(KeyRange(g, g + 1), self.groups)[0] for g in range(self.groups)], np.uint64
+        )
+        self.epoch = 0
+        """The epoch that is processed: rows that come from disk are needed by it."""
+        self.brought = 0
+        """How many rows came from disk so far."""
+
+    def __len__(self) -> int:
+        return len(self.hot) + self.cold_count
+
+    @property
+    def cold_count(self) -> int:
+        """How many rows are on disk alone."""
+        return int(self.cold_counts.sum())
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.hot.nbytes) + self._removed.nbytes + self.cold.memory_bytes
+
+    @property
+    def on_disk(self) -> OnDisk:
+        return OnDisk(self.cold_count, self.cold.nbytes, self.brought, self.cold.reads)
+
+    def warm(self) -> None:
+        self.hot.warm()
+
+    def use_guard(self, guard: Guard) -> None:
+        self._guard = guard
+        self.hot.use_guard(guard)
+
+    def look_up(self, keys: Any) -> FoundRows:
+        found = self.hot.look_up(keys)
+        left = np.setdiff1d(np.arange(keys.num_rows), found.at)
+        if not self.cold or not len(left):
+            return found
+        hashes, words = self._identity_of(keys.take(pa.array(left)))
+        order = np.argsort(hashes, kind="stable")
+        left, hashes, words = left[order], hashes[order], words[order]
+        places, parts = [found.at], []
+        for each in self.cold.find(hashes, words):
+            records, heap = each.rows
+            live = ~is_removed(records) & ~self._removed.has(words[each.which])
+            places.append(left[each.which[live]])
+            parts.append(RecordBlock(records[live], heap))
+        at = np.concatenate(places)
+        order = np.argsort(at)
+
+        def batch() -> Any:
+            several = [found.batch(), *(self.batches(part)[0] for part in parts)]
+            return pa.concat_batches(several).take(pa.array(order))
+
+        return FoundRows(at[order], batch)
+
+    @abstractmethod
+    def _identity_of(self, batch: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(hashes, words) of the keys of an Arrow batch, as images have them."""
+
+    # ------------------------------------------------------------ from disk
+
+    def within(self, keys: KeyRange | None) -> None:
+        """Rows in memory of other key groups than these are not found due; None: all are."""
+
+    def bring_due(self, upto: int, low: int = 0, high: int = HASHES) -> list[Any]:
+        """Bring the rows that are due by a time and whose hashes are from `low` up to `high`.
+        Returns their keys, if alarms are to be set for them."""
+        keys: list[Any] = []
+        for rows in self.cold.due(upto, low, high):
+            keys += self._take_in(rows)
+        return keys
+
+    def _bring(self, hashes: np.ndarray, words: np.ndarray) -> list[Any]:
+        """Bring the rows of keys that are not in memory; the hashes are ascending."""
+        keys: list[Any] = []
+        for found in self.cold.find(hashes, words):
+            keys += self._take_in(found.rows)
+        return keys
+
+    def _take_in(self, rows: RecordBlock) -> list[Any]:
+        """Put rows into memory, but for those that are there, or were removed since."""
+        records = rows.records
+        words = np.ascontiguousarray(records["_key"])
+        wanted = ~is_removed(records) & ~self._removed.has(words)
+        if not wanted.any():
+            return []
+        keys, hashes = self._put(RecordBlock(records[wanted], rows.heap))
+        self.brought += len(hashes)
+        self._count(hashes, -1)
+        return keys
+
+    def _count(self, hashes: np.ndarray, by: int) -> None:
+        groups = np.searchsorted(self._in_groups, hashes, "right") - 1
+        self.cold_counts += by * np.bincount(groups, minlength=self.groups)
+
+    @abstractmethod
+    def _put(self, rows: RecordBlock) -> tuple[list[Any], np.ndarray]:
+        """Put rows into the table in memory, but for those that are there. Returns (their keys, if
+        alarms are to be set for them; uint64, their hashes)."""
+
+    # ------------------------------------------------------------ to disk
+
+    def note_removals(self) -> None:
+        """Remember what was removed since this was called last, as far as it is on disk."""
+        if not self.cold:
+            self._forget_removals()
+            return
+        hashes, words, epochs = self._new_removals()
+        if len(hashes):
+            order = np.argsort(hashes, kind="stable")
+            hashes, words, epochs = hashes[order], words[order], epochs[order]
+            known = self.cold.may_have(hashes, words)
+            self._removed.add(hashes[known], words[known], epochs[known])
+
+    @abstractmethod
+    def _new_removals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(hashes, words, epochs) of the rows that were removed since this was called last."""
+
+    def _forget_removals(self) -> None:
+        """As `_new_removals`, where nobody wants to know."""
+        self._new_removals()
+
+    def shrink(self) -> bool:
+        """Write rows to disk if they take more memory than they may; `note_removals` was called.
+        Returns whether there are other rows in memory now.
+
+        Raises:
+            StateError: a value does not fit its field, the disk refuses, or a page is damaged.
+        """
+        self.cold.fold(self._stored, FOLD_EACH if len(self.cold.segments) <= SEGMENTS_MOST else ALL)
+        if self.hot.nbytes + self._removed.nbytes <= self._most or len(self.hot) <= LEAST_ROWS:
+            return False
+        hidden = self._removed.take(self.cold.dtype)
+        leaving = self._leaving()
+        gone = in_order([_without(rows, leaving.there) for rows in (hidden, leaving.unstored)])
+        hashes, of_gone = leaving.hashes, gone.records["_hash"]
+        ends = [h[at] for h in (hashes, of_gone) if len(h) for at in (0, -1)]
+        most = len(hashes) + len(of_gone)
+        self.cold.add(_in_stretches(leaving, gone), most, int(min(ends)), int(max(ends)))
+        self._count(hashes, 1)
+        leaving.leave()
+        return True
+
+    @abstractmethod
+    def _leaving(self) -> Leaving:
+        """The rows that were touched the longest ago, about a third of them."""
+
+    # ------------------------------------------------------------ checkpoints
+
+    def capture(self, wanted: CheckpointRequest, upto: int, *, named: bool = False) -> PendingRows:
+        from raystream.state.tiers.tiered_rows import TieredRows
+
+        hot = self.hot.capture(wanted, upto)
+        segments = [s for s in self.cold.segments if not wanted.base or s.newest > wanted.base]
+        if not segments:
+            return hot
+        hidden = None if wanted.base else self._removed.words()  # a delta says what is removed
+        return TieredRows(self, hot, segments, wanted.base, hidden)
+
+    @abstractmethod
+    def batches(self, rows: RecordBlock) -> tuple[Any, Any]:
+        """Records as the Arrow batches of an image: (rows, keys of removed rows), in no particular
+        order. Those of removed rows have an epoch after the newest stored checkpoint."""
+
+    def check(self, since: int) -> None:
+        self.hot.check(since)
+
+    def settle(self, checkpoint: int) -> None:
+        self.note_removals()
+        self.hot.settle(checkpoint)
+        self._settled()
+        self._stored = max(self._stored, checkpoint)
+
+    def _settled(self) -> None:
+        """The table in memory has forgotten removals."""
+
+    def count_by_group(self) -> np.ndarray:
+        counts: np.ndarray = self.hot.count_by_group() + self.cold_counts
+        return counts
+
+    # ------------------------------------------------------------ restore
+
+    def fill(self, chains: Iterable[Sequence[Image]]) -> None:
+        for chain in chains:
+            for image in chain:
+                self.apply(image)
+
+    def apply(self, image: Image) -> None:
+        if self.cold:
+            for batch in (image.gone, image.rows):
+                self._bring_batch(batch)
+        self.hot.apply(image)
+        self._stored = self.epoch = max(self._stored, image.header.checkpoint)
+        self.note_removals()
+        self.shrink()
+
+    @abstractmethod
+    def _bring_batch(self, batch: Any) -> None:
+        """Bring the rows whose keys are in a batch of an image."""
+
+
+def oldest(epochs: np.ndarray) -> np.ndarray:
+    """bool [n]: which rows leave, of rows that were touched last by these epochs."""
+    at = int(len(epochs) * LEAVE)
+    leaving: np.ndarray = epochs <= np.partition(epochs, at)[at]
+    return leaving
+
+
+def _in_stretches(leaving: Leaving, gone: RecordBlock) -> Iterator[RecordBlock]:
+    """Records of rows that leave, and of rows that were removed, in order of hashes."""
+    hashes = np.ascontiguousarray(gone.records["_hash"])
+    at = before = 0
+    while at < len(leaving.hashes) or before < len(hashes):
+        end, last = min(at + STRETCH, len(leaving.hashes)), len(hashes)
+        if end < len(leaving.hashes):
+            last = int(np.searchsorted(hashes, leaving.hashes[end], "left"))
+        some = RecordBlock(gone.records[before:last], gone.heap)
+        yield in_order([some, leaving.rows(at, end)])
+        at, before = end, last
+
+
+def _without(rows: RecordBlock, there: np.ndarray) -> RecordBlock:
+    """Rows without those whose keys are among others."""
+    return RecordBlock(rows.records[~among(rows.records["_key"], there)], rows.heap)

@@ -1,0 +1,73 @@
+"""`state_memory` and `state_folder`, as a user sets them, and what is said if the disk refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import raystream as rs
+from raystream.errors import ConfigError, StateError
+from raystream.testing import Collect
+
+
+class Word(NamedTuple):
+    time: int
+    text: str
+    n: int = 1
+
+
+class Tally(rs.State):
+    n: int = 0
+    seen: list[int] = rs.field(factory=list)
+
+
+@rs.operator(key="text")
+def count(word: Word, tally: Tally) -> Iterator[Word]:
+    tally.n += word.n
+    tally.seen.append(word.time)
+    yield Word(word.time, word.text, tally.n * 1000 + len(tally.seen))
+
+
+def flow_of(sink: Collect) -> rs.Flow:
+    flow = rs.Flow("words")
+    words = [Word(time, f"w{(time * 7) % 50}") for time in range(300)]
+    source = flow.source(rs.io.iterable(words, Word), epochs=rs.by_time(seconds=10))
+    source.through(count).to(sink)
+    return flow
+
+
+def test_a_run_says_what_is_on_disk(tmp_path: Path) -> None:
+    plain, tiered = Collect(), Collect()
+    flow_of(plain).run()
+    report = flow_of(tiered).run(state_memory=1, state_folder=tmp_path)
+    assert tiered.records() == plain.records() != []
+    (said,) = [o for o in report.operators if o.name == "count"]
+    assert said.state_rows == 50
+    assert 0 < said.rows_on_disk <= 50
+    assert said.disk_bytes > 0
+    assert said.rows_brought > 100
+    (roomy,) = [
+        o for o in flow_of(Collect()).run(state_memory="1GiB").operators if o.name == "count"
+    ]
+    assert (roomy.rows_on_disk, roomy.disk_bytes, roomy.rows_brought) == (0, 0, 0)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="count: rows that memory has no room for") as error:
+        flow_of(Collect()).run(state_memory=1, state_folder=tmp_path / "gone")
+    assert str(tmp_path / "gone") in str(error.value)
+    assert "test_state_memory.py" in str(error.value)
+
+
+def test_a_folder_alone_has_no_effect_here(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="state_folder needs a cluster"):
+        flow_of(Collect()).run(state_folder=tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, "many", -1])
+def test_a_size_that_is_none(size: object) -> None:
+    with pytest.raises(ConfigError, match="state_memory"):
+        flow_of(Collect()).run(state_memory=size)  # type: ignore[arg-type]
