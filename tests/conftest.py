@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,13 +21,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Read when the stand-in for AWS is imported first, which may be for a bucket.
 os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
-
-
-def pytest_collection_finish() -> None:
-    """Leave out of garbage collections what lives as long as the tests: modules and thousands of
-    collected tests. Each full collection would walk over all of it."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +23,15 @@ FRESH = 420
 """Schedules with seeds that nobody tried before, over all flows in turn, 20 of each."""
 SCHEDULES, FIRST = 12, 13
 """The seed is one from which every kind of fault comes in each flow."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_was_there_is_no_garbage() -> Iterator[None]:
+    """Schedules make much garbage. Each full collection would walk over all modules and tests."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("flow", FLOWS)
