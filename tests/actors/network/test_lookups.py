@@ -160,6 +160,6 @@ def test_what_is_larger_than_a_query_is_refused_before_it_is_read(job: Shells) -
         frames.send(connection, QUERIES, TOKEN.encode())
         reader = Reader(connection)
         assert reader.read() is not None
-        connection.sendall(frames._BEGINNING.pack(QUERY, 1, 1 << 40))
+        connection.sendall(frames.BEGINNING.pack(QUERY, 1, 1 << 40))
         refusal = reader.read()
         assert refusal is not None and b"a query has at most" in refusal.head
