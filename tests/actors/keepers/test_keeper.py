@@ -70,10 +70,11 @@ def test_a_cut_is_saved_though_old_ones_cannot_be_deleted(
         done.append(what)
 
     saves: Any = SimpleNamespace(
-        commit=lambda checkpoint: do("commit"), drop=lambda number: do("drop")
+        commit=lambda checkpoint: do("commit"), drop=lambda number, kept: do("drop")
     )
     saved: Any = SimpleNamespace(number=1)
-    keeper._saves, keeper._plan = saves, SimpleNamespace(durable=True)  # type: ignore[assignment]
+    plan: Any = SimpleNamespace(durable=SimpleNamespace(keep=()))
+    keeper._saves, keeper._plan = saves, plan
     assert told in keeper.save_checkpoint(saved)
     assert bool(keeper.save_checkpoint(saved)) == bool(told)
     assert done == ([] if told else ["commit", "commit"])
