@@ -154,19 +154,31 @@ def ui(
         str,
         typer.Option(
             metavar="HOST",
-            help="Where the page listens. Beyond this machine it is not encrypted: use it in a"
-            " network that you trust.",
+            help="Where the page listens. Beyond this machine use --tls, or a network that you"
+            " trust.",
         ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="PORT", help="0 for any that is free.")] = 0,
     no_values: Annotated[
         bool, typer.Option("--no-values", help="Show no keys and values of rows of state.")
     ] = False,
+    tls: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Serve https with the certificate in this folder (`raystream certificates`).",
+            show_default=False,
+        ),
+    ] = None,
+    hours: Annotated[
+        float, typer.Option(min=0.01, help="How long the address that only looks is good.")
+    ] = 24.0,
     address: Address = "auto",
 ) -> None:
     """Show jobs on a page in a browser, live; its buttons scale, move, drain and stop.
 
-    Until you leave with Ctrl-C. It prints the address, which has the token that the page asks for.
+    Until you leave with Ctrl-C. It prints two addresses, each with a token that the page asks for:
+    the first may do all, the second only look.
     """
     with errors_reported():
         from raystream.actors.cluster.connecting import visited
@@ -174,7 +186,21 @@ def ui(
 
         refuse_without_nicegui()
         with visited(address):
-            serve(address, job, host=host, port=port, values=not no_values, tell=typer.echo)
+            serve(
+                address,
+                job,
+                host=host,
+                port=port,
+                tls=tls,
+                hours=hours,
+                values=not no_values,
+                tell=_tell_page,
+            )
+
+
+def _tell_page(operates: str, looks: str) -> None:
+    typer.echo(operates)
+    typer.echo(f"only to look: {looks}")
 
 
 NodeOption = Annotated[

@@ -60,7 +60,7 @@ def _show(job: str, address: str, parent: int) -> None:
     while True:
         try:
             with visited(address):
-                serve(address, job, tell=lambda url: _say(f"{READY}{url}"))
+                serve(address, job, tell=lambda url, _: _say(f"{READY}{url}"))
             return
         except ConfigError:
             if time.monotonic() > due:

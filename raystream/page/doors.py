@@ -1,4 +1,7 @@
-"""Who may see the page: whoever shows its token, once in the address and then in a cookie.
+"""Who may see the page: whoever shows a token of it, once in the address and then in a cookie.
+
+A token is for a role (`raystream.security.tokens`): who may only look is given a page without
+buttons. The page reads the role in the scope of its request (`ROLE`).
 
 The cookie is not sent by other sites, and no script reads it. Without it every request, also of a
 web socket, is answered with "no" before anything of the page runs.
@@ -6,13 +9,17 @@ web socket, is answered with "no" before anything of the page runs.
 
 from __future__ import annotations
 
-import hmac
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
+
+from raystream.security.tokens import Role, role_of
 
 COOKIE = "raystream_page"
+ROLE = "raystream.role"
+"""Where in the scope of a request the role of who asks is."""
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -23,13 +30,16 @@ class Doors:
     """Lets those through who know the token.
 
     Args:
-        app: what is behind. token: what they have to show. port: of the page; a cookie is for all
-            ports of a host, so its name has the port.
+        app: what is behind.
+        token: the secret that their tokens are signed with.
+        port: of the page; a cookie is for all ports of a host, so its name has the port.
+        secure: whether the page has TLS.
     """
 
-    def __init__(self, app: App, *, token: str, port: int) -> None:
+    def __init__(self, app: App, *, token: str, port: int, secure: bool = False) -> None:
         self._app, self._token = app, token
         self._cookie = f"{COOKIE}_{port}"
+        self._secure = "; Secure" if secure else ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -38,10 +48,11 @@ class Doors:
             return
         query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
         shown = query.pop("token", None)
-        if shown is not None and scope["type"] == "http" and self._known(shown):
+        if shown is not None and scope["type"] == "http" and self._role(shown):
             rest = f"?{urlencode(query)}" if query else ""
-            await self._let_in(send, scope["path"] + rest)
-        elif self._known(_cookie(scope, self._cookie)):
+            await self._let_in(send, quote(scope["path"]) + rest, shown)
+        elif (role := self._role(_cookie(scope, self._cookie))) is not None:
+            scope[ROLE] = role
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             await receive()
@@ -49,12 +60,12 @@ class Doors:
         else:
             await _refuse(send)
 
-    def _known(self, shown: str) -> bool:
-        return hmac.compare_digest(shown.encode(), self._token.encode())
+    def _role(self, shown: str) -> Role | None:
+        return role_of(self._token, shown, time.time())
 
-    async def _let_in(self, send: Send, path: str) -> None:
+    async def _let_in(self, send: Send, path: str, shown: str) -> None:
         """Answer with the cookie, and the same address without the token."""
-        cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+        cookie = f"{self._cookie}={shown}; Path=/; HttpOnly; SameSite=Strict{self._secure}"
         path = "/" + path.lstrip("/")  # never to another host
         headers = [(b"location", path.encode("latin-1")), (b"set-cookie", cookie.encode())]
         headers += [(b"referrer-policy", b"no-referrer"), (b"cache-control", b"no-store")]

@@ -6,6 +6,7 @@ Only what has changed is sent to a browser: a part that is drawn as it was befor
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from html import escape
 from typing import Any
@@ -37,6 +38,15 @@ PARTS: Parts = {
     "instances": drawings.instances,
 }
 """How each part is drawn, by its name."""
+Request = tuple[str, str, Callable[[JobPicture, str], None]]
+REQUESTS: tuple[Request, ...] = (
+    ("Scale", "S", asking.ask_scale),
+    ("Move", "M", asking.ask_move),
+    ("Drain", "D", asking.ask_drain),
+    ("Stop", "X", asking.ask_stop),
+)
+"""The name, the key and the question of each button."""
+TOLD_THE_OTHERS = "The job has ended; how is shown to those who may operate it."
 
 
 class Page:
@@ -44,11 +54,16 @@ class Page:
 
     Args:
         address: of the cluster, for requests.
+        operates: whether who looks at it may change jobs and see rows of state; without that it has
+            no buttons for it.
         values: whether the values of rows of state are shown.
     """
 
-    def __init__(self, watcher: Watcher, address: str, *, values: bool = True) -> None:
-        self._watcher, self._address, self._values = watcher, address, values
+    def __init__(
+        self, watcher: Watcher, address: str, *, operates: bool, values: bool = True
+    ) -> None:
+        self._watcher, self._address = watcher, address
+        self._operates, self._values = operates, values
         self._drawn: dict[str, str] = {}
         self._html: dict[str, ui.html] = {}
         self._charts: dict[str, ui.echart] = {}
@@ -81,13 +96,9 @@ class Page:
                 'dense outlined options-dense aria-label="job"'
             )
             ui.element("div").classes("grow")
-            self._buttons = [
-                self._button("Scale", "S", asking.ask_scale),
-                self._button("Move", "M", asking.ask_move),
-                self._button("Drain", "D", asking.ask_drain),
-                self._button("Stop", "X", asking.ask_stop),
-                self._button("Key", "K", partial(asking.ask_key, values=self._values)),
-            ]
+            key: Request = ("Key", "K", partial(asking.ask_key, values=self._values))
+            asked = (*REQUESTS, key) if self._operates else ()
+            self._buttons = [self._button(*each) for each in asked]
             self._dark = ui.dark_mode(None)
             ui.button("Dark / light", on_click=self._turn).props("flat dense no-caps")
 
@@ -140,7 +151,7 @@ class Page:
     def _key(self, event: KeyEventArguments) -> None:
         if not event.action.keydown or event.action.repeat or event.modifiers:
             return
-        keys = dict(zip("smdxk", self._buttons, strict=True))
+        keys = dict(zip("smdxk", self._buttons, strict=False))
         button = keys.get(str(event.key.name).lower())
         if button is not None:
             button.run_method("click")
@@ -162,12 +173,14 @@ class Page:
             self._choice.set_options(names, value=chosen)
         watched = self._watched()
         job = watched.shown if watched is not None else None
+        if job is not None and job.ended and not self._operates:
+            job = replace(job, ended=TOLD_THE_OTHERS)  # an error may name a key or a value
         self._body.set_visibility(job is not None)
         self._empty.set_visibility(job is None)
         for button in self._buttons:
             button.set_enabled(watched is not None and job is not None and not watched.ended)
         if watched is None or job is None:
-            self._set("empty", self._empty, _nothing(watched))
+            self._set("empty", self._empty, _nothing(watched, self._operates))
             return
         for name, draw in PARTS.items():
             self._set(name, self._html[name], draw(job))
@@ -192,9 +205,9 @@ class Page:
         chart.update()
 
 
-def _nothing(watched: Watched | None) -> str:
+def _nothing(watched: Watched | None, operates: bool) -> str:
     if watched is None:
         return "No job is running in this cluster. One that begins is shown here by itself."
     if watched.ended:
-        return escape(watched.ended)
+        return escape(watched.ended if operates else TOLD_THE_OTHERS)
     return "The job begins."

@@ -3,14 +3,21 @@ from the internet, and nothing is built."""
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
+import time
 from collections.abc import Callable
+from typing import Any
 
 from raystream.errors import ConfigError
+from raystream.security.certificates import CERTIFICATE, KEY, read
+from raystream.security.tokens import signed
 
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 24
+LOOK_HOURS = 24.0
+"""How long an address that is only for looking is good."""
 
 
 def serve(
@@ -19,8 +26,10 @@ def serve(
     *,
     host: str = LOOPBACK,
     port: int = 0,
+    tls: str | None = None,
+    hours: float = LOOK_HOURS,
     values: bool = True,
-    tell: Callable[[str], None],
+    tell: Callable[[str, str], None],
 ) -> None:
     """Show the jobs of the cluster to which this process is connected, until it is interrupted.
 
@@ -29,30 +38,38 @@ def serve(
         job: the only job to be shown; "" for all.
         host: where to listen. port: 0 for any that is free.
         values: whether the values of rows of state are shown.
-        tell: called with the address of the page, which has its token.
+        tls: a folder with certificates, for https; see `raystream.security.certificates`.
+        hours: how long the address that is only for looking is good.
+        tell: called with two addresses of the page: the first is for those who may do all, the
+            second for those who may only look.
 
     Raises:
-        ConfigError: NiceGUI is not installed, or the port is taken.
+        ConfigError: NiceGUI is not installed, the port is taken, or the certificates are no good.
     """
     refuse_without_nicegui()
     port = port or _free_port(host)
     _refuse_taken(host, port)
-    from nicegui import app, ui
+    secured: dict[str, Any] = {} if tls is None else _certificates(tls)
+    from nicegui import app, context, ui
 
-    from raystream.page.doors import Doors
+    from raystream.page.doors import ROLE, Doors
     from raystream.page.layout import Page
     from raystream.page.watching import Watcher
 
     token = secrets.token_urlsafe(TOKEN_BYTES)
     watcher = Watcher(job)
-    app.add_middleware(Doors, token=token, port=port)
+    app.add_middleware(Doors, token=token, port=port, secure=tls is not None)
     shown = f"[{host}]" if ":" in host else host
     app.on_startup(watcher.start)
-    app.on_startup(lambda: tell(f"http://{shown}:{port}/?token={token}"))
+    at = f"{'http' if tls is None else 'https'}://{shown}:{port}/?token="
+    looks = signed(token, "look", time.time() + 3600 * hours)
+    app.on_startup(lambda: tell(at + token, at + looks))
     app.on_shutdown(watcher.stop)
 
     def show() -> None:
-        Page(watcher, address, values=values)
+        request = context.client.request
+        role = None if request is None else request.scope.get(ROLE)
+        Page(watcher, address, operates=role == "operate", values=values)
 
     ui.run(
         show,
@@ -65,7 +82,21 @@ def serve(
         tailwind=False,
         binding_refresh_interval=None,
         show_welcome_message=False,
+        **secured,
     )
+
+
+def _certificates(folder: str) -> dict[str, Any]:
+    """What the server needs for TLS.
+
+    Raises:
+        ConfigError: the certificates are no good.
+    """
+    read(folder)
+    return {
+        "ssl_certfile": os.path.join(folder, CERTIFICATE),
+        "ssl_keyfile": os.path.join(folder, KEY),
+    }
 
 
 def refuse_without_nicegui() -> None:

@@ -95,7 +95,11 @@ def main() -> None:
 
     watching.Watcher = MadeUp  # type: ignore[misc]
     os.environ.pop("PYTEST_CURRENT_TEST", None)
-    serve("nowhere", tell=lambda url: print(url, flush=True))
+    serve(
+        "nowhere",
+        tls=sys.argv[2] if len(sys.argv) > 2 else None,
+        tell=lambda url, looks: print(url, looks, sep="\n", flush=True),
+    )
 
 
 if __name__ == "__main__":
