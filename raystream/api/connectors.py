@@ -129,6 +129,11 @@ class Source(ABC, Generic[U_co]):
         splits are asked for and read up to the first record."""
         return look_at(self)
 
+    def comes_later(self, split: str, /) -> bool:
+        """Whether a split, by its name, may not be there yet. Such a one holds no watermark back
+        until it has had a record."""
+        return False
+
     def in_unit(self, unit: str, /) -> Source[U_co]:
         """The same source for a flow whose unit of time is this one, `s`, `ms`, `us` or `ns`: what
         stores times of its own gives them in that unit where the record declares an int."""

@@ -73,6 +73,7 @@ class Arrival:
                 self.live[-1].sender_seconds = vertex.source.sender_seconds
             else:
                 self.splits.append(ArrivalSplit(*split))
+                self.splits[-1].later = vertex.source.comes_later(name)
                 if self.rule is not None:
                     self.splits[-1].set_aside_by(self.rule.guard(vertex.name, name))
         self.splits += self.live

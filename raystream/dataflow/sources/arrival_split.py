@@ -50,6 +50,8 @@ class ArrivalSplit:
         self.position = position
         self.watermark = watermark
         self.done = False
+        self.later = False
+        """Whether the split may not be there yet: until its first record it is idle."""
         self.idling = idling
         self.idle: Idle | None = None if beyond is None else Idle(beyond, 0.0)
         """Its state since it was first seen idle; None if it is not idle after the last epoch."""
@@ -102,6 +104,8 @@ class ArrivalSplit:
         if self.done and len(due) == len(self.read):
             return Boundary(position, NEVER, True)
         came = any(len(rows) for _, rows in due)
+        if self.later and position == 0 and not came:
+            return Boundary(position, watermark, False, True, 0)
         if self.idling is None or came or watermark == NEVER:  # it had ended before
             return Boundary(position, watermark, False)
         beyond = self.idling.beyond(self.idle, silent)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from raystream.api.arguments import check_flag, check_record
+from raystream.api.arguments import check_flag, check_record, whole
 from raystream.errors import ConfigError, placed
 from raystream.io.formats import Format
 from raystream.schema.fields import AnyRecord
@@ -42,6 +42,7 @@ def kafka(
     start: Start | None = None,
     end: Literal["latest"] | Mapping[str, int] | None = None,
     group: str | None = None,
+    partitions: int | None = None,
     wait: float = 60.0,
     settings: Mapping[str, Any] | None = None,
 ) -> Topics[U]: ...
@@ -100,6 +101,7 @@ def kafka(
     start: Any = None,
     end: Any = None,
     group: str | None = None,
+    partitions: int | None = None,
     create: bool | None = None,
     exactly_once: bool | None = None,
     visible: Any = None,
@@ -145,6 +147,9 @@ def kafka(
             by time.
         group: of a source, where to commit offsets after each checkpoint, for tools that show how
             far a group is behind. They are not read.
+        partitions: of a source, for how many partitions of each topic there is room. Those that are
+            added while the job runs, up to so many, are read from their first message. Unless
+            given, only those that are there when the job begins.
         create: of a sink: whether the topic is made if it is not there, with as many partitions as
             is usual in the cluster.
         exactly_once: of a sink: False writes without transactions; messages after the committed
@@ -168,20 +173,10 @@ def kafka(
     from raystream.io.kafka.layout import layout_of
     from raystream.io.kafka.settings import settings_of
 
-    given: dict[str, Any] = {
-        "tombstones": tombstones,
-        "bad": bad,
-        "start": start,
-        "end": end,
-        "group": group,
-    }
-    writing: dict[str, Any] = {
-        "create": create,
-        "exactly_once": exactly_once,
-        "visible": visible,
-        "existing": existing,
-        "journal": journal,
-    }
+    given: dict[str, Any] = {"tombstones": tombstones, "bad": bad, "start": start, "end": end}
+    given |= {"group": group, "partitions": partitions}
+    writing: dict[str, Any] = {"create": create, "exactly_once": exactly_once}
+    writing |= {"visible": visible, "existing": existing, "journal": journal}
     if record is not None:
         check_record(CALL, record)
     _refuse_others(writing if record is not None else given, reading=record is not None)
@@ -223,6 +218,7 @@ def _source(
     start: Any,
     end: Any,
     group: Any,
+    partitions: Any,
 ) -> Topics[Any]:
     from raystream.io.kafka.partitions import check_end, check_start, check_topics
     from raystream.io.kafka.source import Topics
@@ -233,6 +229,9 @@ def _source(
         raise ConfigError(f'{CALL}(tombstones={tombstones!r:.80}): "refuse" or "skip"')
     if group is not None and not (isinstance(group, str) and group):
         raise ConfigError(f"{CALL}(group={group!r:.80}): the name of a group")
+    room = 0 if partitions is None else whole(CALL, "partitions", partitions, 1, 4096, ConfigError)
+    if room and end is not None:
+        raise ConfigError(f"{CALL}(partitions=): with end= the partitions are those that are there")
     made = Topics(
         topics,
         record,
@@ -242,6 +241,7 @@ def _source(
         end=check_end(CALL, end),
         group=group,
         tombstones=tombstones or "refuse",
+        room=room,
     )
     made.sifting(CALL, "refuse" if bad is None else bad)
     return made

@@ -12,6 +12,7 @@ import numpy as np
 
 from raystream.api.batch import Batch
 from raystream.api.looking import counted
+from raystream.io.databases.waiting import Beat, pause
 from raystream.io.files.bad_lines import mixed, sifted
 from raystream.io.formats.bad_messages import MessageSource
 from raystream.io.kafka.client import consumer, driver, failed
@@ -28,7 +29,7 @@ from raystream.io.kafka.partitions import (
     position_of,
     split_name,
 )
-from raystream.io.kafka.reading import PartitionReader
+from raystream.io.kafka.reading import GROWTH_SECONDS, PartitionReader
 from raystream.io.kafka.settings import Settings
 from raystream.schema.fields import AnyRecord
 from raystream.schema.types import Split
@@ -55,12 +56,17 @@ class Topics(MessageSource[U]):
         end: End | None,
         group: str | None,
         tombstones: Tombstones,
+        room: int,
     ) -> None:
         driver()
         self.topics, self.record, self.declared = topics, record, record
         self.settings, self.layout = settings, layout
         self.start, self.end, self.group = start, end, group
         self.tombstones: Tombstones = tombstones
+        self.room = room
+        """So many partitions of each topic are read, also those that are not there yet."""
+        self._there: dict[str, int] = {}
+        """By topic how many partitions there were when the job was planned."""
         self.waits = end is None
         self._ends: dict[str, int] = {}
         """With `end=`: by split the offset at which it ends, as of when it was planned."""
@@ -89,14 +95,19 @@ class Topics(MessageSource[U]):
             if self.end is not None:
                 self._ends = ends(client, self.settings, names, self.end)
             first = begins(client, self.settings, names, self.start)
-        return [Split(name, position_of(first[name])) for name in names]
+        found = [Split(name, position_of(first[name])) for name in names]
+        for topic, there in self._there.items():
+            found += [Split(split_name(topic, n)) for n in range(there, self.room)]
+        return found
+
+    def comes_later(self, split: str, /) -> bool:
+        """Whether a partition was not there when the job was planned."""
+        topic, number = partition_of(split)
+        return number >= self._there.get(topic, number + 1)
 
     def _names(self, client: Any) -> list[str]:
-        return [
-            split_name(topic, n)
-            for topic in self.topics
-            for n in range(partitions_of(client, self.settings, topic))
-        ]
+        self._there = {t: partitions_of(client, self.settings, t) for t in self.topics}
+        return [split_name(topic, n) for topic, there in self._there.items() for n in range(there)]
 
     def read(self, split: Split, position: int, /) -> Iterator[Any]:
         """What there is, in batches; a batch without records when nothing comes for a while.
@@ -107,16 +118,33 @@ class Topics(MessageSource[U]):
         end = self._ends.get(split.name)
         topic, _ = partition_of(split.name)
         decode = MessageDecoder(self.declared, self.layout, self.tombstones, topic)
+        if not position and self.comes_later(split.name):
+            nothing, after = self._decoded(decode, split.name, [])
+            for _ in self._awaited(split.name):
+                yield 0, nothing, after
         with closing(PartitionReader(self.settings, split.name, position)) as reader:
             while end is None or reader.next < end:
                 messages = reader.take(LOOK_SECONDS)
-                if end is None and (more := reader.grown()):
+                if end is None and (more := reader.grown()) > self.room:
                     warnings.warn(_more(topic, more), RuntimeWarning, stacklevel=2)
                 if end is not None and reader.next > end:
                     messages = [m for m in messages if m.offset() < end]
                 batch, after = self._decoded(decode, split.name, messages)
                 upto = reader.next if end is None else min(reader.next, end)
                 yield position_of(upto), batch, _positions(after)
+
+    def _awaited(self, split: str) -> Iterator[None]:
+        """Yields now and then, until a partition is there."""
+        topic, number = partition_of(split)
+        beat = Beat(0.0)
+        while True:
+            if beat.due():
+                with closing(consumer(self.settings, None)) as client:
+                    if partitions_of(client, self.settings, topic) > number:
+                        return
+                beat = Beat(GROWTH_SECONDS)
+            yield
+            pause(LOOK_SECONDS)
 
     def _decoded(self, decode: MessageDecoder, split: str, messages: Sequence[Any]) -> Decoded:
         if not self.apart:
@@ -176,7 +204,7 @@ def _more(topic: str, partitions: int) -> str:
     return (
         f"The topic {topic} has {partitions} partitions by now, and this run does not read those"
         " that are new. Stop the job (raystream stop --save) and resume it: they are then read from"
-        " their first message."
+        " their first message. partitions= makes room for more while a job runs."
     )
 
 

@@ -329,3 +329,17 @@ def test_nothing_is_idle_where_it_is_not_said() -> None:
     flow = rs.Flow("silent")
     flow.source(Parts(((Event(1, "a"),),)), name="in").to(Collect())
     LocalJob(make_plan(flow), feed=lambda reader: pytest.fail("a thread")).run()
+
+
+def test_a_split_that_is_not_there_yet_holds_nothing_back() -> None:
+    """Until its first record; from then on it is as any other."""
+    split = ArrivalSplit("a", "0:a", "time", 0)
+    split.later = True
+    wanted = split.wanted()
+    assert wanted == Boundary(0, BEFORE_ALL, False, True, 0)
+    split.take(wanted)
+    split.add(1, rows(7))
+    assert split.wanted() == Boundary(1, 7, False)
+    split.take(split.wanted())
+    assert split.wanted(1e9) == Boundary(1, 7, False)
+    assert joint([(BEFORE_ALL, True), (7, False)]) == (7, False)

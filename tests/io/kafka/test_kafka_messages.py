@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -283,3 +284,31 @@ def test_messages_that_are_no_records_are_a_stream(
     assert all(b.reason and "orders/3" not in b.reason for b in bad.records())
     with pytest.raises(ConfigError, match='"refuse" or "stream"'):
         rs.io.kafka("orders", Sale, servers=SERVERS, bad="drop")  # type: ignore[call-overload]
+
+
+def test_a_partition_is_read_once_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those for which there is room; meanwhile nothing of it is read."""
+    there = {"orders": 1}
+    source = rs.io.kafka("orders", Sale, servers=SERVERS, key="shop", partitions=2)
+    module = sys.modules[type(source).__module__]
+    monkeypatch.setattr(module, "GROWTH_SECONDS", 0.0)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(module, "consumer", lambda settings, group: None)
+    monkeypatch.setattr(module, "closing", lambda client: nullcontext(client))
+    monkeypatch.setattr(module, "partitions_of", lambda client, settings, topic: there[topic])
+    monkeypatch.setattr(module, "begins", lambda client, settings, names, start: {"orders/0": 7})
+    fake = Fake(9, [Message(0, b'{"time": 3}', b"north")])
+    monkeypatch.setattr(fake, "grown", lambda: 2, raising=False)
+    monkeypatch.setattr(module, "PartitionReader", fake)
+    assert source.splits() == [rs.Split("orders/0", 8), rs.Split("orders/1")]
+    later = pickle.loads(pickle.dumps(source))
+    assert [later.comes_later(f"orders/{n}") for n in range(2)] == [False, True]
+    read = later.read(rs.Split("orders/1"), 0)
+    for _ in range(5):
+        position, batch, _ = next(read)
+        assert (position, len(batch)) == (0, 0)
+    there["orders"] = 2
+    position, batch, ends = next(part for part in read if len(part[1]))
+    assert [*batch.records()] == [Sale(3, "north")] and ends.tolist() == [2] and position == 2
+    with pytest.raises(ConfigError, match="those that are there"):
+        rs.io.kafka("orders", Sale, servers=SERVERS, partitions=2, end="latest")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -255,6 +256,53 @@ def test_partitions_that_are_added_are_told(kafka: Kafka, monkeypatch: pytest.Mo
     with pytest.warns(RuntimeWarning, match="The topic more has 3 partitions by now"):
         [next(read) for _ in range(8)]
     read.close()
+
+
+class Most(rs.State):
+    n: int = 0
+
+
+@rs.operator(key="shop", window=rs.tumbling(seconds=10))
+class Greatest:
+    """The greatest number of a shop in ten seconds, at their end."""
+
+    def process(self, order: Order, most: Most) -> None:
+        most.n = max(most.n, order.n)
+
+    def close(self, key: str, window: rs.Window, most: Most) -> Iterator[Order]:
+        yield Order(int(window.start), key, most.n)
+
+
+def test_partitions_that_are_added_are_read_where_there_is_room(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From their first message; before they are there they hold no event time back."""
+    from confluent_kafka.admin import NewPartitions
+
+    kafka.topic("roomy", 1)
+    source = orders(kafka, "roomy", partitions=3)
+    monkeypatch.setattr(sys.modules[type(source).__module__], "GROWTH_SECONDS", 0.1)
+    assert [s.name for s in source.splits()] == ["roomy/0", "roomy/1", "roomy/2"]
+    assert [source.comes_later(s.name) for s in source.splits()] == [False, True, True]
+    found: list[int] = []
+
+    def take(batch: Any) -> None:
+        found.extend(r.n for r in batch.records())
+        if 60 in found:
+            raise Enough
+
+    flow = rs.Flow("roomy", key_groups=8)
+    stream = flow.source(source, epochs=rs.by_arrival(seconds=0.01))
+    stream.through(Greatest()).to(rs.io.callable(take))
+    job = broken_off(flow)
+    kafka.produce("roomy", *values(5, 25), key=b"x")
+    until(lambda: found == [5])
+    admin = kafka.admin()
+    admin.create_partitions([NewPartitions("roomy", 2)])["roomy"].result(LIMIT_SECONDS)
+    kafka.produce("roomy", *values(60, 90), key=b"y", partition=1)
+    kafka.produce("roomy", *values(90), key=b"x")
+    job.join(LIMIT_SECONDS)
+    assert sorted(found) == [5, 25, 60]
 
 
 def test_the_page_says_what_comes_out(
