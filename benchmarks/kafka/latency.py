@@ -4,6 +4,8 @@ A process of its own produces at a pace; each record says when it was handed to 
 job counts by key and writes to a second topic, in transactions. This process reads there what is
 committed, and looks at the clock. In the end each record must have been read once.
 
+With `--strike`, the broker is killed again and again meanwhile, and started again.
+
 With `--others`, other systems do the same on the same broker, each after the other, and each before
 the next round.
 """
@@ -11,6 +13,7 @@ the next round.
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import threading
@@ -87,6 +90,9 @@ def main(
     others: Annotated[
         str, typer.Option(help="Other systems beside it: all, or some of flink,streams,quix.")
     ] = "",
+    strike: Annotated[
+        float, typer.Option(min=0, help="Kill the broker every so many seconds; 0: never.")
+    ] = 0,
     rounds: Annotated[int, typer.Option(min=1, help="Runs of each system, in turns.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
@@ -95,7 +101,7 @@ def main(
     cluster = None if local else "auto"
     asked = others.split(",") if others else []
     systems: list[tuple[str, Callable[[KafkaServer], dict[str, Any]]]] = [
-        ("raystream", lambda server: ours(server, work, epoch_ms / 1000, cluster))
+        ("raystream", lambda server: ours(server, work, epoch_ms / 1000, cluster, strike))
     ]
     systems += [
         (each.shown, lambda server, each=each: other(server, work, each))  # type: ignore[misc]
@@ -117,6 +123,8 @@ def main(
     table = Table("system", *HEADS)
     for row in found:
         table.add_row(row["system"], *(f"{row[k]:,}" for k in HEADS))
+        if "kills" in row:
+            print(f"the broker was killed {row['kills']} times", file=sys.stderr)
     Console().print(table)
 
 
@@ -132,7 +140,9 @@ def _on_a_server(run: Callable[[KafkaServer], dict[str, Any]]) -> dict[str, Any]
         server.remove()
 
 
-def ours(server: KafkaServer, work: Work, epoch: float, cluster: str | None) -> dict[str, Any]:
+def ours(
+    server: KafkaServer, work: Work, epoch: float, cluster: str | None, strike: float
+) -> dict[str, Any]:
     """Run it once."""
     run = _Measuring(server, work)
     ends = {f"events/{n}": work.total // work.partitions + 1 for n in range(work.partitions)}
@@ -143,9 +153,45 @@ def ours(server: KafkaServer, work: Work, epoch: float, cluster: str | None) -> 
     stream.through(count).to(counts, name="out")
     producing = threading.Thread(target=run.produced)
     producing.start()
-    flow.run(cluster=cluster)
+    striking = _Striking(server, strike, run.came) if strike else None
+    try:
+        flow.run(cluster=cluster)
+    finally:
+        if striking is not None:
+            striking.stop()
     producing.join()
-    return run.judged()
+    found = run.judged()
+    if striking is None:
+        return found
+    return {**found, "broker CPU": math.nan, "kills": striking.kills}  # of several processes
+
+
+class _Striking(threading.Thread):
+    """Kills a server and starts it again, from when the job runs.
+
+    Args:
+        seconds: between two kills. began: is set when the job runs.
+    """
+
+    def __init__(self, server: KafkaServer, seconds: float, began: threading.Event) -> None:
+        super().__init__(name="strike", daemon=True)
+        self._server, self._seconds, self._began = server, seconds, began
+        self._over = threading.Event()
+        self.kills = 0
+        self.start()
+
+    def run(self) -> None:
+        self._began.wait()
+        while not self._over.wait(self._seconds):
+            self._server.stop()
+            self.kills += 1
+            self._server.start()
+
+    def stop(self) -> None:
+        """Strike no more; the server is there when this returns."""
+        self._over.set()
+        self._began.set()
+        self.join()
 
 
 def other(server: KafkaServer, work: Work, system: Other) -> dict[str, Any]:
@@ -175,6 +221,11 @@ class _Measuring:
         self._reader = Reader(server.servers, work.partitions, work.total + work.partitions)
         self._reader.start()
         self._used = 0.0
+
+    @property
+    def came(self) -> threading.Event:
+        """Is set when the first record was read: the job runs."""
+        return self._reader.came
 
     def produced(self, look: Callable[[], None] = lambda: None) -> None:
         """Produce at the pace, once the job runs. look: is called while it begins.
@@ -237,8 +288,10 @@ class Reader(threading.Thread):
             if (first := self._client.poll(0.2)) is None:
                 continue
             now = int(time.time() * 1e6)
-            self.came.set()
             for message in [first, *self._client.consume(5000, 0)]:
+                if message.error() is not None:
+                    continue  # the broker is away, and comes back
+                self.came.set()
                 value = json.loads(message.value() or b"")
                 which = int(message.key() or b""), value["n"]
                 self.twice += which in self._seen

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 def main(servers: str, rate: int, total: int, partitions: int, keys: int) -> None:
     """Send `total` records, as many to each partition."""
-    producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+    producer = Producer({"bootstrap.servers": servers, "log_level": 0, "enable.idempotence": True})
     began, sent = time.time(), 0
     while sent < total:
         due = min(total, int((time.time() - began) * rate))
