@@ -4,7 +4,7 @@ that are in memory as a whole."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from raystream.dataflow.plan import Plan
 from raystream.dataflow.snapshot import capture
 from raystream.local.job import LocalJob, totals
 from raystream.state.images.chain import CheckpointRequest
+from raystream.state.keys import even_ranges
 from raystream.state.segments import cold_rows
 from raystream.state.tiers.tiered_table import TieredTable
 from raystream.testing import Collect
@@ -114,6 +115,8 @@ def test_the_same_images_and_a_restore_from_each(name: str) -> None:
     for sink, memory in zip(sinks, (None, 1), strict=True):
         plan = make_plan(flow_of(name, sink, seed), checkpoint_every=2)
         plan.state_memory = memory
+        for vertex in plan.ranges:
+            plan.ranges[vertex] = even_ranges(plan.groups, 3)
         jobs.append(LocalJob(plan))
     base, compared, half = 0, 0, None
     while not jobs[0].ended:
@@ -127,6 +130,7 @@ def test_the_same_images_and_a_restore_from_each(name: str) -> None:
                     images = [capture(m, CheckpointRequest(since)).image() for m in (one, two)]
                     same_images(*images)
                     compared += 1
+                tile(capture(two).parts(1), two.keys)
                 same_look_ups(one.table, two.table, images[0].rows)
             base = jobs[0].committed
             for job in jobs:
@@ -144,6 +148,15 @@ def test_the_same_images_and_a_restore_from_each(name: str) -> None:
         rest = {k: v for k, v in written(sinks[0]).items() if k[0] > boundaries}
         again = {k: v for k, v in written(sink).items() if k[0] > boundaries}
         assert again == rest
+
+
+def tile(parts: Iterable[Any], keys: Any) -> None:
+    """The smallest parts of an image follow each other, and are all of the range."""
+    at = keys.lo
+    for part in parts:
+        assert part.header.keys.lo == at < part.header.keys.hi
+        at = part.header.keys.hi
+    assert at == keys.hi
 
 
 def same_look_ups(one: Any, two: Any, rows: Any) -> None:

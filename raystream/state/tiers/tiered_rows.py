@@ -10,6 +10,7 @@ import numpy as np
 
 from raystream.schema.types import KeyRange
 from raystream.state.images.partition import count_keys, fold_batches, offsets_of
+from raystream.state.keys import group_of_hash
 from raystream.state.segments.cold_rows import among, newest_of, range_of
 from raystream.state.segments.record import epochs_of, is_removed
 from raystream.state.segments.segment import RecordBlock, Segment
@@ -59,8 +60,10 @@ class TieredRows(PendingRows):
         size = hot.rows.nbytes // max(1, hot.rows.num_rows) if hot.rows.num_rows else 1
         for segment in self._segments:
             size = max(size, segment.nbytes // len(segment))
-            each = [range_of(KeyRange(g, g + 1), groups) for g in range(groups)]
-            counts = counts + np.array([segment.count_between(*r) for r in each])
+            # None of a key group of others: a part would end before the range begins.
+            low, high = (group_of_hash(h, groups) for h in (segment.keys.low, segment.keys.high))
+            for g in range(low, high + 1):
+                counts[g] += segment.count_between(*range_of(KeyRange(g, g + 1), groups))
         offsets = np.concatenate(([0], np.cumsum(counts)))
         ends = part_ends(offsets, max(1, nbytes // max(1, size)))
         begins = [0, *ends]
