@@ -28,6 +28,8 @@ from raystream.durable.saves import MANIFEST_BYTES, Saves
 from raystream.durable.store import FolderStore
 from raystream.errors import InputError, InternalError, JobError, StateError
 from raystream.io.push.bodies import decoded
+from raystream.io.push.requests import NotTaken
+from raystream.io.push.sealing import _sealed
 from raystream.push import arrow_body
 from raystream.schema.records import record_schema
 from raystream.schema.types import KeyRange
@@ -133,6 +135,11 @@ def test_more_rows_than_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
 def test_json_that_is_deep_or_long_is_refused(body: bytes) -> None:
     with pytest.raises(InputError, match="line 1"):
         decoded(Item, body, arrow=False)
+
+
+def test_a_seal_that_is_deep_is_refused() -> None:
+    with pytest.raises(NotTaken, match="a JSON object with query"):
+        _sealed(b'{"query": ' + b"[" * 100_000, 2)
 
 
 # ---------------------------------------------------------------------------- what is stored

@@ -193,7 +193,7 @@ def _sealed(body: bytes, lanes: int) -> Sealed:
             (str(name), {int(n): int(parts) for n, parts in by_lane.items()})
             for name, by_lane in said["attempts"]
         ]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise NotTaken(400, "a JSON object with query, batch, order and attempts") from None
     if not isinstance(query, str) or not 0 < len(query) <= NAME_LENGTH:
         raise NotTaken(400, f"query: a name of up to {NAME_LENGTH} characters")
