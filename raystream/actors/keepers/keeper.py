@@ -92,6 +92,30 @@ class Keeper:
         )
         return self._backup.store(vertex, keys, part, image)
 
+    def store_on(
+        self,
+        others: Sequence[Any],
+        sender: str,
+        vertex: int,
+        keys: KeyRange,
+        base: int,
+        checkpoint: int,
+        oldest: int,
+        ended: bool,
+        part: KeyRange,
+        data: Any,
+    ) -> tuple[bool, Any]:
+        """Keep a part of an image, and pass it on to other keepers, one after the other.
+
+        It is passed on before it is kept, and nobody waits for the next keeper here: two keepers
+        may pass on to each other.
+
+        Returns what `store` does, and the call of the next keeper; None if there is none.
+        """
+        image = (sender, vertex, keys, base, checkpoint, oldest, ended, part, data)
+        onward = others[0].store_on.remote(others[1:], *image) if others else None
+        return self.store(*image), onward
+
     @ray.method(concurrency_group="restore")
     def images(
         self, vertex: int, checkpoint: int, wanted: KeyRange

@@ -1,4 +1,9 @@
-"""Sending the images of an instance to its keepers."""
+"""Sending the images of an instance to its keepers.
+
+The instance sends each part once, to its first keeper; each keeper passes it on to the next (chain
+replication, van Renesse and Schneider, OSDI 2004). So an instance with several copies sends no more
+than one with a single copy.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import OwnerDiedError, RayActorError, RayError, RayTaskError
 
 from raystream.schema.types import KeyRange
 from raystream.state.images.image import ImageHeader
@@ -30,14 +35,16 @@ class Uploads:
         """Why the newest checkpoint is not stored, if its keepers could not; otherwise empty."""
         self._sender = sender
         self._vertex = vertex
-        self._sent: list[list[Any]] = []
+        self._sent: list[Any] = []
         """The calls of the parts that are on their way, the oldest first."""
 
     def store(
         self, keepers: tuple[Any, ...], header: ImageHeader, part: KeyRange, data: memoryview
     ) -> bool:
-        """Send a part of an image to all keepers, and wait for all but a few of the parts before;
-        with the last part, True when all keepers have the image."""
+        """Send a part of an image along all keepers, and wait for all but a few of the parts
+        before; with the last part, True when all keepers have the image."""
+        if not keepers:
+            return False
         array = np.frombuffer(data, np.uint8)
         image = (
             self._sender,
@@ -48,24 +55,31 @@ class Uploads:
             header.oldest,
         )
         ahead = 0 if part.hi == header.keys.hi else PARTS_AHEAD
-        calls: list[Any] = []
+        first, *others = keepers
+        held = True
         try:
-            calls = [
-                k.store.remote(*image, header.input_position.ended, part, array) for k in keepers
-            ]
-            self._sent.append(calls)
+            ended = header.input_position.ended
+            self._sent.append(first.store_on.remote(others, *image, ended, part, array))
             while len(self._sent) > ahead:
-                if not all(ray.get(self._sent.pop(0), timeout=STORE_SECONDS)):
-                    calls = []
-        except RayActorError:
-            calls = []  # a keeper died: the controller sees it, and the next checkpoint is full
+                held &= _all_hold(self._sent.pop(0))
+        except (RayActorError, OwnerDiedError):
+            held = False  # a keeper died: the controller sees it, and the next checkpoint is full
         except RayError as error:  # it has no room, say: tried again with the next checkpoint
-            calls, self.unstored = [], _said(error)
-        if not calls:
+            held, self.unstored = False, _said(error)
+        if not held:
             self._sent.clear()
         elif not ahead:
             self.unstored = ""
-        return bool(calls)
+        return held
+
+
+def _all_hold(call: Any) -> bool:
+    """Whether a keeper, and all to whom it passed a part on, answered as they should."""
+    while call is not None:
+        held, call = ray.get(call, timeout=STORE_SECONDS)
+        if not held:
+            return False
+    return True
 
 
 def _said(error: RayError) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from raystream.controller.protocol.journal import JournalEntry, Shelf
@@ -56,6 +56,22 @@ class SimulatedKeeper(RegisterPlace):
         self.ends: defaultdict[int, set[tuple[KeyRange, int]]] = defaultdict(set)
         self.spoilt: set[tuple[int, KeyRange]] = set()
         self._waiting: deque[Waits] = deque()
+
+    def pass_on(
+        self,
+        others: Sequence[SimulatedKeeper],
+        world: World,
+        to: Shipping,
+        header: ImageHeader,
+        part: KeyRange,
+        data: memoryview,
+        ship: int,
+    ) -> None:
+        """Pass a part on to other keepers, one after the other, and keep it."""
+        what = (world, to, header, part, data, ship)
+        if others:
+            world.send(LINK, others[0], others[0].pass_on, others[1:], *what)
+        self.store(*what)
 
     def store(self, world: World, to: Shipping, header: ImageHeader, part: KeyRange,
               data: memoryview, ship: int) -> None:  # fmt: skip
@@ -229,7 +245,7 @@ class Shipping:
             self._next_part(self._parts)
 
     def _next_part(self, parts: Iterator[Image]) -> None:
-        """Send the next part to the present keepers."""
+        """Send the next part along the present keepers."""
         part, header = next(parts), self._waiting[0].header
         self._part, data = part.header.keys, part.encode()
         self._size = self._size.plus(Size(len(data), len(part)))
@@ -237,10 +253,10 @@ class Shipping:
         world, self._choice = self.instance.world, self.storing.choice
         keepers = [self.instance.job.keepers[k] for k in self._choice.keepers]
         self._unanswered = set(keepers)
-        for keeper in keepers:
-            what = (header, self._part, data, self._ship)
-            world.send(LINK, keeper, keeper.store, world, self, *what)
         if keepers:
+            first, *others = keepers
+            what = (header, self._part, data, self._ship)
+            world.send(LINK, first, first.pass_on, others, world, self, *what)
             world.at(world.now + STORE_LIMIT, self.instance, self._too_late, self._ship)
         else:
             self._shipped(False)

@@ -58,6 +58,23 @@ def test_a_delta_on_what_is_not_held_is_refused_with_its_last_part(keeper: Keepe
     assert not store(keeper, LAST, base=3)
 
 
+def test_a_part_is_passed_on_before_it_is_kept(keeper: Keeper) -> None:
+    """While this keeper waits for room the next one has it already."""
+    passed: list[Any] = []
+
+    def store_on(others: list[Any], *image: Any) -> str:
+        assert not keeper.images(1, 5, ALL)
+        passed.append((others, *image))
+        return "the call"
+
+    following: Any = SimpleNamespace(store_on=SimpleNamespace(remote=store_on))
+    image = ("count/0", 1, ALL, 0, 5, 0, False, ALL, np.zeros(3, np.uint8))
+    assert keeper.store_on([following, "third"], *image) == (True, "the call")
+    assert passed == [(["third"], *image)]
+    assert keeper.images(1, 5, ALL)
+    assert keeper.store_on([], *image) == (True, None)
+
+
 @pytest.mark.parametrize(("fails", "told"), [("commit", "no rights"), ("drop", "")])
 def test_a_cut_is_saved_though_old_ones_cannot_be_deleted(
     keeper: Keeper, fails: str, told: str, caplog: pytest.LogCaptureFixture

@@ -12,6 +12,7 @@ from ray.exceptions import (
     ActorDiedError,
     ObjectStoreFullError,
     OutOfDiskError,
+    OwnerDiedError,
     RayError,
     RayTaskError,
 )
@@ -22,30 +23,34 @@ from raystream.schema.types import KeyRange
 
 @pytest.mark.parametrize(
     ("raised", "told"),
-    [(ActorDiedError(), ""), (OutOfDiskError("no room left"), "OutOfDiskError: no room left")],
+    [
+        (ActorDiedError(), ""),
+        (OwnerDiedError("00", None, ""), ""),
+        (OutOfDiskError("no room left"), "OutOfDiskError: no room left"),
+    ],
 )
 def test_why_a_keeper_does_not_store_is_told_until_one_does(
     raised: RayError, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a dead one the controller hears by itself."""
     kept = True
-    failed = raised if not told else RayTaskError("store", "", raised)
+    failed: BaseException = raised if not told else RayTaskError("store", "", raised)
 
-    def get(calls: list[bool], timeout: float) -> list[bool]:
+    def get(call: tuple[bool, None], timeout: float) -> tuple[bool, None]:
         if kept:
-            return calls
+            return call
         raise failed
 
     monkeypatch.setattr(ray, "get", get)
     uploads = Uploads("count/0", 1)
     room = True
 
-    def store(*_: Any) -> bool:
+    def store(*_: Any) -> tuple[bool, None]:
         if not room:
             raise ObjectStoreFullError("no room here")
-        return True
+        return True, None
 
-    keeper = SimpleNamespace(store=SimpleNamespace(remote=store))
+    keeper = SimpleNamespace(store_on=SimpleNamespace(remote=store))
     keys = KeyRange(0, 16)
     header: Any = SimpleNamespace(
         keys=keys, base=0, checkpoint=5, oldest=0, input_position=SimpleNamespace(ended=False)
@@ -63,6 +68,36 @@ def test_why_a_keeper_does_not_store_is_told_until_one_does(
     assert not ship() and "no room here" in uploads.unstored
     room = True
     assert ship() and not uploads.unstored
+
+
+def test_a_part_is_sent_once_and_goes_from_keeper_to_keeper(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ray, "get", lambda call, timeout: call)
+    header: Any = SimpleNamespace(
+        keys=KeyRange(0, 16),
+        base=0,
+        checkpoint=5,
+        oldest=0,
+        input_position=SimpleNamespace(ended=False),
+    )
+    asked: list[tuple[str, int]] = []
+
+    def keeper(name: str, holds: bool) -> Any:
+        def store_on(others: list[Any], *image: Any) -> tuple[bool, Any]:
+            asked.append((name, len(others)))
+            return holds, others[0].store_on.remote(others[1:], *image) if others else None
+
+        return SimpleNamespace(store_on=SimpleNamespace(remote=store_on))
+
+    def ship(*holds: bool) -> bool:
+        asked.clear()
+        keepers = tuple(keeper(name, h) for name, h in zip("abc", holds, strict=False))
+        return Uploads("count/0", 1).store(keepers, header, KeyRange(0, 16), memoryview(b"abc"))
+
+    assert ship(True, True, True) and asked == [("a", 2), ("b", 1), ("c", 0)]
+    assert not ship(True, True, False), "the last one does not hold the image"
+    assert not ship(False, True, True)
 
 
 def test_without_keepers_nothing_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:

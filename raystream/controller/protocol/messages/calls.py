@@ -225,6 +225,22 @@ class KeeperActorCalls(KeeperCalls, Protocol):
         """Keep a part of an image; with the last one, whether all of it is held."""
         ...
 
+    def store_on(
+        self,
+        others: Sequence[Any],
+        sender: str,
+        vertex: int,
+        keys: KeyRange,
+        base: int,
+        checkpoint: int,
+        oldest: int,
+        ended: bool,
+        part: KeyRange,
+        data: Any,
+    ) -> tuple[bool, Any]:
+        """The same, and pass it on to these keepers; the call of the next one."""
+        ...
+
     def images(
         self, vertex: int, checkpoint: int, wanted: KeyRange
     ) -> list[tuple[KeyRange, list[tuple[KeptPart[Any], ...]]]]:
