@@ -53,9 +53,10 @@ def read(folder: str | os.PathLike[str]) -> Certificates:
     where = Path(folder)
     try:
         found = Certificates(*((where / n).read_bytes() for n in (AUTHORITY, CERTIFICATE, KEY)))
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
         raise ConfigError(
-            f"tls={os.fspath(folder)!r}: {error.filename}: {error.strerror}",
+            f"tls={os.fspath(folder)!r}: {reason}",
             hint=f"A folder with {AUTHORITY}, {CERTIFICATE} and {KEY}; `raystream certificates"
             f' FOLDER` makes them. Or tls="{MADE}".',
         ) from None

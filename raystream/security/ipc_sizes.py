@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from raystream.errors import InputError
 
@@ -87,6 +86,8 @@ def refuse_long(column: Any, name: str, most: int) -> None:
         pa.types.is_binary(values) or pa.types.is_large_binary(values)
     ):
         return
+    import pyarrow.compute as pc  # takes a while, and only dictionaries need it
+
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     total = 0
     for chunk in chunks:

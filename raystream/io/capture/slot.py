@@ -222,7 +222,8 @@ class Server:
 
     def advance(self, upto: int) -> None:
         """Let the server forget what the slot holds up to a place, while nobody reads it. The
-        connection of a reader that has just ended is waited for."""
+        connection of a reader that has just ended is waited for; a slot that is read by then stays
+        where it is, until that reader says how far it has come."""
         patience = Patience(ADVANCE_SECONDS)
         with self.connect() as sql:
             while True:
@@ -234,7 +235,7 @@ class Server:
                     return
                 except driver().errors.ObjectInUse:
                     if not patience.left():
-                        raise
+                        return
                     patience.wait()
 
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from raystream.io.files.nested import JSON
 
@@ -22,6 +21,8 @@ def json_objects(rows: Any, names: Sequence[str]) -> Any:
     Args:
         rows: an Arrow table or record batch. names: of the columns in the objects.
     """
+    import pyarrow.compute as pc  # takes a while, and few processes need it
+
     parts: list[Any] = []
     for f, column, name in zip(rows.schema, rows.columns, names, strict=True):
         before = ", " if parts else "{"
@@ -31,6 +32,8 @@ def json_objects(rows: Any, names: Sequence[str]) -> Any:
 
 def _cells(f: Any, column: Any) -> Any:
     """The text of each value of a column."""
+    import pyarrow.compute as pc
+
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(column, pa.DictionaryArray):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,9 @@ class Claims:
             held = self.register.claim(1, split, epoch, wanted)
         assert held is not None
         return held
+
+    def all(self, epoch: int, wanted: Mapping[str, Boundary]) -> dict[str, HeldBoundary]:
+        return {split: self(split, epoch, end) for split, end in wanted.items()}
 
 
 class Shells:

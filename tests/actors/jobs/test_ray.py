@@ -159,8 +159,8 @@ def spill_folder_in(where: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_processes_that_are_killed_are_replaced(
     tmp_path: Path, ray_runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every kind of process is killed under load; the answers are what they would have been. All
-    checkpoints are in files: there is one byte of memory for them."""
+    """Every kind of process is killed under load; the answers are what they would have been. There
+    is one byte of memory for checkpoints and one for rows: they are in files."""
     gate, out, alone = Gate(tmp_path / "gate"), folder(tmp_path / "out"), folder(tmp_path / "alone")
     kill = parts.Killer(
         gate, "keeper/0", "files/0", "orders/0", "sessions/0", "ledger/0", "controller"
@@ -172,9 +172,11 @@ def test_processes_that_are_killed_are_replaced(
         on_progress=kill,
         checkpoint_every=5,
         checkpoint_memory=1,
+        state_memory=1,
         state_folder=kept,
     )
     assert not kill.victims
+    assert report.operator("ledger").rows_brought
     assert any(s.committed.in_files for s in report.samples if s.committed is not None)
     left = [p.name.removeprefix(PREFIX).partition("-")[0] for p in kept.iterdir()]
     assert {*left} <= {str(pid) for pid in kill.killed}, "who is killed cannot remove its files"
