@@ -135,6 +135,7 @@ class _Reading:
     end: int | None = None
     """Where to end, if the source does not follow."""
     connected: bool = False
+    """Whether this process has read the slot."""
     confirmed: int = 0
     noted: set[str] = field(default_factory=set)
 
@@ -187,25 +188,24 @@ class _Reading:
                     yield from self._begin(server, sql, stream, state, table, decoder)
                 assert self.upto is not None
                 stream.start(asked.publication, self.upto + 1)
+                self.connected = True
                 yield from self._follow(stream, Transactions(table, source.columns), decoder)
 
     def _free(self, server: Server, sql: Any) -> Iterator[Any]:
-        """Wait until nobody else reads the slot. The first time, the reader is a predecessor of
-        this process, which may hang: its connection is ended."""
+        """Wait until nobody else reads the slot. While this process has not read it, its reader is
+        a predecessor, which may hang: its connection is ended, as often as it connects again."""
         patience = Patience(self.source.asked.wait)
         while (state := server.slot_state(sql)) is not None and state.reader:
-            if not self.connected and state.ours:
-                server.end_reader(sql, state)
-                self.connected = True
-            elif not patience.left():
+            if not patience.left():
                 raise InputError(
                     f"the slot {server.slot} is read by another process (pid {state.reader} of"
                     " the server)",
                     hint="A slot has one reader: name another slot, or end that process.",
                 )
+            if not self.connected and state.ours:
+                server.end_reader(sql, state)
             yield self.number, self._nothing
             patience.wait()
-        self.connected = True
 
     def _refuse(self, state: SlotState | None) -> None:
         """Refuse to go on where changes are gone."""
