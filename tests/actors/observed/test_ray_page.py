@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -51,11 +52,16 @@ def page_of(job: str) -> Iterator[str]:
 
 
 def test_scaled_by_its_button_and_seen_to_recover(tmp_path: Path) -> None:
+    with chromium() as browser:  # no job begins where there is none
+        scaled_and_recovered(tmp_path, browser)
+
+
+def scaled_and_recovered(tmp_path: Path, browser: Any) -> None:
     pids: dict[str, int] = {}
     flow = parts.slow(tmp_path / "out", lines=100_000, paced=100.0, gate=Gate(tmp_path / "gate"))
     run = Submitted(flow, checkpoint_every=20, on_progress=lambda s: pids.update(s.processes))
     elsewhere: list[str] = []
-    with ended(run), chromium() as browser, page_of("slow") as url:
+    with ended(run), page_of("slow") as url:
         page = browser.new_page()
         page.set_default_timeout(LIMIT)
         page.on("request", lambda r: elsewhere.append(r.url) if foreign(r.url) else None)
