@@ -39,4 +39,4 @@ def test_nothing_names_one_machine() -> None:
 def test_names_of_one_machine_are_found() -> None:
     assert private("cd /" + "work/main") == ["/" + "work/"]
     assert private("open('../sha" + "red/a')") == ["sha" + "red/"]
-    assert private("/home/work/main") == []
+    assert private("our/" + "work/main") == []
