@@ -76,45 +76,23 @@ class Keeper:
 
     def store(
         self,
-        sender: str,
         vertex: int,
         keys: KeyRange,
-        base: int,
-        checkpoint: int,
-        oldest: int,
-        ended: bool,
         part: KeyRange,
-        data: Any,
-    ) -> bool:
-        """Keep a part (uint8 array) of an image of the range `keys`; see `Backup.store`."""
-        image = Stored(
-            checkpoint, base or None, data, len(data), ended=ended, oldest=oldest, sender=sender
-        )
-        return self._backup.store(vertex, keys, part, image)
-
-    def store_on(
-        self,
-        others: Sequence[Any],
-        sender: str,
-        vertex: int,
-        keys: KeyRange,
-        base: int,
-        checkpoint: int,
-        oldest: int,
-        ended: bool,
-        part: KeyRange,
-        data: Any,
+        image: Stored[Any],
+        others: Sequence[Any] = (),
     ) -> tuple[bool, Any]:
-        """Keep a part of an image, and pass it on to other keepers, one after the other.
+        """Keep a part (uint8 array) of an image, and pass it on to other keepers, one after the
+        other.
 
-        It is passed on before it is kept, and nobody waits for the next keeper here: two keepers
-        may pass on to each other.
+        The part is passed on before it is kept, and no keeper waits for the next one: two keepers
+        may pass parts on to each other.
 
-        Returns what `store` does, and the call of the next keeper; None if there is none.
+        Returns what `Backup.store` does, and the call of the next keeper; None if there is none.
         """
-        image = (sender, vertex, keys, base, checkpoint, oldest, ended, part, data)
-        onward = others[0].store_on.remote(others[1:], *image) if others else None
-        return self.store(*image), onward
+        what = (vertex, keys, part, image)
+        onward = others[0].store.remote(*what, others[1:]) if others else None
+        return self._backup.store(*what), onward
 
     @ray.method(concurrency_group="restore")
     def images(

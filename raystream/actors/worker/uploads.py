@@ -15,6 +15,7 @@ from ray.exceptions import OwnerDiedError, RayActorError, RayError, RayTaskError
 
 from raystream.schema.types import KeyRange
 from raystream.state.images.image import ImageHeader
+from raystream.state.images.image_store import Stored
 
 STORE_SECONDS = 60.0
 """How long a keeper may take to store a checkpoint."""
@@ -45,21 +46,20 @@ class Uploads:
         before; with the last part, True when all keepers have the image."""
         if not keepers:
             return False
-        array = np.frombuffer(data, np.uint8)
-        image = (
-            self._sender,
-            self._vertex,
-            header.keys,
-            header.base,
+        image = Stored(
             header.checkpoint,
-            header.oldest,
+            header.base or None,
+            np.frombuffer(data, np.uint8),
+            len(data),
+            ended=header.input_position.ended,
+            oldest=header.oldest,
+            sender=self._sender,
         )
         ahead = 0 if part.hi == header.keys.hi else PARTS_AHEAD
         first, *others = keepers
         held = True
         try:
-            ended = header.input_position.ended
-            self._sent.append(first.store_on.remote(others, *image, ended, part, array))
+            self._sent.append(first.store.remote(self._vertex, header.keys, part, image, others))
             while len(self._sent) > ahead:
                 held &= _all_hold(self._sent.pop(0))
         except (RayActorError, OwnerDiedError):

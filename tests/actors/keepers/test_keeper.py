@@ -14,6 +14,7 @@ from raystream.durable.manifest import SavedChain
 from raystream.durable.saves import Saves
 from raystream.errors import OutputError
 from raystream.schema.types import KeyRange
+from raystream.state.images.image_store import Stored
 from tests.durable.memory import Memory
 
 ALL = KeyRange(0, 16)
@@ -29,7 +30,15 @@ def keeper(monkeypatch: pytest.MonkeyPatch) -> Keeper:
 
 
 def store(keeper: Keeper, part: KeyRange, *, base: int = 0, checkpoint: int = 5) -> bool:
-    return keeper.store("count/0", 1, ALL, base, checkpoint, 0, False, part, np.zeros(3, np.uint8))
+    held, _ = keeper.store(1, ALL, part, image(base=base, checkpoint=checkpoint))
+    return held
+
+
+def image(
+    data: bytes = b"abc", *, base: int = 0, checkpoint: int = 5, sender: str = "count/0"
+) -> Stored[Any]:
+    array = np.frombuffer(data, np.uint8)
+    return Stored(checkpoint, base or None, array, len(array), sender=sender)
 
 
 def test_an_image_is_held_with_its_last_part(keeper: Keeper) -> None:
@@ -62,17 +71,17 @@ def test_a_part_is_passed_on_before_it_is_kept(keeper: Keeper) -> None:
     """While this keeper waits for room the next one has it already."""
     passed: list[Any] = []
 
-    def store_on(others: list[Any], *image: Any) -> str:
+    def receive(*what: Any) -> str:
         assert not keeper.images(1, 5, ALL)
-        passed.append((others, *image))
+        passed.append(what)
         return "the call"
 
-    following: Any = SimpleNamespace(store_on=SimpleNamespace(remote=store_on))
-    image = ("count/0", 1, ALL, 0, 5, 0, False, ALL, np.zeros(3, np.uint8))
-    assert keeper.store_on([following, "third"], *image) == (True, "the call")
-    assert passed == [(["third"], *image)]
+    following: Any = SimpleNamespace(store=SimpleNamespace(remote=receive))
+    sent = image()
+    assert keeper.store(1, ALL, ALL, sent, [following, "third"]) == (True, "the call")
+    assert passed == [(1, ALL, ALL, sent, ["third"])]
     assert keeper.images(1, 5, ALL)
-    assert keeper.store_on([], *image) == (True, None)
+    assert keeper.store(1, ALL, ALL, sent) == (True, None)
 
 
 @pytest.mark.parametrize(("fails", "told"), [("commit", "no rights"), ("drop", "")])
@@ -109,13 +118,13 @@ def test_of_two_senders_each_has_its_own_images_saved(
     keeper._plan = SimpleNamespace(durable=durable, vertices=[vertex])  # type: ignore[assignment]
 
     def send(sender: str, base: int, checkpoint: int, data: bytes) -> None:
-        image = np.frombuffer(data, np.uint8)
-        assert keeper.store(sender, 0, ALL, base, checkpoint, 0, False, ALL, image)
+        sent = image(data, base=base, checkpoint=checkpoint, sender=sender)
+        assert keeper.store(0, ALL, ALL, sent) == (True, None)
 
     def saved(checkpoint: int) -> list[bytes]:
         ((_, chain),) = keeper.put_chains(checkpoint, [(0, ALL)])  # type: ignore[misc]
         assert isinstance(chain, SavedChain)
-        return [bytes(saves.store.get(image.name)) for image in chain.images]
+        return [bytes(saves.store.get(each.name)) for each in chain.images]
 
     send("count/0", 0, 1, b"all")
     send("count/1", 1, 2, b"one")

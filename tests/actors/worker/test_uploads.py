@@ -20,6 +20,11 @@ from ray.exceptions import (
 from raystream.actors.worker.uploads import Uploads
 from raystream.schema.types import KeyRange
 
+ALL = KeyRange(0, 16)
+HEADER: Any = SimpleNamespace(
+    keys=ALL, base=0, checkpoint=5, oldest=0, input_position=SimpleNamespace(ended=False)
+)
+
 
 @pytest.mark.parametrize(
     ("raised", "told"),
@@ -50,14 +55,10 @@ def test_why_a_keeper_does_not_store_is_told_until_one_does(
             raise ObjectStoreFullError("no room here")
         return True, None
 
-    keeper = SimpleNamespace(store_on=SimpleNamespace(remote=store))
-    keys = KeyRange(0, 16)
-    header: Any = SimpleNamespace(
-        keys=keys, base=0, checkpoint=5, oldest=0, input_position=SimpleNamespace(ended=False)
-    )
+    keeper = SimpleNamespace(store=SimpleNamespace(remote=store))
 
     def ship() -> bool:
-        return uploads.store((keeper,), header, keys, memoryview(np.zeros(3, np.uint8)))
+        return uploads.store((keeper,), HEADER, ALL, memoryview(np.zeros(3, np.uint8)))
 
     assert ship() and not uploads.unstored
     kept = False
@@ -74,26 +75,20 @@ def test_a_part_is_sent_once_and_goes_from_keeper_to_keeper(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ray, "get", lambda call, timeout: call)
-    header: Any = SimpleNamespace(
-        keys=KeyRange(0, 16),
-        base=0,
-        checkpoint=5,
-        oldest=0,
-        input_position=SimpleNamespace(ended=False),
-    )
     asked: list[tuple[str, int]] = []
 
     def keeper(name: str, holds: bool) -> Any:
-        def store_on(others: list[Any], *image: Any) -> tuple[bool, Any]:
+        def store(*what: Any) -> tuple[bool, Any]:
+            *part, others = what
             asked.append((name, len(others)))
-            return holds, others[0].store_on.remote(others[1:], *image) if others else None
+            return holds, others[0].store.remote(*part, others[1:]) if others else None
 
-        return SimpleNamespace(store_on=SimpleNamespace(remote=store_on))
+        return SimpleNamespace(store=SimpleNamespace(remote=store))
 
     def ship(*holds: bool) -> bool:
         asked.clear()
         keepers = tuple(keeper(name, h) for name, h in zip("abc", holds, strict=False))
-        return Uploads("count/0", 1).store(keepers, header, KeyRange(0, 16), memoryview(b"abc"))
+        return Uploads("count/0", 1).store(keepers, HEADER, ALL, memoryview(b"abc"))
 
     assert ship(True, True, True) and asked == [("a", 2), ("b", 1), ("c", 0)]
     assert not ship(True, True, False), "the last one does not hold the image"
@@ -102,11 +97,4 @@ def test_a_part_is_sent_once_and_goes_from_keeper_to_keeper(
 
 def test_without_keepers_nothing_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "get", lambda calls, timeout: calls)
-    header: Any = SimpleNamespace(
-        keys=KeyRange(0, 16),
-        base=0,
-        checkpoint=5,
-        oldest=0,
-        input_position=SimpleNamespace(ended=False),
-    )
-    assert not Uploads("count/0", 1).store((), header, KeyRange(0, 16), memoryview(b"abc"))
+    assert not Uploads("count/0", 1).store((), HEADER, ALL, memoryview(b"abc"))

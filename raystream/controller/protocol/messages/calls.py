@@ -24,6 +24,7 @@ from raystream.dataflow.register import Boundaries, Boundary, HeldBoundary, Plac
 from raystream.durable.manifest import Saved, SavedChain
 from raystream.errors import OvertakenError, RaystreamError
 from raystream.schema.types import KeyRange
+from raystream.state.images.image_store import Stored
 from raystream.state.keeping.kept_images import KeptPart
 
 
@@ -212,33 +213,14 @@ class KeeperActorCalls(KeeperCalls, Protocol):
 
     def store(
         self,
-        sender: str,
         vertex: int,
         keys: KeyRange,
-        base: int,
-        checkpoint: int,
-        oldest: int,
-        ended: bool,
         part: KeyRange,
-        data: Any,
-    ) -> bool:
-        """Keep a part of an image; with the last one, whether all of it is held."""
-        ...
-
-    def store_on(
-        self,
-        others: Sequence[Any],
-        sender: str,
-        vertex: int,
-        keys: KeyRange,
-        base: int,
-        checkpoint: int,
-        oldest: int,
-        ended: bool,
-        part: KeyRange,
-        data: Any,
+        image: Stored[Any],
+        others: Sequence[Any] = (),
     ) -> tuple[bool, Any]:
-        """The same, and pass it on to these keepers; the call of the next one."""
+        """Keep a part of an image, and pass it on to these keepers. Returns whether all of the
+        image is held, if it was the last part, and the call of the next keeper."""
         ...
 
     def images(
