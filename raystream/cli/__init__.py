@@ -4,7 +4,7 @@ Nothing heavy is imported before a command needs it, so that `--help` is quick.
 
     app      the command itself; `new`, `demo`, `plan`, `check`, `run`, `version`
     jobs     the commands that look at running jobs or change them
-    security the command that makes certificates
+    security `certificates`: makes certificates for TLS
     state    `state`: rows of state of a running job
     project  makes the folder of a new project, from the files of `template`
     template the files of a new project
@@ -14,7 +14,7 @@ Nothing heavy is imported before a command needs it, so that `--help` is quick.
     plan     draws the graph of a flow
     check    asks the sources and sinks of a flow whether they can be used
     replay   the commands `replay` and `fork`
-    replaying  what they do
+    replaying  what these two do
     resumed  what a flow would make of a saved checkpoint
     live     draws a run as it goes, and its totals
     status   draws what `status`, `top` and `story` show of a running job

@@ -184,8 +184,8 @@ Tls = Annotated[
     _unless_given(
         SECURITY,
         "FOLDER|made",
-        "Encrypt the job's connections; both sides show a certificate: of a folder that `raystream"
-        " certificates` has made, or made for this run.",
+        "Encrypt the job's connections, with a certificate on both sides: from a folder that"
+        " `raystream certificates` has made, or made for this run.",
     ),
 ]
 Keep = Annotated[
@@ -193,7 +193,7 @@ Keep = Annotated[
     typer.Option(
         metavar="N",
         min=2,
-        help="With --durable: how many saved checkpoints stay there. `replay` reaches back to the"
+        help="With --durable: how many saved checkpoints are kept. `replay` can begin at the"
         " oldest.",
         rich_help_panel=CHECKPOINTS,
     ),

@@ -171,14 +171,14 @@ def ui(
         ),
     ] = None,
     hours: Annotated[
-        float, typer.Option(min=0.01, help="How long the address that only looks is good.")
+        float, typer.Option(min=0.01, help="How long the address that can only look is valid.")
     ] = 24.0,
     address: Address = "auto",
 ) -> None:
     """Show jobs on a page in a browser, live; its buttons scale, move, drain and stop.
 
-    Until you leave with Ctrl-C. It prints two addresses, each with a token that the page asks for:
-    the first may do all, the second only look.
+    It ends with Ctrl-C. It prints two addresses, each with a token that the page asks for: with the
+    first one you may do all, with the second one only look.
     """
     with errors_reported():
         from raystream.actors.cluster.connecting import visited

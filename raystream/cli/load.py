@@ -30,12 +30,12 @@ def load_flow(target: str, folder: str = "") -> Flow:
     """The flow that `module:name` stands for; a function of that name is called.
 
     Args:
-        folder: see `imported_from`; unless given, the module is looked for in the current one, and
-            among what is installed.
+        folder: see `imported_from`. Unless given, the module is looked for in the current folder
+            and among what is installed.
 
     Raises:
-        ConfigError: there is no such module, name or folder. GraphError: what is there is not a
-            flow, or raised while it was imported or called.
+        ConfigError: there is no such module, name or folder.
+        GraphError: the name is not that of a flow, or its import or its call raised an error.
     """
     module_name, _, name = target.partition(":")
     is_file = module_name.endswith(".py") or os.sep in module_name
@@ -76,9 +76,9 @@ def _found(target: str, module_name: str, name: str) -> Flow:
 
 @contextmanager
 def imported_from(folder: str) -> Iterator[None]:
-    """Within, the user's modules are looked for in this folder first, and imported again although
-    others of the same names are there; afterwards these are back. So two versions of a program can
-    be there at once.
+    """A context in which the user's modules are looked for in this folder first, and imported again
+    even if modules of the same names were imported before. Those are restored at its end. So a
+    process can have two versions of a program.
 
     Raises:
         ConfigError: there is no such folder.

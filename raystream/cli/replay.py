@@ -1,5 +1,5 @@
-"""The commands `replay` and `fork`: a job again from a saved checkpoint, in this process; also with
-another version of its code, and the difference."""
+"""The commands `replay` and `fork`: run a job again from a saved checkpoint in this process, and
+compare it with another version of its code."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Durable = Annotated[
     str,
     typer.Option(
         metavar="URL",
-        help="The folder or s3://bucket/prefix to which the job saves checkpoints. Unless given, it"
-        " begins at the beginning of the input.",
+        help="The folder or s3://bucket/prefix to which the job saves checkpoints. Unless given,"
+        " the replay begins at the beginning of the input.",
         show_default=False,
     ),
 ]
@@ -28,7 +28,7 @@ From = Annotated[
     str,
     typer.Option(
         "--from",
-        metavar="CUT",
+        metavar="CHECKPOINT",
         help="The saved checkpoint to begin with: RUN-EPOCH, or EPOCH; the newest unless given. 0"
         " is the beginning of the input.",
     ),
@@ -40,7 +40,7 @@ To = Annotated[
     ),
 ]
 Operator = Annotated[
-    str, typer.Option(metavar="NAME", help="Look at this one.", rich_help_panel=LOOK)
+    str, typer.Option(metavar="NAME", help="Look at this operator only.", rich_help_panel=LOOK)
 ]
 Key = Annotated[
     str, typer.Option(metavar="KEY", help="Look at this key only.", rich_help_panel=LOOK)
@@ -74,8 +74,8 @@ CodeFolder = Annotated[
     str,
     typer.Option(
         metavar="FOLDER",
-        help="Where the module of --code is looked for first, also if another one of its name is in"
-        " the current folder.",
+        help="Look for the module of --code here first, even if the current folder has a module of"
+        " the same name.",
         rich_help_panel=CODE,
     ),
 ]
@@ -83,7 +83,7 @@ Renames = Annotated[
     str,
     typer.Option(
         metavar="OLD=NEW,...",
-        help="As of `run --resume`: what is called otherwise in the version that is run.",
+        help="As for `run --resume`: names of the checkpoint that are others in this version.",
         rich_help_panel=CODE,
     ),
 ]
@@ -91,7 +91,7 @@ Drops = Annotated[
     str,
     typer.Option(
         metavar="NAME,...",
-        help="As of `run --resume`: what was saved of these may go.",
+        help="As for `run --resume`: names whose saved state may go.",
         rich_help_panel=CODE,
     ),
 ]
@@ -126,8 +126,8 @@ def replay(
 ) -> None:
     """Run a job again from a saved checkpoint, in this process: the same bits, and the same errors.
 
-    Reads its sources again and writes to no sink. Ends as the job did; with --code with exit code 1
-    if the two versions differ.
+    It reads the sources again and writes to no sink. It ends as the job did. With --code the exit
+    code is 1 if the two versions differ.
 
     Example: raystream replay words:flow --durable /checkpoints --operator count --key to --show
     """
@@ -146,7 +146,7 @@ def replay(
         if code:
             refuse_looking(operator, key, show=show, debug=debug)
             other = load(code, code_folder)
-            differ = compare(begun, other, wishes, to, differences, None)
+            differ = compare(begun, other, wishes, to, differences)
             raise SystemExit(FAILED if differ else 0)
         if code_folder:
             raise ConfigError("--code-folder needs --code")
@@ -166,7 +166,7 @@ def fork(
     ],
     name: Annotated[
         str,
-        typer.Option("--as", metavar="NAME", help="What the new version is called meanwhile."),
+        typer.Option("--as", metavar="NAME", help="The name of the new version and of its folder."),
     ],
     durable: Durable = "",
     start: From = "",
@@ -184,12 +184,12 @@ def fork(
     drop: Drops = "",
     differences: Differences = SHOWN,
 ) -> None:
-    """Run a new version of a job beside the old one, on the same input, and report where their
+    """Run a new version of a job beside the old one, on the same input, and print where their
     output differs, as it comes. The job itself goes on, and notices nothing.
 
-    Both versions begin at a saved checkpoint of the job, in this process, read its sources by
-    themselves, and write to no sink of the job. Until the end of the input, --to, or Ctrl-C. Ends
-    with exit code 1 if they differ.
+    Both versions run in this process, from a saved checkpoint of the job. They read its sources by
+    themselves and write to none of its sinks. They end with the input, at --to, or with Ctrl-C. The
+    exit code is 1 if they differ.
 
     Example: raystream fork words --as trial --code words:flow --code-folder ../new --durable /cuts
     """

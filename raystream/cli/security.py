@@ -19,23 +19,22 @@ def certificates(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A name or address under which curl or a browser reaches a server of the job; may"
-            " be given several times.",
+            help="A name or address at which curl or a browser reaches a server of the job. May be"
+            " given several times.",
             show_default=False,
         ),
     ] = None,
     days: Annotated[int, typer.Option(min=1, help="How long they are good.")] = 365,
     authority: Annotated[
         bool,
-        typer.Option(
-            "--authority", help="Make an authority in FOLDER, ca.crt and ca.key, and no more."
-        ),
+        typer.Option("--authority", help="Make only an authority in FOLDER: ca.crt and ca.key."),
     ] = False,
     by: Annotated[
         str,
         typer.Option(
             metavar="FOLDER",
-            help="Of such an authority, which signs. Unless given, one signs that is kept nowhere.",
+            help="The folder of an authority that signs. Unless given, a new authority signs, and"
+            " its key is kept nowhere.",
             show_default=False,
         ),
     ] = "",
@@ -43,7 +42,8 @@ def certificates(
         str,
         typer.Option(
             metavar="JOB",
-            help="Make none: take those of a running job, so that clients can push into it.",
+            help="Make no certificates: take those of a running job, so that clients can push into"
+            " it.",
             show_default=False,
         ),
     ] = "",
@@ -51,7 +51,7 @@ def certificates(
 ) -> None:
     """Make certificates for TLS: ca.crt, tls.crt and tls.key, for --tls FOLDER.
 
-    Who has this folder can connect to the job, so it is only for its processes and clients.
+    Anyone with this folder can connect to the job: it is only for its processes and clients.
 
     Example: raystream certificates tls --host stream.example.com
     """

@@ -33,24 +33,26 @@ _COMPARISONS = {
 _WHERE = re.compile(r"\s*(\w+)\s*(==|!=|<=|>=|<|>|=)\s*(.*?)\s*")
 
 
+def _several(flag: str, metavar: str, help: str) -> Any:
+    return typer.Option(
+        flag, metavar=metavar, help=f"{help} May be given several times.", show_default=False
+    )
+
+
 Keys = Annotated[
     list[str] | None,
-    typer.Option(
+    _several(
         "--key",
-        metavar="KEY",
-        help="A key; may be given several times. One of several fields, or in windows, is a JSON"
-        " list: '[\"ann\", 60]'.",
-        show_default=False,
+        "KEY",
+        "A key. A key of several fields, or in windows, is a JSON list: '[\"ann\", 60]'.",
     ),
 ]
 Conditions = Annotated[
     list[str] | None,
-    typer.Option(
+    _several(
         "--where",
-        metavar="'FIELD > VALUE'",
-        help="Rows that are shown, where no key is given: = != < <= > >=; may be given several"
-        " times.",
-        show_default=False,
+        "'FIELD > VALUE'",
+        "Without --key, show only rows that fulfil this: = != < <= > >=.",
     ),
 ]
 HttpOption = Annotated[
@@ -59,7 +61,7 @@ HttpOption = Annotated[
         "--http",
         metavar="[HOST:]PORT",
         help="Answer queries of all operators over HTTP until you leave with Ctrl-C; port 0 for"
-        " any that is free. Beyond this machine it is not encrypted: use it in a network that you"
+        " any that is free. It is not encrypted: beyond this machine, use it in a network that you"
         f" trust. The token is ${TOKEN}, or a new one that is printed.",
         show_default=False,
     ),
@@ -112,10 +114,10 @@ def state(
 
 
 def where_of(conditions: Sequence[str]) -> Any:
-    """Conditions as an expression of Arrow; None without any.
+    """Conditions as an expression of Arrow, which holds where all of them do; None without any.
 
     Raises:
-        ConfigError: one of them is none.
+        ConfigError: a text is no condition.
     """
     import pyarrow.compute as pc
 

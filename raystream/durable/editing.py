@@ -1,8 +1,8 @@
 """Edited rows of a saved checkpoint in their stored form, and the difference of two states.
 
-What people edit is the Arrow table that `readable` makes. A value that was not changed keeps its
-stored bytes. Where rows hold values for which Arrow has no type of its own (dicts, or lists of
-mixed values), such a value can be kept and not changed.
+People edit the Arrow table that `readable` makes. A value that was not changed keeps its stored
+bytes. Values for which Arrow has no type of its own (dicts, or lists of mixed values) can be kept,
+but not changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from raystream.state.images.readable import plain_name, readable
 from raystream.state.images.row_shape import OBJECT
 
 CHANGE, BEFORE = "change", "_before"
-"""The columns of a difference: what happened to a row, and what its fields held before."""
+"""Columns of a difference: its kind, and the ending of those with the values of before."""
 
 
 def edited_images(images: Sequence[Image], table: Any, operator: str) -> list[Image]:
@@ -32,7 +32,7 @@ def edited_images(images: Sequence[Image], table: Any, operator: str) -> list[Im
         table: its columns are those of `readable`, in any order; each key is there once.
 
     Raises:
-        StateError: it does not fit.
+        StateError: the table does not fit, or the input of the operator had ended.
     """
     from raystream.state.kernels import key_groups
 
@@ -138,6 +138,7 @@ def _refuse_twice(batch: Any, operator: str) -> None:
 def difference_of(before: Any, after: Any, keys: Sequence[str]) -> Any:
     """The rows in which two tables of `readable` differ: their keys; `change`, which is "new",
     "gone" or "changed"; and each field as it is and as it was before, None where there is no row.
+    A NaN does not differ from a NaN.
     """
     fields = [name for name in after.column_names if name not in keys]
     was = {tuple(row[k] for k in keys): row for row in before.to_pylist()}
@@ -146,7 +147,7 @@ def difference_of(before: Any, after: Any, keys: Sequence[str]) -> Any:
     found |= {name: [] for field in fields for name in (field, field + BEFORE)}
     for key in [*now, *(k for k in was if k not in now)]:
         one, two = was.get(key), now.get(key)
-        if one == two:
+        if one == two or repr(one) == repr(two):
             continue
         for name, value in zip(keys, key, strict=True):
             found[name].append(value)

@@ -129,10 +129,10 @@ class Saved:
     marks: Mapping[str, str] = field(default_factory=dict)
     """Per sink that was renamed what marks its output: see `SinkContext.mark`."""
     code: str = ""
-    """Where the command that ran the job has found its flow, `module:name`; empty if none did."""
+    """`module:name` of the flow, as given to the command that ran the job; empty without one."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """By split of a source that is a file of this machine, how long it was and when it was changed
-    last, when the run began."""
+    """The size and the time of the last change, in words, of each file of this machine that is a
+    split, when the run began."""
     begins: Mapping[str, Inherited] = field(default_factory=dict)
     """Per vertex with what it begins, where a run goes on with a flow that has changed; empty where
     it is the same. It is not stored: until that run has saved a checkpoint of its own, what was
@@ -147,7 +147,7 @@ class Saved:
 
     @property
     def label(self) -> str:
-        """What it is called on a command line: the number of its run and its epoch."""
+        """Its name on a command line: the number of its run and its epoch."""
         return f"{self.number}-{self.checkpoint}"
 
     @property

@@ -48,7 +48,7 @@ from raystream.state.images.image import decode as decode_image
 from raystream.state.images.partition import partition
 
 MANIFEST_BYTES = 256 << 20
-"""A manifest is not larger. A register of a hundred thousand boundaries takes a twentieth of it."""
+"""The size of the largest manifest that is read."""
 CLAIMS_MAX = 100
 """How many runs may begin at the same moment, at most."""
 KEPT = 2
@@ -119,10 +119,13 @@ class Saves:
         """Save a checkpoint again, as a run of its own, with other images of some operators.
 
         Args:
-            edited: by operator a full image of each range.
+            edited: a full image of each range, by operator.
 
         Raises:
             OvertakenError: another run has begun meanwhile.
+
+        Returns:
+            The new checkpoint.
         """
         number = self.claim("edited")
         if number != saved.number + 1:
@@ -215,7 +218,7 @@ class Saves:
         return Found(None, tuple(refused))
 
     def kept(self) -> list[Saved]:
-        """All checkpoints that are whole, the newest first; checksums are not looked at."""
+        """All whole checkpoints, the newest first. Checksums of images are not verified."""
         return list(self._whole(self._there(), []))
 
     def manifests(self) -> list[str]:
@@ -315,7 +318,7 @@ class Saves:
         except pa.ArrowException as error:
             raise StateError(
                 f"{place} holds what no checkpoint holds: {error}",
-                hint="Who may write there?",
+                hint="Something else than raystream has written it. Look who may write there.",
             ) from None
         return image
 

@@ -79,8 +79,8 @@ class SavedStates:
 
     @property
     def kept(self) -> tuple[tuple[int, int], ...]:
-        """The runs and epochs of all whole checkpoints of the job that are there, the newest first.
-        Two are kept, and more for a moment."""
+        """The run and the epoch of each whole checkpoint of the job, the newest first. There are as
+        many as `keep` of `Flow.run` says, and more for a moment."""
         return tuple((saved.number, saved.checkpoint) for saved in self._saves.kept())
 
     def diff(self, before: SavedStates, operator: str) -> pa.Table:
@@ -107,12 +107,12 @@ class SavedStates:
         """Save this state with other rows of some operators, as the newest checkpoint of the job:
         `--resume` goes on from it. Input positions, and operators that are not named, stay.
 
-        A job that is running with this durable tier ends, because it can save nothing after that:
-        stop it first (`raystream stop --save`).
+        A job that is running with this durable tier can save nothing after that, and ends. So stop
+        it first (`raystream stop --save`).
 
         Args:
-            tables: by operator all its rows, with the columns of `states[operator]`. Rows may be
-                left out, added and changed.
+            tables: all rows of each edited operator, by its name, with the columns of
+                `states[operator]`. Rows may be left out, added and changed.
 
         Returns the state that was saved.
 

@@ -33,7 +33,8 @@ class Difference(NamedTuple):
 
 
 def difference(sink: str, epoch: int, one: Sequence[Any], two: Sequence[Any]) -> Difference | None:
-    """How two series of records differ, by type and value to the last bit; None if they do not."""
+    """How two series of records differ; None if they do not. Types count, every bit of a value, and
+    the order."""
     first, second = [_bits(r) for r in one], [_bits(r) for r in two]
     if first == second:
         return None
@@ -42,13 +43,17 @@ def difference(sink: str, epoch: int, one: Sequence[Any], two: Sequence[Any]) ->
 
 
 def _bits(record: Any) -> str:
-    """What two records have in common if and only if they are the same. `repr` of a float has all
-    of its bits, but for those of a NaN."""
+    """The type and the fields of a record as text, equal for records that are the same to the bit:
+    `repr` of a float has all of its bits. Only NaNs of different bits are not told apart."""
     return f"{type(record).__name__}{tuple.__repr__(record)}"
 
 
 def _without(records: Sequence[Any], mine: Sequence[str], others: Iterable[str]) -> tuple[Any, ...]:
-    """The records that the others do not have, each as often as it is missing there."""
+    """The records that are missing among the others, each as often as it is missing.
+
+    Args:
+        mine: `_bits` of each record. others: those of the other series.
+    """
     left, found = Counter(others), []
     for record, bits in zip(records, mine, strict=True):
         if left[bits]:
@@ -59,7 +64,7 @@ def _without(records: Sequence[Any], mine: Sequence[str], others: Iterable[str])
 
 
 class Compared(NamedTuple):
-    """What a step of two versions brought."""
+    """The differences that one step of two versions has shown."""
 
     epoch: int
     """The last epoch that both have applied."""
@@ -70,8 +75,8 @@ class Pair:
     """Two versions of a flow, which take the same input, epoch by epoch: the first one leads.
 
     Args:
-        names: by the name of a sink or source in the first version the name that it has in the
-            second, where that is another.
+        names: the sinks and sources that have another name in the second version: their names
+            there, by their names in the first.
     """
 
     def __init__(
@@ -82,13 +87,13 @@ class Pair:
         self._second = {v: k for k, v in (names or {}).items()}
         known = {self._second.get(n, n) for n in _sinks(second)}
         self.common = [name for name in _sinks(first) if name in known]
-        """The sinks that are compared, by their first names."""
-        self.alone = tuple({*_sinks(first)} ^ known)
-        """Those that only one of the two has."""
+        """The sinks that are compared, by their names in the first version."""
+        self.alone = tuple(sorted({*_sinks(first)} ^ known))
+        """The sinks that only one of the two versions has, sorted."""
         self.records = 0
-        """How many records of the first version were compared."""
+        """How many records of the first version have come to its sinks."""
         self.failed: RaystreamError | None = None
-        """How the first version has ended. The second goes on to the epoch in which that was."""
+        """The error that has ended the first version. The second goes on through its epoch."""
         there = {v.name: v.id for v in second.plan.vertices}
         self._ids = {
             str(v.id): there[name]
@@ -100,7 +105,7 @@ class Pair:
         """One step of both; None if there are no more.
 
         Raises:
-            RaystreamError: what the second version ends with.
+            RaystreamError: the second version has failed.
         """
         if self.failed is not None:
             return None
@@ -119,7 +124,7 @@ class Pair:
         return Compared(epoch, tuple(self._compare()))
 
     def _hand_boundaries(self) -> None:
-        """Where epochs end by arrival, they end in the second version as in the first."""
+        """Let the epochs of sources by arrival end in the second version as in the first."""
         for (split, epoch), boundary in self.first.boundaries.items():
             vertex, _, name = split.partition(":")
             if vertex in self._ids:

@@ -1,5 +1,4 @@
-"""A look at single calls of operators: what a replay shows of each record, and where a debugger
-stops.
+"""Looks at single calls of operators in a replay: to print them, or to stop a debugger before them.
 
 A probe stands between the logic of an operator and the user's functions. It changes no bit: the
 functions are called with the same arguments, in the same order.
@@ -29,25 +28,25 @@ class Visit:
     operator: str
     """The name of the operator in the flow."""
     epoch: int
-    """The epoch that is applied."""
+    """The epoch in which the call is made."""
     key: Any
-    """The key; None of an operator without one, and of a batch."""
+    """The key; None for an operator without a key, and for a batch."""
     step: str
     """`process`, `timer` or `close`."""
     given: Any
-    """The record; for `timer` the time, for `close` the window; of a batch a list of records."""
+    """The record; for `timer` the time, for `close` the window, for a batch a list of records."""
     before: str = ""
-    """The row before the call, in words; empty without one."""
+    """The row before the call as `repr` shows it; empty without a row."""
     after: str = ""
-    """The row after the call."""
+    """The row after the call, likewise; `forgotten` if the call has removed it."""
     emitted: Sequence[Any] = ()
-    """What the call emitted; of a call that raised, what came before that."""
+    """The records that the call emitted; if it raised, those before that."""
     raised: BaseException | None = None
     """What the call raised."""
 
 
 Around = Callable[[Visit, Callable[[], None]], None]
-"""Makes a call that was asked for, as in a debugger."""
+"""Makes the call that it is given, for example in a debugger."""
 
 
 class Probe:
@@ -57,7 +56,7 @@ class Probe:
         operator: the name of the operator; empty for all.
         key: a key, as `str` or `repr` gives it; empty for all.
         told: called after each of these calls.
-        around: makes each of these calls; unless given it is just made.
+        around: makes each of these calls. Unless given, the probe makes them itself.
     """
 
     def __init__(
@@ -79,8 +78,8 @@ class Probe:
         self._epoch = machine.position + 1
 
     def put_into(self, plan: Plan) -> None:
-        """Look at the operators of a plan. Those that are compiled are interpreted from then on: it
-        makes the same bits, and can be looked at.
+        """Look at the operators of a plan. Compiled ones are interpreted from then on: the bits are
+        the same, and Python code can be looked at.
 
         Raises:
             ConfigError: there is no such operator, or it cannot be looked at.
@@ -178,7 +177,7 @@ class Probe:
         return result
 
     def _of_key(self, spec: OperatorSpec, batch: Any) -> Sequence[Any]:
-        """The records of a batch that are of the key, where they say so."""
+        """The records of a batch that have the key; all if they lack its fields."""
         records = list(batch.records()) if isinstance(batch, Batch) else []
         if not all(hasattr(r, name) for r in records[:1] for name in spec.key):
             return records
@@ -202,7 +201,7 @@ class Probe:
 
 
 def _key_of(spec: OperatorSpec, record: Any) -> Any:
-    """The key of a record: a value, or a tuple for a key of several fields; None without one."""
+    """The key of a record: a value, or a tuple for a key of several fields; None without a key."""
     values = tuple(getattr(record, name) for name in spec.key)
     return values[0] if len(values) == 1 else values or None
 
@@ -214,7 +213,7 @@ def _words(row: Any) -> str:
 
 
 def _may_change(spec: OperatorSpec) -> bool:
-    """Whether a record that was emitted may hold what its maker changes afterwards."""
+    """Whether an operator may change a value of a record that it has emitted, such as a list."""
     schemas: Iterable[RecordSchema] = spec.outputs
     return any(f.kind == "object" for s in schemas for f in s.fields)
 

@@ -4,7 +4,7 @@ process, and make the same bits. No sink is written.
     plan = replay_plan(flow, saves, saved)
     with Replay(plan, saves) as replay:
         while replay.turn(to):                 an epoch, or a run of epochs without rows
-            replay.taken()                     by sink and epoch, what it would have been given
+            replay.taken()                     the records that each sink would have been given
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from raystream.schema.types import NEVER, KeyRange, SinkContext
 from raystream.state.counts import IN
 
 EVERY = 100
-"""Epochs from one checkpoint to the next in a replay from the beginning. Nothing is saved of them;
-what was written by a fork is shown up to them."""
+"""Epochs from one checkpoint to the next in a replay from the beginning. These checkpoints are not
+saved: at each one a fork publishes its output."""
 BeforeStep = Callable[[Instance], None]
 """Called with an instance that is about to apply an epoch."""
 
@@ -50,15 +50,15 @@ def replay_plan(
     saved: Saved | None = None,
     wishes: ResumeWishes | None = None,
 ) -> tuple[Plan, tuple[str, ...]]:
-    """The plan of a replay, and in words what of the flow has changed since.
+    """The plan of a replay, and notes on what has changed in the flow since the checkpoint.
 
-    Its instances have the ranges that they had at the checkpoint, so that errors count records as
-    they did. It is not paced.
+    Its instances have the ranges that they had at the checkpoint, so that an error gives a record
+    the number that it had in the run. It is not paced.
 
     Args:
-        saves: where the checkpoint is; the name of the flow may be another.
+        saves: where the checkpoint is. Its job may have another name than the flow.
         saved: the checkpoint to begin with; None for the beginning of the input.
-        wishes: what becomes of what is saved, where the flow has changed.
+        wishes: what becomes of saved state where the flow has changed.
 
     Raises:
         ConfigError: a source cannot be read again, or an operator asks the world.
@@ -80,7 +80,14 @@ def replay_plan(
 
 
 def _refuse_unrecorded(plan: Plan, since: str) -> None:
-    """Refuse input that is neither saved nor there to be read again."""
+    """Refuse a source that cannot be read again, and an operator that asks the world.
+
+    Args:
+        since: the beginning of the replay, in words.
+
+    Raises:
+        ConfigError: there is one.
+    """
     for vertex in plan.vertices:
         if vertex.source is not None and vertex.source.recorded:
             raise ConfigError(
@@ -98,7 +105,7 @@ def _refuse_unrecorded(plan: Plan, since: str) -> None:
 
 
 def uncertain(plan: Plan) -> list[str]:
-    """Why a replay may make other bits than the run, in words; nothing if it may not."""
+    """Reasons for which a replay may make other bits than the run, in words."""
     return [
         f"{v.name} is cut into epochs by arrival, and where they ended after the checkpoint is not"
         " saved: they may end elsewhere in the replay"
@@ -108,7 +115,7 @@ def uncertain(plan: Plan) -> list[str]:
 
 
 def changed_files(plan: Plan, saved: Saved) -> list[str]:
-    """In words, which files of sources are others than when the run began."""
+    """The files of sources that have changed since the run began, in words."""
     return [
         f"{name} is not what it was when run {saved.number} began: {then} then, {now} now"
         for name, then in saved.files.items()
@@ -117,22 +124,23 @@ def changed_files(plan: Plan, saved: Saved) -> list[str]:
 
 
 class SinkOutput(NamedTuple):
-    """What a sink would have been given of one epoch."""
+    """The records that a sink would have been given in one epoch."""
 
     sink: str
     """The name of the sink."""
     epoch: int
     """The epoch."""
     records: tuple[Any, ...]
-    """Its records: by type in the order of the names of the types, then in canonical order."""
+    """Its records, in order of the names of their types, then in canonical order."""
 
 
 class _Heard(Sink[Any]):
-    """Stands where a sink would.
+    """Takes the place of a sink, and hands on each batch that the sink would write.
 
     Args:
-        keyed_by: as of that sink. take: takes what it would write.
-        kept: another sink, which writes it; None to write nothing.
+        keyed_by: that of the sink.
+        take: called with the epoch, the key groups and the batch.
+        kept: another sink, which writes the batches; None to write nothing.
     """
 
     def __init__(
@@ -150,7 +158,7 @@ class _Heard(Sink[Any]):
 
     def open(self, context: SinkContext) -> None:
         if self._kept is not None:
-            begun = context.committed  # it is as a sink that was added to the job
+            begun = context.committed  # as for a sink that was added to the job
             self._kept.open(context._replace(resumed="", begun=begun))
 
     def write(self, epoch: int, keys: KeyRange, batch: Batch[Any]) -> None:
@@ -172,14 +180,15 @@ class _Heard(Sink[Any]):
 
 
 class Replay:
-    """A plan that is replayed. A context: its sources are open within.
+    """A plan that is replayed. It is a context, in which its sources are open.
 
     Args:
+        saves: where the checkpoint is; None for a replay from the beginning.
         before: see `BeforeStep`.
-        keeps: whether `boundaries` keeps what it has; its owner removes it.
+        keeps: whether `boundaries` keeps all entries until the caller removes them.
         feed: see `LocalJob`.
-        write_to: a folder into which what comes to each sink is written as Parquet files, in a
-            folder of the job's name and the sink's; None to write nothing.
+        write_to: a folder; the output is written as Parquet files into its folders JOB/SINK. None
+            to write nothing.
     """
 
     def __init__(
@@ -194,7 +203,7 @@ class Replay:
     ) -> None:
         self.plan = plan
         self.boundaries: Ends = {}
-        """Where epochs end that are cut by arrival, by split and epoch."""
+        """The ends of epochs by arrival, by split and epoch."""
         self._keeps = keeps
         self._saves = saves
         self._before = before
@@ -234,7 +243,7 @@ class Replay:
         return self
 
     def _show(self, raised: object, *_: object) -> None:
-        """Let what was written up to here be seen, also of an input that goes on."""
+        """Publish what was written, even if the input goes on; nothing after an error."""
         for sink in (m for m in self.job.instances if isinstance(m, SinkInstance) and not m.ended):
             if raised is None:
                 sink.sink.prepare(sink.position)
@@ -268,11 +277,11 @@ class Replay:
         return sum(int(s.machine.counts.by_group(IN).sum()) for s in self.job.sources)
 
     def turn(self, to: int = NEVER) -> bool:
-        """Replay the next epoch, or a run of epochs without rows; False if the input has ended, or
+        """Replay the next epoch, or a run of epochs without rows. False if the input has ended or
         all instances have applied the epoch `to`.
 
         Raises:
-            RaystreamError: what the job would have ended with.
+            RaystreamError: the job fails as its run did.
         """
         if self.ended or self.at >= to:
             return False
@@ -288,7 +297,7 @@ class Replay:
             pass
 
     def taken(self) -> Iterator[SinkOutput]:
-        """What came to the sinks since this was asked last, in order of epochs."""
+        """The output since the last call, in order of epochs, then of sinks."""
         parts, self._parts = self._parts, {}
         outputs: dict[tuple[int, str], list[Any]] = {}
         for epoch, sink, record, lo in sorted(parts):
@@ -299,15 +308,15 @@ class Replay:
 
 
 class _ReplayedJob(LocalJob):
-    """A job in this process that goes no further than it is told, and says what steps."""
+    """A job in this process that stops at a given epoch, and calls a function before each step."""
 
     before: BeforeStep | None = None
     last = NEVER
-    """Up to this epoch sources go in one step."""
+    """The epoch that no step of a source goes beyond."""
 
     def each_by_itself(self) -> None:
-        """Take epochs with rows one by one: what is told of a call names its epoch, and an error
-        loses nothing of the epochs before it."""
+        """Take epochs with rows one by one: so each call is told with its own epoch, and the output
+        of the epochs before an error is complete."""
         self._several = False
 
     def _upto(self, sources: Any) -> int:

@@ -23,7 +23,7 @@ from raystream.schema.types import LocalDirectory, SourceContext
 from raystream.security.contexts import Certificates
 
 LOOK_SECONDS = 0.1
-"""How often it is looked whether there is memory left."""
+"""Seconds between two looks at the memory that is left."""
 PACED_START_DELAY = 0.2
 """Seconds between deploying a paced job and releasing its first row."""
 OnProgress = Callable[[Sample], None]
@@ -97,7 +97,12 @@ def run_here(
 
 @contextmanager
 def opened(plan: Plan, run: str, certificates: Certificates | None = None) -> Iterator[None]:
-    """The sources of a plan are open."""
+    """A context in which the sources of a plan are open.
+
+    Args:
+        run: the name of the run, which sources are told.
+        certificates: for sources that listen; None for no TLS.
+    """
     directory = LocalDirectory()
     with ExitStack() as after:
         for vertex in plan.vertices:
@@ -133,10 +138,9 @@ def _run_opened(
     if not paced:
         started = time.time()
     samples = Samples()
-    gc.disable()  # as in an instance's process: the cyclic collector runs between epochs, and does
-    gc.freeze()  # not look at what was there before
     try:
-        _drive(job, plan, started, samples, saving, on_progress)
+        with _collecting_between_epochs():
+            _drive(job, plan, started, samples, saving, on_progress)
     except SystemExit as error:
         raise exited(error) from None
     finally:
@@ -144,8 +148,6 @@ def _run_opened(
         for source in job.sources:
             for each in source.feeds:
                 each.stop()
-        gc.unfreeze()
-        gc.enable()
     job.finish()
     for told in tellers:
         told.drain()
@@ -164,6 +166,27 @@ def _run_opened(
         saved=saving.saved,
         unsaved=saving.unsaved,
     )
+
+
+@contextmanager
+def _collecting_between_epochs() -> Iterator[None]:
+    """A context in which the cyclic collector runs only where it is called, as in the process of an
+    instance, and does not look at what was there before.
+
+    What the user's program has frozen stays frozen. Nothing more is frozen then, because it could
+    not be told apart afterwards.
+    """
+    collects, frozen = gc.isenabled(), gc.get_freeze_count() > 0
+    gc.disable()
+    if not frozen:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if not frozen:
+            gc.unfreeze()
+        if collects:
+            gc.enable()
 
 
 class Teller(Protocol):

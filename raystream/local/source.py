@@ -61,8 +61,8 @@ class LocalSource:
         index: of the instance among those of its vertex.
         feed: begins to read a split that may be silent; None: such a split is waited for.
         writer: see `Arrival`.
-        committed: the checkpoint at which the job goes on: if it had ended before, it ends once
-            more after that.
+        committed: the checkpoint from which the job goes on. A source that had ended before it ends
+            once more after it.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class LocalSource:
         self.boundaries = boundaries
         self.rng = rng
         self._several = 0
-        """The last of several epochs with rows that are to be one step; 0 for none."""
+        """The last epoch of a step of several epochs with rows; 0 before the first such step."""
         self.recorded: Recorded | EndedSource | None = None
         self.arrival: Arrival | None = None
         self.readers: list[SplitReader] = []
@@ -147,8 +147,8 @@ class LocalSource:
         """Publish the next epoch.
 
         Args:
-            upto: epochs without rows may be published with it, up to this one; or what
-                `several_until` has just said.
+            upto: the last epoch of the step: epochs without rows may be published together, and
+                epochs with rows up to the one that `several_until` has just returned.
         """
         epoch = self.machine.position + 1
         if isinstance(self.recorded, Recorded):
@@ -207,11 +207,11 @@ class LocalSource:
 
 
 def end_of_step(sources: Sequence[LocalSource], *, several: bool) -> int:
-    """The last epoch of the next step of sources that are at the same one: up to there none has
-    rows.
+    """The last epoch of the next step of sources that are at the same epoch. Without `several` no
+    source has rows up to there, unless the step is one epoch.
 
     Args:
-        several: epochs with rows may be one step; there is one source then.
+        several: whether several epochs with rows may be one step. There is one source then.
     """
     machine = sources[0].machine
     upto = min([source.quiet_until() for source in sources])

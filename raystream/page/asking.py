@@ -81,7 +81,7 @@ def row_said(run: str, operator: str, text: str, address: str, *, values: bool) 
     """What an operator keeps for a key, in words.
 
     Raises:
-        RaystreamError: as of `StateReader.get`, or it is no key.
+        RaystreamError: the text is no key, or `StateReader.get` fails.
     """
     with query(run, operator, address=address) as reader:
         found = reader.get(key_of(text, reader.key_types))

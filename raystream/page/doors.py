@@ -1,6 +1,6 @@
-"""Who may see the page: whoever shows a token of it, once in the address and then in a cookie.
+"""Who may see the page: a browser that shows a token, once in the address and then in a cookie.
 
-A token is for a role (`raystream.security.tokens`): who may only look is given a page without
+A token is for a role (`raystream.security.tokens`): the role `look` is given a page without
 buttons. The page reads the role in the scope of its request (`ROLE`).
 
 The cookie is not sent by other sites, and no script reads it. Without it every request, also of a
@@ -19,7 +19,7 @@ from raystream.security.tokens import Role, role_of
 
 COOKIE = "raystream_page"
 ROLE = "raystream.role"
-"""Where in the scope of a request the role of who asks is."""
+"""The key of the role in the scope of a request."""
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -27,12 +27,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Doors:
-    """Lets those through who know the token.
+    """Lets only requests with a valid token through.
 
     Args:
-        app: what is behind.
-        token: the secret that their tokens are signed with.
-        port: of the page; a cookie is for all ports of a host, so its name has the port.
+        app: the application behind.
+        token: the token of the role `operate`, and the secret with which others are signed.
+        port: the port of the page. A cookie is for all ports of a host, so its name has the port.
         secure: whether the page has TLS.
     """
 

@@ -46,7 +46,7 @@ REQUESTS: tuple[Request, ...] = (
     ("Stop", "X", asking.ask_stop),
 )
 """The name, the key and the question of each button."""
-TOLD_THE_OTHERS = "The job has ended; how is shown to those who may operate it."
+TOLD_THE_OTHERS = "The job has ended. Only those who may operate it are shown how."
 
 
 class Page:
@@ -54,8 +54,8 @@ class Page:
 
     Args:
         address: of the cluster, for requests.
-        operates: whether who looks at it may change jobs and see rows of state; without that it has
-            no buttons for it.
+        operates: whether the user may change jobs and see rows of state. Otherwise the page has no
+            buttons for that.
         values: whether the values of rows of state are shown.
     """
 
@@ -98,7 +98,7 @@ class Page:
             ui.element("div").classes("grow")
             key: Request = ("Key", "K", partial(asking.ask_key, values=self._values))
             asked = (*REQUESTS, key) if self._operates else ()
-            self._buttons = [self._button(*each) for each in asked]
+            self._buttons = {each[1].lower(): self._button(*each) for each in asked}
             self._dark = ui.dark_mode(None)
             ui.button("Dark / light", on_click=self._turn).props("flat dense no-caps")
 
@@ -151,8 +151,7 @@ class Page:
     def _key(self, event: KeyEventArguments) -> None:
         if not event.action.keydown or event.action.repeat or event.modifiers:
             return
-        keys = dict(zip("smdxk", self._buttons, strict=False))
-        button = keys.get(str(event.key.name).lower())
+        button = self._buttons.get(str(event.key.name).lower())
         if button is not None:
             button.run_method("click")
 
@@ -177,7 +176,7 @@ class Page:
             job = replace(job, ended=TOLD_THE_OTHERS)  # an error may name a key or a value
         self._body.set_visibility(job is not None)
         self._empty.set_visibility(job is None)
-        for button in self._buttons:
+        for button in self._buttons.values():
             button.set_enabled(watched is not None and job is not None and not watched.ended)
         if watched is None or job is None:
             self._set("empty", self._empty, _nothing(watched, self._operates))

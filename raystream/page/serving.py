@@ -17,7 +17,7 @@ from raystream.security.tokens import signed
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 24
 LOOK_HOURS = 24.0
-"""How long an address that is only for looking is good."""
+"""The hours for which the address that can only look is valid."""
 
 
 def serve(
@@ -39,9 +39,9 @@ def serve(
         host: where to listen. port: 0 for any that is free.
         values: whether the values of rows of state are shown.
         tls: a folder with certificates, for https; see `raystream.security.certificates`.
-        hours: how long the address that is only for looking is good.
-        tell: called with two addresses of the page: the first is for those who may do all, the
-            second for those who may only look.
+        hours: how long the address that can only look is valid.
+        tell: called with two addresses of the page: the first for the role `operate`, the second
+            for the role `look`.
 
     Raises:
         ConfigError: NiceGUI is not installed, the port is taken, or the certificates are no good.

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import raystream as rs
+from raystream.durable.editing import difference_of
 from raystream.durable.saves import Saves
 from raystream.durable.states import SavedStates
 from raystream.durable.store import open_store
@@ -138,6 +139,13 @@ def test_the_difference_of_two_states_names_each_row(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="no whole checkpoint 1 of trips") as caught:
         rs.states(tmp_path, "trips", checkpoint=1)
     assert str(states.checkpoint) in caught.value.hint
+
+
+def test_a_nan_does_not_differ_from_a_nan() -> None:
+    before, after = (pa.table({"text": ["a", "b"], "x": [float("nan"), x]}) for x in (1.0, 2.0))
+    assert difference_of(before, after, ["text"]).to_pylist() == [
+        {"text": "b", "change": "changed", "x": 2.0, "x_before": 1.0}
+    ]
 
 
 def test_what_does_not_fit_is_refused_and_nothing_is_saved(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -138,6 +139,25 @@ def test_a_second_run_is_collected_alone() -> None:
     flow.nodes[-1].sink = other  # type: ignore[attr-defined]
     run_local(flow)
     assert sink.records() == other.records()
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("collects", [False, True])
+def test_a_run_leaves_the_collector_as_the_program_has_set_it(frozen: bool, collects: bool) -> None:
+    before = gc.isenabled()
+    try:
+        if not collects:
+            gc.disable()
+        gc.unfreeze()
+        if frozen:
+            gc.freeze()
+        places().run()
+        assert gc.isenabled() is collects
+        assert (gc.get_freeze_count() > 0) is frozen
+    finally:
+        gc.unfreeze()
+        if before:
+            gc.enable()
 
 
 def places() -> rs.Flow:

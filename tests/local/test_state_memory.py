@@ -1,40 +1,34 @@
-"""`state_memory` and `state_folder`, as a user sets them, and what is said if the disk refuses."""
+"""`state_memory` and `state_folder` as a user sets them, and the error if the disk refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 import raystream as rs
 from raystream.errors import ConfigError, StateError
 from raystream.testing import Collect
+from tests.flows import Line, Running
 
 
-class Word(NamedTuple):
-    time: int
-    text: str
-    n: int = 1
-
-
-class Tally(rs.State):
+class Seen(rs.State):
     n: int = 0
-    seen: list[int] = rs.field(factory=list)
+    times: list[int] = rs.field(factory=list)
 
 
 @rs.operator(key="text")
-def count(word: Word, tally: Tally) -> Iterator[Word]:
-    tally.n += word.n
-    tally.seen.append(word.time)
-    yield Word(word.time, word.text, tally.n * 1000 + len(tally.seen))
+def count(line: Line, seen: Seen) -> Iterator[Running]:
+    seen.n += 1
+    seen.times.append(line.time)
+    yield Running(line.text, seen.n * 1000 + len(seen.times))
 
 
 def flow_of(sink: Collect) -> rs.Flow:
     flow = rs.Flow("words")
-    words = [Word(time, f"w{(time * 7) % 50}") for time in range(300)]
-    source = flow.source(rs.io.iterable(words, Word), epochs=rs.by_time(seconds=10))
+    words = [Line(time, f"w{(time * 7) % 50}") for time in range(300)]
+    source = flow.source(rs.io.iterable(words, Line), epochs=rs.by_time(seconds=10))
     source.through(count).to(sink)
     return flow
 

@@ -1,5 +1,5 @@
 """What `raystream replay` and `fork` do.
 
-versions   finds the flow and the checkpoint, steps one version or two, prints what is asked for
+versions   finds the flow and the checkpoint, steps one version or two, prints what they show
 debugging  Python's debugger, before a call of an operator or where a job has failed
 """

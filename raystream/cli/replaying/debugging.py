@@ -20,14 +20,14 @@ _OURS = ["raystream", "raystream.*"]
 
 
 class Left(BaseException):
-    """Somebody has left the debugger. It is no `Exception`, so no operator takes it for its own."""
+    """The user has left the debugger. It is no `Exception`, so no operator catches it."""
 
 
 def stop_before(visit: Visit, make: Callable[[], None]) -> None:
     """Make a call of an operator's code in the debugger, which stops as it begins.
 
     Raises:
-        Left: somebody has left the debugger.
+        Left: the user has left the debugger.
     """
     key = "" if visit.key is None else f", key {visit.key!r}"
     typer.echo(f"epoch {visit.epoch}, {visit.operator}{key}, {visit.step} of {visit.given!r}")
@@ -36,7 +36,7 @@ def stop_before(visit: Visit, make: Callable[[], None]) -> None:
     debugger = _Debugger(stdin=sys.stdin, stdout=sys.stdout, skip=_OURS, nosigint=True)
     debugger.reset()
     before = sys.gettrace()
-    sys.settrace(debugger.trace_dispatch)  # as `runcall`, which does not tell that somebody left
+    sys.settrace(debugger.trace_dispatch)  # as `runcall`, which hides that the user left
     try:
         make()
     except bdb.BdbQuit:
@@ -47,14 +47,15 @@ def stop_before(visit: Visit, make: Callable[[], None]) -> None:
 
 
 class _Debugger(pdb.Pdb):
-    """Stops at the first line of a function, where its arguments are there, and not before it."""
+    """Stops at the first line of a function, where its arguments can be seen, not at the call."""
 
     def user_call(self, frame: FrameType, argument_list: None) -> None:
-        """Go on to the first line."""
+        """Do not stop at the call: go on to the first line."""
 
 
 def look_at(error: RaystreamError) -> None:
-    """Open the debugger where the user's code has raised what an error is of."""
+    """Open the debugger at the line of the user's code that has raised the cause of an error. Do
+    nothing if the error has no such cause."""
     cause = error.__cause__
     if cause is None or cause.__traceback__ is None:
         return

@@ -1,5 +1,5 @@
-"""What `replay` and `fork` do: they find the flow and the checkpoint, step one version or two, and
-print what is asked for."""
+"""What `replay` and `fork` do: find the flow and the checkpoint, step one version or two, and print
+the calls, the differences and the totals."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from raystream.dataflow.plan import Plan
     from raystream.durable.manifest import Saved
     from raystream.durable.saves import Saves
+    from raystream.local.comparing import Pair
     from raystream.local.probe import Visit
     from raystream.local.replay import Replay
 
 
 @dataclass
 class Begun:
-    """What is replayed, and from where."""
+    """The flow that is replayed, and the checkpoint from which."""
 
     flow: Flow
     saves: Saves | None
@@ -37,7 +38,7 @@ class Begun:
         return 1 if self.saved is None else self.saved.checkpoint + 1
 
     def plan(self, flow: Flow, wishes: ResumeWishes | None = None) -> tuple[Plan, list[str]]:
-        """The plan of a version, and what there is to say of it."""
+        """The plan of a version, and notes on what has changed in the flow and in files."""
         from raystream.local.replay import changed_files, replay_plan
 
         plan, notes = replay_plan(flow, self.saves, self.saved, wishes)
@@ -45,10 +46,15 @@ class Begun:
 
 
 def begin(job: str, url: str, start: str) -> Begun:
-    """Find the flow and the checkpoint, and say which one it is.
+    """Find the flow and the checkpoint, and print which checkpoint it is.
+
+    Args:
+        job: `module:name` of the flow, or the name of a job that a command has run.
+        url: the durable tier of the job; empty for none.
+        start: as for `--from`; empty for the newest checkpoint.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such flow or checkpoint.
     """
     from raystream.durable.saves import Saves
     from raystream.durable.store import open_store
@@ -133,7 +139,8 @@ def _say(text: str) -> None:
 
 
 def _until_there(replay: Replay, turn: Callable[[], Any]) -> None:
-    """Take turns to the end. Where nothing has come of a source that waits, wait a moment."""
+    """Call `turn` until it returns what is false. Wait a moment before each call in which a source
+    that may be idle has nothing."""
     import time
 
     from raystream.local.run import pause_of
@@ -155,7 +162,17 @@ def look(
     show: bool,
     debug: bool,
 ) -> None:
-    """Replay one version, and show what is asked for."""
+    """Replay one version, and print its calls and totals, or debug it.
+
+    Args:
+        to: the last epoch; None for the end of the input.
+        operator, key: the operator and the key whose calls are looked at; empty for all.
+        show: print each call. debug: stop before each call, or without an operator and a key where
+            the job fails.
+
+    Raises:
+        RaystreamError: the job fails as its run did, or the operator cannot be looked at.
+    """
     from raystream.cli.replaying.debugging import Left, look_at, stop_before
     from raystream.local.probe import Probe
     from raystream.local.replay import Replay, uncertain
@@ -167,7 +184,7 @@ def look(
         _say(note)
     around = stop_before if debug and (operator or key) else None
     probe = Probe(operator, key, told=_show if show else None, around=around)
-    if show or around is not None or operator or key:
+    if show or operator or key:
         probe.put_into(plan)
     made: dict[str, int] = {}
     replay = Replay(plan, begun.saves, before=probe.before, feed=feed_of(plan))
@@ -224,12 +241,18 @@ def compare(
     wishes: ResumeWishes,
     to: int | None,
     most: int,
-    out: str | None,
+    out: str = "",
 ) -> bool:
-    """Replay two versions, and show how they differ. Returns whether they do.
+    """Replay two versions, and print how they differ. Returns whether they do.
 
     Args:
-        out: where the output of the second is written; None or empty for nowhere.
+        other: the second version. wishes: what becomes of saved state where it has changed.
+        to: the last epoch; None for the end of the input.
+        most: how many differences are printed.
+        out: the folder into which the output of the second version is written; empty for nowhere.
+
+    Raises:
+        RaystreamError: the second version has failed.
     """
     from raystream.local.comparing import Compared, Pair
     from raystream.local.replay import Replay, uncertain
@@ -267,7 +290,7 @@ def compare(
         left = both.enter_context(_interrupts())
         try:
             _until_there(one, turn)
-        except RaystreamError:  # of the first one it is in `failed`
+        except RaystreamError:  # an error of the first version is in `pair.failed`
             _say(f"the second version ends in epoch {two.at + 1}:")
             raise
         _say(_outcome(pair, begun.first, found))
@@ -276,7 +299,7 @@ def compare(
 
 @contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """Ctrl-C is noted here, and breaks nothing off: an epoch is compared as a whole."""
+    """A context in which Ctrl-C only adds to the list, so that an epoch is compared as a whole."""
     import signal
 
     noted: list[int] = []
@@ -287,7 +310,7 @@ def _interrupts() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _outcome(pair: Any, first: int, found: int) -> str:
+def _outcome(pair: Pair, first: int, found: int) -> str:
     lines = [f"{name}: only one version has this sink" for name in pair.alone]
     if pair.failed is not None:
         lines.append(f"the first version ended in epoch {pair.first.at + 1}: {pair.failed}")
