@@ -23,7 +23,7 @@ from raystream.security.certificates import (
     write,
     write_authority,
 )
-from raystream.security.contexts import Certificates, accepting
+from raystream.security.contexts import Certificates, accepting, connecting
 from raystream.security.credentials import Credentials
 from raystream.testing import Collect
 from tests.flows import running, word_flow
@@ -106,5 +106,9 @@ def test_secrets_are_not_in_the_text_of_what_holds_them() -> None:
         assert "the token" not in text and "BEGIN" not in text
 
 
-def test_nothing_older_than_tls_1_3_is_spoken() -> None:
-    assert accepting(FIRST).minimum_version is ssl.TLSVersion.TLSv1_3
+def test_both_sides_speak_tls_1_3_and_ask_for_a_certificate() -> None:
+    for context in (accepting(FIRST), connecting(FIRST)):
+        assert context.minimum_version is ssl.TLSVersion.TLSv1_3
+        assert context.verify_mode is ssl.CERT_REQUIRED
+    assert connecting(FIRST).check_hostname
+    assert accepting(FIRST, clients=False).verify_mode is ssl.CERT_NONE

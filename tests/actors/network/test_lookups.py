@@ -80,27 +80,20 @@ def test_keys_of_another_instance_are_elsewhere(job: Shells) -> None:
     assert [r.not_yet for r in replies] == [NotYet.ELSEWHERE] * 2
 
 
-def test_who_stops_answers_nothing_more(job: Shells) -> None:
+@pytest.mark.parametrize("stopping", [True, False])
+def test_an_instance_that_stops_or_failed_in_a_step_answers_nothing(
+    job: Shells, stopping: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shell = owners(job)[0]
-    shell.fate.stopping = True
-    try:
-        assert asked(shell, keys_of(shell, "").slice(0, 0)).not_yet is NotYet.ELSEWHERE
-    finally:
-        shell.fate.stopping = False
-
-
-def test_a_step_that_failed_leaves_nothing_to_be_read(job: Shells) -> None:
-    shell = owners(job)[0]
-    shell._loop.amid = True
-    try:
-        assert asked(shell, keys_of(shell, "").slice(0, 0)).not_yet is NotYet.ELSEWHERE
-    finally:
-        shell._loop.amid = False
+    nothing = keys_of(shell, "")
+    assert asked(shell, nothing).not_yet is None
+    monkeypatch.setattr(*((shell.fate, "stopping") if stopping else (shell._loop, "amid")), True)
+    assert asked(shell, nothing).not_yet is NotYet.ELSEWHERE
 
 
 def test_an_epoch_that_is_not_there_is_waited_for_as_long_as_was_said(job: Shells) -> None:
     shell = owners(job)[0]
-    keys, machine = keys_of(shell, "").slice(0, 0), shell.machine
+    keys, machine = keys_of(shell, ""), shell.machine
     machine.ended = False
     try:
         began = time.monotonic()

@@ -72,6 +72,13 @@ def standing(shell: Shell) -> int:
     return before
 
 
+def minute(sink: rs.Sink) -> tuple[rs.Flow, list[Order]]:
+    """A flow of 60 epochs of one second, each with one order; and the orders."""
+    orders, flow = tuple(Order(t, t % 3, 1) for t in range(60)), rs.Flow("minute")
+    flow.source(Rows(Order, (orders,)), epochs=rs.by_time(seconds=1)).to(sink)
+    return flow, list(orders)
+
+
 @pytest.mark.parametrize("most", [1, 16])
 def test_ready_epochs_are_a_batch_of_work_up_to_a_checkpoint(
     most: int, monkeypatch: pytest.MonkeyPatch
@@ -96,16 +103,15 @@ def test_ready_epochs_are_a_batch_of_work_up_to_a_checkpoint(
     monkeypatch.setattr(SinkInstance, "step", stepped)
     monkeypatch.setattr(compute_loop, "BATCH", most)
     monkeypatch.setattr(compute_loop, "BATCH_SECONDS", LIMIT_SECONDS)
-    sink, flow = Slow(), rs.Flow("batches")
-    orders = tuple(Order(t, t % 3, 1) for t in range(60))
-    flow.source(Rows(Order, (orders,)), epochs=rs.by_time(seconds=1)).to(sink)
+    sink = Slow()
+    flow, orders = minute(sink)
     with shells_of(flow, checkpoint_every=7) as shells:
         shells.start()
         source = shells.of("rows")[0].machine
         shells.until(lambda: source.position >= 30)
         sink.gate.set()
         shells.watch()
-    assert sorted(sink.records()) == list(orders)
+    assert sorted(sink.records()) == orders
     assert [epoch for _, each in batches for epoch in each] == list(range(1, 61))
     assert all(last == each[-1] and len(each) <= most for last, each in batches)
     assert not any(epoch % 7 == 0 for _, each in batches for epoch in each[:-1])
@@ -126,13 +132,12 @@ def test_a_source_behind_its_pace_sends_epochs_together(
     monkeypatch.setattr(LogServer, "push", counted)
     monkeypatch.setattr(SourceReader, "is_due", lambda self, epoch, now: behind)
     monkeypatch.setattr(compute_loop, "BATCH_SECONDS", LIMIT_SECONDS)
-    sink, flow = Collect(), rs.Flow("late")
-    orders = tuple(Order(t, t % 3, 1) for t in range(60))
-    flow.source(Rows(Order, (orders,)), epochs=rs.by_time(seconds=1)).to(sink)
+    sink = Collect()
+    flow, orders = minute(sink)
     with shells_of(flow, checkpoint_every=20) as shells:
         shells.start()
         shells.watch()
-    assert sorted(sink.records()) == list(orders)
+    assert sorted(sink.records()) == orders
     together = [16, 20, 36, 40, 56, 60]  # a batch has 16 epochs, and ends at a checkpoint
     assert pushed == (together if behind else [*range(1, 61)])
 
