@@ -1,8 +1,8 @@
 """Where a connection is made and accepted, with TLS if the job has certificates.
 
-Without certificates a connection is the socket itself. With them it is a `TlsSocket`: what is
-written and read is the same, but only by the threads that wait for it. The compute thread leaves it
-alone (`direct`), because TLS has bytes of its own to send and receive, for which it cannot wait.
+Without certificates a connection is the socket itself. With them it is a `TlsSocket`, which carries
+the same frames. Only threads that may wait read and write a `TlsSocket`; the compute thread does
+not (`direct`), because TLS sends and receives bytes of its own, and those may have to be waited for.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from raystream.security.contexts import NAME, accepting, connecting
 from raystream.security.credentials import Credentials
 
 CONNECT_SECONDS = 10.0
-"""How long the other side may take until there is a connection."""
+"""How long the other side may take to accept a connection, and for TLS its handshake."""
 _KEPT_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
-"""When the system asks whether the other machine lives, in seconds and tries: a machine that
-vanished never ends a connection."""
+"""When the system asks whether the other machine lives: seconds of silence, seconds between tries,
+and tries. A machine that vanished never ends a connection itself."""
 
 
 class TlsSocket(ssl.SSLSocket):
     """A connection with TLS, as frames want it."""
 
     def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
-        """As of a socket. With `MSG_WAITALL` fewer bytes may come, as they may there."""
+        """Like `socket.recv_into`, without flags: fewer bytes may come than `MSG_WAITALL` asks for."""
         return super().recv_into(buffer, nbytes or None)
 
     def sendmsg(self, buffers: Iterable[Any], *_: Any) -> int:  # type: ignore[override]
@@ -37,16 +37,16 @@ class TlsSocket(ssl.SSLSocket):
         return len(data)
 
     def shutdown(self, how: int) -> None:
-        """End the connection. Another thread that writes at this moment gets an error: after what
-        `ssl` does here it would write without TLS."""
+        """End the connection. A thread that writes at this moment gets an error. `SSLSocket.shutdown`
+        would let that thread go on without TLS."""
         socket.socket.shutdown(self, how)
 
 
 def listen(host: str) -> tuple[socket.socket, str]:
-    """A socket that takes connections, and its address.
+    """A socket that accepts connections, and its address, "HOST:PORT". The system chooses the port.
 
     Raises:
-        OSError: there can be none on this host.
+        OSError: no socket can listen at this host.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, 0), family=family, backlog=128)
@@ -54,10 +54,10 @@ def listen(host: str) -> tuple[socket.socket, str]:
 
 
 class Joining:
-    """Makes connections to others of the job, and accepts theirs.
+    """Makes connections to other processes of the job, and accepts theirs.
 
     Args:
-        credentials: what a process of the job shows, and asks of others.
+        credentials: what this process shows, and asks the others to show.
     """
 
     def __init__(self, credentials: Credentials) -> None:
@@ -73,7 +73,7 @@ class Joining:
         """A connection to an address that `listen` gave.
 
         Raises:
-            OSError: nobody answers there, or it has no certificate of the job.
+            OSError: nobody answers there, or the server shows no certificate of the job.
         """
         host, _, port = address.rpartition(":")
         connection = socket.create_connection((host, int(port)), CONNECT_SECONDS)
@@ -84,11 +84,14 @@ class Joining:
         return connection
 
     def accept(self, connection: socket.socket) -> socket.socket:
-        """A connection that was accepted, once the other side has shown its certificate. Its
-        timeout is kept, and holds for that as a whole; what is given is not used any more.
+        """The connection to use from now on, once the other side has shown its certificate.
+
+        Args:
+            connection: a socket that was just accepted. Its timeout, which limits the whole
+                handshake, stays. With TLS the socket itself is not to be used any more.
 
         Raises:
-            OSError: it has shown none of the job, or has gone.
+            OSError: the other side shows no certificate of the job, or has gone.
         """
         tune(connection)
         if self._server is None:
@@ -111,7 +114,7 @@ def tune(connection: socket.socket) -> None:
 
 
 def end(connection: socket.socket) -> None:
-    """End a connection, or stop accepting connections. The thread that waits for it sees that and
-    closes it."""
+    """End a connection, or stop a socket from accepting more. The thread that waits at it sees the
+    end, and closes it."""
     with suppress(OSError):  # it has ended
         connection.shutdown(socket.SHUT_RDWR)

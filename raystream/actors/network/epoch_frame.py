@@ -1,8 +1,8 @@
 """The frame of one epoch with a few records whose columns are all numbers: its form is fixed.
 
-In a paced job nearly all frames are such, and what a frame costs is what is done once for it. So
-there is no msgpack, no list of sizes, and no message that chunks would have to be put together of:
-both sides know the columns. All other epochs travel as messages (`wire.py`).
+In a paced job most frames hold one small epoch, so the work for each frame is most of the cost.
+This form needs no msgpack, no list of sizes and no chunks, because both sides know the columns. All
+other epochs travel as messages (`wire.py`).
 
 The body is the offsets, int64 [R + 1] for the R key groups of the consumer's range, and then the
 columns, each filled up to a multiple of 8 bytes.
@@ -38,7 +38,7 @@ _OFFSET = np.dtype(np.int64)
 
 @cache
 def dtypes_of(schema: RecordSchema) -> tuple[np.dtype[Any], ...] | None:
-    """The dtypes of the columns, if all are numbers."""
+    """The dtypes of the columns; None if one of them is no number."""
     columns = physical(schema)
     if any(kind != "number" for _, kind, _ in columns):
         return None
@@ -46,10 +46,12 @@ def dtypes_of(schema: RecordSchema) -> tuple[np.dtype[Any], ...] | None:
 
 
 def epoch_frame(entry: LogEntry[Header], keys: KeyRange) -> bytes | None:
-    """The frame with the part of an epoch for a consumer range; None if it has no rows there, or
-    not this form."""
+    """The frame with the part of an epoch for a consumer range. None if the part has no rows, or
+    does not fit this form: then it travels as a message."""
+    if dtypes_of(entry.rows.schema) is None:
+        return None
     rows, offsets = entry.part(keys)
-    if not rows.length or rows.rank is not None or dtypes_of(rows.schema) is None:
+    if not rows.length or rows.rank is not None:
         return None
     header = entry.header
     size = offsets.nbytes
@@ -70,7 +72,7 @@ def epoch_frame(entry: LogEntry[Header], keys: KeyRange) -> bytes | None:
 
 
 class EpochDecoder:
-    """Makes pieces of the frames of one subscription that have this form.
+    """Reads the frames of this form that come on one subscription.
 
     Args:
         keys: the range of the consumer.
@@ -86,10 +88,10 @@ class EpochDecoder:
         """The piece of a frame.
 
         Args:
-            body: uint8, read-only; the piece lies in it.
+            body: uint8, read-only. The piece is a view of it.
 
         Raises:
-            JobError: it is no such frame, or not of this schema and range.
+            JobError: it is no such frame, or one of another schema or range.
         """
         at, arrays = self._offsets, []
         try:
@@ -100,6 +102,7 @@ class EpochDecoder:
                 at = end + -end % ALIGNED
             offsets = body[: self._offsets].view(_OFFSET)
             fits = at == len(body) and offsets[0] == 0 and offsets[-1] == rows > 0
+            fits = fits and not (offsets[1:] < offsets[:-1]).any()
         except (ValueError, struct.error):
             fits = False
         if not fits or self._dtypes is None:

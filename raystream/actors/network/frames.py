@@ -1,7 +1,7 @@
 """Frames on a socket: a kind, a head of a few bytes, and a body that the reader gets as one block.
 
-Between instances a frame is a message of pieces, or what there is to say of the subscription. From
-clients it is a query for rows of state.
+Between instances a frame is a message of pieces, one small epoch, or a word on the subscription.
+Between a client and an instance it is a query for rows of state, or the answer.
 `docs/decisions/0023-pieces-cross-plain-sockets.md` says why they do not go by Arrow Flight.
 """
 
@@ -23,9 +23,9 @@ SMALL = 64 << 10
 """Up to this many bytes of a body, a frame is put together before it is sent; also the size of the
 reader's buffer."""
 LEAST_SECONDS = 0.001
-"""How long a reader that is late waits: a timeout of 0 would mean something else."""
+"""The timeout of a read after its deadline. A timeout of 0 would make the socket non-blocking."""
 BEGINNING = struct.Struct("<BIQ")
-"""Of a frame: its kind, and the sizes of its head and its body."""
+"""A frame begins with its kind, and the sizes of its head and of its body in bytes."""
 _BUFFERS = 512
 """How many buffers the system takes in one call, at least."""
 
@@ -112,7 +112,7 @@ class Reader:
         self._first = self._end = 0
         """The part of the buffer that was received and not read."""
         self.until: float | None = None
-        """By when (`time.monotonic`) the other side must have sent what is read, however slowly it
+        """The deadline of all reads together (`time.monotonic`), however slowly the other side
         sends; None for no limit."""
 
     def __enter__(self) -> Reader:
@@ -128,7 +128,8 @@ class Reader:
             most: bytes that it may have.
 
         Raises:
-            OSError: the connection is broken, or it is late. ValueError: it is larger.
+            OSError: the connection is broken, or the deadline has passed. ValueError: the frame is
+            larger.
         """
         while self._end - self._first < BEGINNING.size:
             if not self._receive():
@@ -161,7 +162,7 @@ class Reader:
 
     @property
     def drained(self) -> bool:
-        """Whether all that was received is read. What came since makes the connection ready."""
+        """Whether all bytes that were received are read. If more come, the socket is readable."""
         return self._first == self._end
 
     def _buffered(self) -> Frame | None:

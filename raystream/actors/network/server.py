@@ -40,8 +40,8 @@ TICKET_SECONDS = 10.0
 TICKET_BYTES = 64 << 10
 """Within this time, and in this many bytes, the other side must send its ticket."""
 ADMITTED_AT_ONCE = 128
-"""So many connections that have not shown a ticket are listened to at once. More are ended, and a
-consumer of the job asks again."""
+"""The server listens to at most this many connections at once that have not shown a ticket. It ends
+those beyond; a consumer of the job connects again."""
 ACCEPT_AGAIN_SECONDS = 0.1
 
 
@@ -98,11 +98,13 @@ class ServedStream:
 
 def _frames(entries: Sequence[LogEntry[Any]], keys: KeyRange) -> bytes:
     """The frames of a few small epochs."""
-    found = (epoch_frame(entry, keys) for entry in entries)
-    each = [frame for frame in found if frame is not None]
-    if len(each) == len(entries):
-        return each[0] if len(each) == 1 else b"".join(each)
-    return b"".join([packed(PIECES, *m) for m in messages(entries, keys)])
+    each = []
+    for entry in entries:
+        frame = epoch_frame(entry, keys)
+        if frame is None:
+            return b"".join([packed(PIECES, *m) for m in messages(entries, keys)])
+        each.append(frame)
+    return each[0] if len(each) == 1 else b"".join(each)
 
 
 class LogServer:
@@ -115,7 +117,7 @@ class LogServer:
         self._cursors = cursors
         self._edges: dict[int, Edge] = {e.id: e for e in outlets.vertex.outputs}
         self.look_up: LookUp | None = None
-        """Answers queries for rows of state, if the instance keeps any."""
+        """Answers queries for rows of state; None if the instance keeps none."""
         self._open: set[socket.socket] = set()
         self._streams: tuple[ServedStream, ...] = ()
         self._ended = False
@@ -215,8 +217,8 @@ class LogServer:
                 self._open.discard(each)
 
     def _asked(self, connection: socket.socket) -> Ticket | bool:
-        """The ticket of the other side, or True if it will send queries; False if it shows no token
-        of this run, which it is told."""
+        """What the other side shows first: its ticket, or True if it will send queries. False if it
+        shows no token of this run; it is told so."""
         try:
             with Reader(connection) as reader:
                 reader.until = time.monotonic() + TICKET_SECONDS
@@ -237,7 +239,7 @@ class LogServer:
         return False
 
     def _answer_queries(self, connection: socket.socket) -> None:
-        """Answer queries of a client that belongs to the run until it has gone."""
+        """Answer the queries of a client that has shown the token, until the client has gone."""
         try:
             if self.look_up is None:
                 raise Refused("this instance keeps no rows that can be asked for")
@@ -249,7 +251,7 @@ class LogServer:
             send(connection, REFUSED, str(error).encode())
 
     def _serve(self, connection: socket.socket, asked: Ticket) -> None:
-        """Serve a subscriber that belongs to the run."""
+        """Serve a subscriber that has shown the token of the run."""
         try:
             stream = ServedStream(connection, self._admit(asked))
             connection.settimeout(None)

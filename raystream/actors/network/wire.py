@@ -29,7 +29,7 @@ MESSAGE_EPOCHS = 64
 """At most this many empty epochs travel as one message."""
 
 _DAMAGED = (ValueError, TypeError, OverflowError, msgpack.UnpackException)
-"""What is raised by the parts of a message that is none."""
+"""What reading raises when a message is damaged."""
 
 
 class Ticket(NamedTuple):
@@ -153,7 +153,8 @@ class Decoder:
             body: uint8, read-only; the pieces lie in it.
 
         Raises:
-            JobError: the chunks of a piece do not follow each other, or are not of this schema.
+            JobError: the message is damaged, its chunks do not follow each other, or they are not of
+            this schema.
         """
         try:
             lo, hi, headers, offsets, chunk, chunks, length, sizes = msgpack.unpackb(head)

@@ -108,7 +108,7 @@ def test_what_has_text_or_a_rank_is_left_to_messages() -> None:
     assert epoch_frame(ranked._replace(rows=texts), WHOLE) is None
 
 
-@pytest.mark.parametrize("what", ["shorter", "longer", "rows", "offsets", "head", "range", "text"])
+@pytest.mark.parametrize("what", ["shorter", "longer", "rows", "offsets", "order", "head", "range", "text"])
 def test_a_damaged_epoch_is_refused(what: str) -> None:
     frame = epoch_frame(entry([1] * GROUPS), WHOLE)
     assert frame is not None
@@ -123,6 +123,8 @@ def test_a_damaged_epoch_is_refused(what: str) -> None:
         head = head[:16] + struct.pack("<I", GROUPS + 1) + head[20:]
     elif what == "offsets":
         body[8 * GROUPS] = 1  # the last one
+    elif what == "order":
+        body[8] = 3  # the second one: greater than the third
     elif what == "head":
         head = head[:-1]
     elif what == "range":
