@@ -61,12 +61,12 @@ class Client:
             earlier one goes on after the last number of that one, too: `client.sequence`.
         batch: how many records are sent at once, at most.
         give_up: after how many seconds a request that is not recorded is an error.
-        tls: for a job that runs with `tls`: the folder with its certificates, which this client
-            shows, too. An address of https:// without it is that of a server that stands before the
-            job, and is checked as browsers do.
+        tls: the folder with the certificates, for a job that runs with `tls`; the client shows
+            them as well. An https:// address without `tls` is that of a proxy before the job: its
+            certificate is checked as browsers do, for the host name.
 
     Raises:
-        ConfigError: an address is none, or the certificates are no good.
+        ConfigError: an address is none, or the certificates cannot be used.
     """
 
     def __init__(
@@ -334,7 +334,7 @@ def arrow_body(data: Any) -> bytes:
 
 
 class _OfJob(http.client.HTTPConnection):
-    """A connection to a server that shows a certificate of the job, wherever it runs."""
+    """A connection to a server that shows a certificate of the job, whatever its host name is."""
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext) -> None:
         super().__init__(host, port, timeout=TIMEOUT_SECONDS)

@@ -108,9 +108,10 @@ def run(
             them is made before the first record comes. Otherwise a job whose state grows quickly
             may be late at first, where the system gives new memory slowly.
         state_folder: the folder on each node for files of checkpoints that memory has no room for,
-            and for rows of state beyond `state_memory`. None: that for temporary files.
-        state_memory: about how much memory the rows of an instance take, as in `"4GiB"`. Those that
-            were touched the longest ago are on disk beyond that. None: all rows are in memory.
+            and for rows of state beyond `state_memory`. None: the folder for temporary files.
+        state_memory: about how much memory the rows of an instance take, as in `"4GiB"`. Beyond
+            that, the rows that were not touched for the longest are on disk. None: all rows are in
+            memory.
         checkpoint_memory: on a cluster, how much of each node's object store holds recent
             checkpoints, as in `"512MB"`; the rest is in files. None: 512 MiB, or a quarter of the
             store if that is less.
@@ -127,10 +128,10 @@ def run(
             flow any more, or begin empty. What is new in the flow begins empty, too.
         keep: how many saved checkpoints stay in `durable`, at least 2: `raystream replay` reaches
             back to the oldest of them.
-        tls: encrypt all connections of the job, and have both sides show a certificate: a folder
-            with `ca.crt`, `tls.crt` and `tls.key` (`raystream certificates` makes one), or "made"
-            for certificates that are made for this run (needs the extra `tls`). Ray's connections
-            have settings of their own: see docs/reference/security.md.
+        tls: encrypt the connections between the job's instances and those of `rs.io.push`, and have
+            both sides show a certificate. A folder with `ca.crt`, `tls.crt` and `tls.key` (`raystream certificates` makes one), or
+            "made": new certificates for this run (needs the extra `tls`). Ray's own connections
+            have other settings: see docs/reference/security.md.
         ui: on a cluster, show the job on a page in a browser while it runs. Its address is said as
             a note; only this machine can see it. Needs the extra `ui`.
         on_progress: called about every second with the totals so far. What it raises ends the job.
@@ -175,7 +176,7 @@ def run(
 
 
 def _tell_of_sources(plan: Plan, on_note: OnNote) -> None:
-    """Tell what sources have to say of themselves."""
+    """Give the notes of the sources to `on_note`."""
     for vertex in plan.vertices:
         if vertex.source is not None and (note := getattr(vertex.source, "note", "")):
             on_note(f"{vertex.name}: {note}")
@@ -236,7 +237,7 @@ class Followed(NamedTuple):
     on_note: OnNote
     """Called with notes in words."""
     certificates: Certificates | None = None
-    """For TLS; None for none."""
+    """The certificates of the job; None without TLS."""
 
     def name(self, job: str) -> str:
         """A name for the next run."""

@@ -9,8 +9,8 @@ comes twice:
 
 - *In one view.* Every source instance claims at the first place first, and takes the boundary that
   this place answers to the others, one after the other. So the other places hold nothing that the
-  first does not, and none ever answers another value: one round is enough. The last place holds
-  nothing that the others do not, so what it holds counts without a claim (`Register.look`).
+  first does not, and none ever answers another value: one round is enough. All other places hold
+  what the last one holds, so its boundaries count without a claim (`Register.look`).
 - *From view to view.* A view is filled with all that was published before. Its content comes from
   places of the view before, each of which holds all of it and refuses older views from the moment
   it hands it over (`Register.hand`). A source instance that claims under an older view needs that
@@ -36,9 +36,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from raystream.errors import InternalError
 
 LOOK_EPOCHS = 64
-"""How many epochs a look answers at most."""
+"""A look returns boundaries of at most this many epochs."""
 LOOK_BYTES = 4 << 20
-"""A look ends with the entry that reaches this many bytes of rows."""
+"""A look stops after the entry with which its rows reach this many bytes."""
 
 P = TypeVar("P")
 """A place, as its callers address it: by a name, or by the handle of an actor."""
@@ -170,10 +170,10 @@ class Register:
     def look(
         self, view: int, epoch: int, names: Sequence[str]
     ) -> dict[tuple[str, int], Boundary] | None:
-        """What is held here of some splits, by (split, epoch): of `epoch` and of the epochs after
-        it, up to `LOOK_EPOCHS` and about `LOOK_BYTES`.
+        """The boundaries that this place holds of some splits, by (split, epoch), from `epoch` on:
+        of up to `LOOK_EPOCHS` epochs, and up to about `LOOK_BYTES` of rows.
 
-        Asked at the last place of a view, it is what all places of that view hold.
+        All places of a view hold what its last place returns.
         None: this place takes no claims under this view.
         """
         if not view == self.view == self.filled:

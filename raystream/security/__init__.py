@@ -2,8 +2,8 @@
 
 credentials   what the processes of a job show each other: a token, and certificates with TLS
 certificates  a certificate, its key and its authority: from files, or made for a job
-making        makes them
+making        makes certificates
 tokens        tokens for people, each for a role and for a time
-ipc_sizes     how large Arrow IPC becomes, before it is unpacked
-contexts      TLS as Python's `ssl` wants it, for those who connect and those who accept
+ipc_sizes     how large an Arrow IPC stream becomes, before it is unpacked
+contexts      TLS contexts of Python's `ssl`, for clients and servers
 """

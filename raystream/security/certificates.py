@@ -1,13 +1,13 @@
-"""A certificate, its key, and the authority that others' certificates have to be signed by.
+"""A certificate, its key, and the authority that has to sign the certificates of others.
 
-They are read from a folder, in PEM, under the names that other systems use for them, too:
+They are read from a folder, in PEM, under the names of a Kubernetes secret `kubernetes.io/tls`:
 
     ca.crt      the authority
-    tls.crt     the certificate, with those between it and the authority, if there are any
+    tls.crt     the certificate, followed by intermediate certificates if there are any
     tls.key     its key, without a password
 
-or `made` here, by an authority of their own whose key is thrown away: nobody else can sign a
-certificate that the processes of the job would accept.
+or they are `made` here, by a new authority whose key is thrown away: nobody else can sign a
+certificate that the processes of the job accept.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from raystream.errors import ConfigError
 from raystream.security.contexts import NAME, Certificates, accepting, connecting
 
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
-"""Names of files. A secret of Kubernetes of the type `kubernetes.io/tls` has the same."""
+"""The names of the files."""
 AUTHORITY_KEY = "ca.key"
-"""The key of an authority that is kept, for more certificates."""
+"""The name of the file with the key of an authority, which can sign more certificates."""
 MADE = "made"
-"""What `tls` is for certificates that are made for one run."""
+"""The value of `tls` that stands for certificates made for one run."""
 DAYS = 3650
-"""For how long certificates that are made are good: a run may take years."""
+"""Certificates that are made are valid for this many days: a run may take years."""
 
 
 def given(tls: str | os.PathLike[str] | None) -> Certificates | None:
-    """The certificates that the option `tls` of a run stands for.
+    """The certificates for the option `tls` of a run; None without the option.
 
     Args:
         tls: a folder, or `MADE`.
 
     Raises:
-        ConfigError: there are none, they do not fit each other, or they are no good.
+        ConfigError: see `read` and `made`.
     """
     if tls is None:
         return None
@@ -48,7 +48,8 @@ def read(folder: str | os.PathLike[str]) -> Certificates:
     """The certificates in a folder.
 
     Raises:
-        ConfigError: one is missing, they do not fit each other, or they are no good.
+        ConfigError: a file is missing, or the certificates do not fit each other, have expired, or
+            are not for the name `NAME`.
     """
     where = Path(folder)
     try:
@@ -78,10 +79,13 @@ def write(certificates: Certificates, folder: str | os.PathLike[str]) -> list[Pa
 
 
 def write_files(folder: str | os.PathLike[str], files: Mapping[str, bytes]) -> list[Path]:
-    """Put files into a folder, which is made; only the user can read them.
+    """Write files into a folder, and make the folder if it is missing. Only the user can read them.
+
+    Returns:
+        The paths of the files.
 
     Raises:
-        ConfigError: they cannot be written, or there are some.
+        ConfigError: a file cannot be written, or is there already.
     """
     where, paths = Path(folder), []
     try:
@@ -105,7 +109,8 @@ def made(
     """New certificates. See `making.signed`.
 
     Args:
-        by: the folder of the authority that signs them; None for one that signs no others.
+        by: the folder of the authority that signs them; None for a new authority, whose key is
+            thrown away.
 
     Raises:
         ConfigError: the package `cryptography` is not installed, or the authority cannot sign.
@@ -136,7 +141,7 @@ def _try_out(certificates: Certificates) -> None:
     """Connect a client to a server, both with these certificates, without a network.
 
     Raises:
-        ssl.SSLError, OSError: that cannot be.
+        ssl.SSLError, OSError, ValueError: they cannot connect.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = connecting(certificates).wrap_bio(to_client, to_server, server_hostname=NAME)

@@ -1,8 +1,8 @@
-"""TLS as Python's `ssl` wants it: version 1.3, and both sides show a certificate.
+"""TLS contexts of Python's `ssl`: TLS 1.3, and both sides show a certificate.
 
-Who connects does not ask for the name of a host: processes of a job come and go with addresses that
-nobody knows before. It asks for the name `NAME`, which only certificates of jobs are made out to,
-so that another certificate of the same authority, such as a company's, is not enough.
+A client does not check the name of the server's host, because nobody knows the addresses of a job's
+processes in advance. It checks for the name `NAME` instead, to which the certificates of jobs are
+issued. So another certificate of the same authority, such as a company's, is not accepted.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ import ssl
 from typing import Any, NamedTuple
 
 NAME = "raystream"
-"""The name that the certificate of every server of a job is made out to."""
+"""The name to which the certificate of every server of a job is issued."""
 
 
 class Certificates(NamedTuple):
-    """What a process shows, and what it asks of others, in PEM. Its text shows nothing of it."""
+    """What a process shows, and what others have to show, in PEM. `repr` hides it."""
 
     authority: bytes
-    """By whom the certificates of others are to be signed."""
+    """The certificate of the authority that has to sign the certificates of others."""
     certificate: bytes
-    """What it shows, with those between it and the authority."""
+    """The certificate that the process shows, followed by intermediate certificates if any."""
     key: bytes
-    """The key of that, without a password."""
+    """The key of the certificate, without a password."""
 
     def __repr__(self) -> str:
         return "Certificates(...)"
 
 
 def connecting(certificates: Certificates) -> ssl.SSLContext:
-    """For those who connect; with the server's name `NAME`."""
+    """The context of a client. Its user has to ask for the server's name `NAME`."""
     return _context(ssl.PROTOCOL_TLS_CLIENT, certificates)
 
 
 def accepting(certificates: Certificates, *, clients: bool = True) -> ssl.SSLContext:
-    """For those who accept.
+    """The context of a server.
 
     Args:
-        clients: whether those who connect have to show a certificate, too.
+        clients: whether clients have to show a certificate.
     """
     context = _context(ssl.PROTOCOL_TLS_SERVER, certificates)
     context.verify_mode = ssl.CERT_REQUIRED if clients else ssl.CERT_NONE
-    context.num_tickets = 0  # nobody comes back to go on with a session
+    context.num_tickets = 0  # no client resumes a session
     return context
 
 
@@ -50,7 +50,7 @@ def _context(protocol: int, certificates: Certificates) -> ssl.SSLContext:
     context: Any = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_verify_locations(cadata=certificates.authority.decode("ascii"))
-    # `ssl` reads a key from a file only. This one is in memory, and gone before anybody looks.
+    # `ssl` reads a key only from a file. This file is in memory, and is closed when it was read.
     file = os.memfd_create("raystream-tls")
     try:
         with open(file, "wb", closefd=False) as written:

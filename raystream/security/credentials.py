@@ -8,12 +8,12 @@ from raystream.security.contexts import Certificates
 
 
 class Credentials(NamedTuple):
-    """What a process of a job shows to others, and asks of them. Its text shows nothing of it."""
+    """What a process of a job shows to others, and asks them to show. `repr` hides it."""
 
     token: str
-    """That of the run; who shows it belongs to the run."""
+    """The token of the run. A process that shows it belongs to the run."""
     certificates: Certificates | None = None
-    """With them all connections of the job are encrypted, and both sides show theirs."""
+    """The certificates of the job; None without TLS. With TLS both sides show their certificate."""
 
     def __repr__(self) -> str:
         return f"Credentials({'TLS' if self.certificates else 'no TLS'})"

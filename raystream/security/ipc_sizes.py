@@ -1,9 +1,9 @@
 """How large an Arrow IPC stream becomes, before anything of it is unpacked.
 
-A few kilobytes can stand for many gigabytes: buffers that are compressed, and a dictionary whose
-long texts many rows point to. So the sizes that a stream says are added up first. They are in the
-metadata of its messages, which are tables of FlatBuffers (the Arrow format, `Message.fbs`): of the
-few fields that are needed, this reads the numbers and nothing else.
+A few kilobytes can become many gigabytes: by compressed buffers, and by a dictionary with long
+texts to which many rows point. So this module first adds up the sizes that the stream declares.
+They are in the metadata of its messages, which are FlatBuffers tables (`Message.fbs` of the Arrow
+format). It reads only the few numbers that it needs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from raystream.errors import InputError
 
 MOST_ROWS = 1 << 20
-"""The records that a request may have at most."""
+"""A request may have at most this many records."""
 _NOT_COMPRESSED = -1
 _WITH_BUFFERS = ("dictionary", "record batch")
 _DICTIONARY, _RECORDS = 2, 3
@@ -25,11 +25,14 @@ _DICTIONARY, _RECORDS = 2, 3
 
 
 def refuse_large(body: bytes, most: int) -> None:
-    """Refuse a stream whose compressed buffers would have more bytes than this.
+    """Refuse a stream whose compressed buffers become too large.
+
+    Args:
+        most: bytes that the compressed buffers may have together once they are unpacked.
 
     Raises:
-        InputError: they would, or it has too many rows. ValueError, OSError, pa.ArrowException: it
-            is damaged.
+        InputError: they have more, or the stream has more than `MOST_ROWS` rows.
+        ValueError, OSError, pa.ArrowException: the stream is damaged.
     """
     total = rows = 0
     for message in pa.ipc.MessageReader.open_stream(body):
@@ -47,11 +50,11 @@ def refuse_large(body: bytes, most: int) -> None:
 
 
 def refuse_compressed(streams: Any) -> None:
-    """Refuse compressed buffers in Arrow IPC streams that follow each other: checkpoints have none,
-    so somebody else put them there.
+    """Refuse compressed buffers in an image, which is two Arrow IPC streams, one after the other.
+    raystream writes none, so another program wrote such an image.
 
     Raises:
-        ValueError: there are some, or a stream is damaged.
+        ValueError: a buffer is compressed, or a stream is damaged.
     """
     source = pa.BufferReader(streams)
     for _ in range(2):
@@ -74,10 +77,14 @@ def refuse_rows(rows: int) -> None:
 
 
 def refuse_long(column: Any, name: str, most: int) -> None:
-    """Refuse a column of a dictionary whose rows together have more bytes than this.
+    """Refuse a dictionary column that becomes too large without its dictionary.
+
+    Args:
+        column: an Arrow array of any type; only texts and bytes with a dictionary are measured.
+        name: that of the column. most: bytes that its values may have together.
 
     Raises:
-        InputError: they have.
+        InputError: they have more.
     """
     if not pa.types.is_dictionary(column.type):
         return
@@ -101,7 +108,7 @@ def refuse_long(column: Any, name: str, most: int) -> None:
 
 
 def _sizes(metadata: bytes, body: Any) -> tuple[int, list[int]]:
-    """The number of rows that a message says, and the sizes of its compressed buffers.
+    """The number of rows that a message declares, and the unpacked sizes of its compressed buffers.
 
     Raises:
         ValueError: the metadata is damaged.
@@ -122,7 +129,7 @@ def _sizes(metadata: bytes, body: Any) -> tuple[int, list[int]]:
 
 
 def _unpacked(metadata: bytes, table: int | None, body: Any) -> Iterator[int]:
-    """The sizes of buffers once they are not compressed: each begins with it."""
+    """The unpacked sizes of compressed buffers. Each buffer begins with its own, as int64."""
     vector = _follow(metadata, table, 2)
     if vector is None:
         return
@@ -141,13 +148,13 @@ def _unpacked(metadata: bytes, table: int | None, body: Any) -> Iterator[int]:
 
 
 def _at(data: bytes, place: int) -> int:
-    """Where the offset at a place leads."""
+    """The place to which the offset at a place points."""
     (offset,) = struct.unpack_from("<I", data, place)
     return place + offset
 
 
 def _field(data: bytes, table: int | None, slot: int) -> int | None:
-    """Where a field of a table is; None if it is not there."""
+    """The place of a field of a table; None if the table does not have the field."""
     if table is None:
         return None
     (back,) = struct.unpack_from("<i", data, table)
@@ -162,7 +169,7 @@ def _field(data: bytes, table: int | None, slot: int) -> int | None:
 
 
 def _follow(data: bytes, table: int | None, slot: int) -> int | None:
-    """Where a table or vector in a field is."""
+    """The place of the table or vector to which a field points; None without the field."""
     field = _field(data, table, slot)
     return None if field is None else _at(data, field)
 

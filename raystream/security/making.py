@@ -1,4 +1,4 @@
-"""Making certificates, with the package `cryptography`."""
+"""Makes certificates with the package `cryptography`: ECDSA keys on the curve P-256, SHA-256."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ISSUER = "raystream authority"
 
 
 class Authority(NamedTuple):
-    """Who signs certificates, in PEM. Its text shows nothing of it."""
+    """An authority that signs certificates, in PEM. `repr` hides it."""
 
     certificate: bytes
-    """What others need to check what was signed."""
+    """With it others check the certificates that the authority signed."""
     key: bytes
-    """Who has it can sign more."""
+    """With it the authority signs."""
 
     def __repr__(self) -> str:
         return "Authority(...)"
@@ -27,6 +27,9 @@ class Authority(NamedTuple):
 
 def authority(days: float) -> Authority:
     """A new authority.
+
+    Args:
+        days: how long its certificate is valid.
 
     Raises:
         ConfigError: the package `cryptography` is not installed.
@@ -47,11 +50,13 @@ def signed(by: Authority, hosts: Collection[str], days: float) -> Certificates:
     """A new certificate, for servers and clients of jobs.
 
     Args:
-        hosts: names and addresses under which servers are reached by clients that check them, such
-            as browsers, curl and Ray. raystream's own ask for the name `NAME`.
+        by: the authority that signs it.
+        hosts: names and addresses of servers, for clients that check them, such as browsers, curl
+            and Ray. raystream's own clients check for the name `NAME`, which is always included.
+        days: how long the certificate is valid.
 
     Raises:
-        ConfigError: the package `cryptography` is not installed, or the authority is none.
+        ConfigError: the package `cryptography` is not installed, or `by` is no authority.
     """
     x509, key = _library(), _key()
     from cryptography.hazmat.primitives.serialization import load_pem_private_key

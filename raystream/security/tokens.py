@@ -1,11 +1,11 @@
 """Tokens for people: each is for a role, and for a time.
 
-A token is signed with a secret, so whoever has the secret can check it without having kept it, and
-a new secret ends all tokens of the old one:
+A token is signed with a secret. A server with the secret checks tokens without storing them, and a
+new secret ends all tokens of the old one:
 
     look.1764406800.5b0c...      the role, when it ends (Unix seconds), and the signature
 
-The secret itself is a token, too: for all roles, as long as it is the secret.
+The secret itself is a token, too: it has the role *operate* and does not expire.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ import hmac
 from typing import Literal, get_args
 
 Role = Literal["look", "operate"]
-"""*look* may see what a job does, without any key or value of it; *operate* may change it, too."""
+"""*look* sees what a job does, but no keys and no values. *operate* sees these too, and may change
+the job."""
 ROLES: tuple[Role, ...] = get_args(Role)
 LONGEST = 200
-"""Characters that a token has at most."""
+"""A token has at most this many characters."""
 
 
 def signed(secret: str, role: Role, ends: float) -> str:
     """A token for a role.
 
     Args:
-        ends: from this time on (Unix seconds) it is worth nothing.
+        ends: when the token expires, in Unix seconds; the fraction is cut off.
     """
     said = f"{role}.{int(ends)}"
     return f"{said}.{_signature(secret, said)}"
 
 
 def role_of(secret: str, shown: str, now: float) -> Role | None:
-    """The role of who shows a token; None if it is none, or not any more.
+    """The role of a token; None if it is not valid, or has expired.
 
     Args:
-        now: the time, in Unix seconds.
+        shown: the token. now: the time, in Unix seconds.
     """
     if hmac.compare_digest(shown.encode(errors="replace"), secret.encode()):
         return "operate"

@@ -7,10 +7,10 @@ They speak with the controller of the job, an actor that has a name.
     jobs           which jobs run in a cluster; questions to their controllers
     watching       the status of a job, again and again, for `status`, `top` and `story`
     rescaling      `scale`, `move` and `drain`: asks the controller, and waits for the moves
-    querying       `rs.query`: rows of state while the job runs
+    querying       `rs.query`: reads rows of state while the job runs
     state_server   the same over HTTP, for `raystream state --http`
     state_text     keys as people write them, rows as people read them
-    committed      rows at the committed checkpoint, from the keepers
+    committed      reads rows at the committed checkpoint from the keepers
     pushing        `push`: records that somebody pushes by hand
     stopping       `stop`: asks the controller, and waits for the end
 """

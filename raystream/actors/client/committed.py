@@ -1,4 +1,4 @@
-"""Rows of an operator at a committed checkpoint, from the keepers, which hold its images."""
+"""Reads the rows of an operator at a committed checkpoint from its images, which keepers hold."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class CommittedRows(NamedTuple):
     """Rows at a checkpoint."""
 
     rows: list[Any]
-    """Arrow batches, in order of key groups."""
+    """Arrow batches as images hold them, in order of key groups."""
     ended: bool
-    """Whether the input had ended by then: the checkpoint holds no rows."""
+    """Whether the input had ended by then. A checkpoint of the end holds no rows."""
 
 
 def rows_at(
@@ -31,10 +31,18 @@ def rows_at(
     groups: int,
     group: int | None,
 ) -> CommittedRows | None:
-    """The rows of one key group, or of all of them.
+    """The rows of one key group, or of all key groups.
 
-    Returns None if the keepers do not hold them, or not any more: a newer checkpoint is committed,
-    or a keeper has died.
+    Args:
+        keepers: the actors of the keepers.
+        operator: its name. vertex: its number in the plan.
+        checkpoint: the epoch of the committed checkpoint.
+        groups: the number of key groups of the job.
+        group: the key group to read; None for all.
+
+    Returns:
+        None if the keepers do not hold the checkpoint any more, because a newer one is committed or
+        a keeper has died.
     """
     keys = KeyRange(0, groups) if group is None else KeyRange(group, group + 1)
     try:

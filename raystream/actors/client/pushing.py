@@ -57,8 +57,11 @@ def push(job: str, source: str, records: Sequence[Mapping[str, Any]], address: s
 def certificates_of(job: str, address: str) -> Certificates:
     """The certificates of a job that runs with TLS.
 
+    Args:
+        job: its name, or that of one of its runs. address: that of its Ray cluster.
+
     Raises:
-        ConfigError: there is no such job, or it runs without. JobError: it does not answer.
+        ConfigError: there is no such job, or it runs without TLS. JobError: it does not answer.
     """
     with visited(address):
         run = chosen(job, running())

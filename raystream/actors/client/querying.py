@@ -1,9 +1,8 @@
 """`rs.query`: rows of state of a job while it runs.
 
-newest      from the owners of the keys, each between two of its epochs
-committed   from the keepers, at the committed checkpoint: one epoch for all keys, and nothing
-            that a loss of the whole job takes back further than to that checkpoint; it costs
-            the instances nothing
+newest      the owners of the keys answer, each between two of its epochs
+committed   the keepers answer at the committed checkpoint: one epoch for all keys. A recovery does
+            not go back behind this checkpoint, and the instances do no work for it
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from raystream.schema.kinds import plain_key
 from raystream.state.images.readable import plain_name, plain_rows, readable
 
 WAIT_SECONDS = 10.0
-"""How long an answer may take unless the caller says otherwise: recoveries take a few seconds."""
+"""How long an answer may take unless the caller gives `wait`: long enough for a recovery."""
 PAUSE_SECONDS = 0.05
-"""How soon a client asks again that found no owner."""
+"""A client that got no answer waits this long before it asks again."""
 CALL_SECONDS = 5.0
-"""How long one call of the controller, or one connection, may take."""
+"""The limit of one call to the controller, and of one connection to an instance."""
 T = TypeVar("T")
 
 
@@ -45,11 +44,11 @@ class KeyState(NamedTuple):
     """What an operator keeps for a key."""
 
     key: Any
-    """The key, as it was asked for."""
+    """The key, as the caller gave it."""
     row: dict[str, Any] | None
-    """The fields of the row; None if the key has none."""
+    """The fields of the row; None if the key has no row."""
     moment: Moment
-    """The number of the run, and the epoch at whose end the state was so."""
+    """The number of the run, and the epoch at whose end the row was so."""
 
 
 class StateReader:
@@ -64,8 +63,8 @@ class StateReader:
         self.operator = operator
         """The name of the operator."""
         self.seen = Moment(*(seen or (0, 0)))
-        """The greatest moment that this reader was told. Give it to another reader, in any process,
-        and that one never tells of an earlier state."""
+        """The greatest moment of all answers so far. A reader that is given this moment as `seen`,
+        in any process, never returns an earlier state."""
         self._wait = wait
         self._connections: dict[str, LookUpConnection] = {}
         self._until = time.monotonic() + wait
@@ -90,12 +89,13 @@ class StateReader:
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """What a key is made of: the operator's key fields, and in windows `window_start`."""
+        """The names of the key's parts: the operator's key fields, and for windows `window_start`
+        at the end."""
         return tuple(plain_name(name) for name in self._kept.keys.names)
 
     @property
     def key_types(self) -> tuple[str, ...]:
-        """The types of these, as Arrow calls them."""
+        """The types of the key's parts, in Arrow's words."""
         return tuple(str(kind) for kind in self._kept.keys.types)
 
     # ------------------------------------------------------------ reading
@@ -104,20 +104,21 @@ class StateReader:
         """What the operator keeps for a key.
 
         Args:
-            key: its value; a tuple where it has several fields. In windows the last one is the
-                start of the window.
-            committed: read the committed checkpoint, instead of the newest state.
+            key: the value of the key; a tuple if the key has several parts (`key_names`).
+            committed: read the state at the committed checkpoint instead of the newest state.
 
         Raises:
-            ConfigError: it is no key of the operator. JobError: the job has ended, or there was no
-            answer within the limit. StateError: the rows are gone, because the input has ended.
+            ConfigError: this is no key of the operator. JobError: the job has ended, or no answer
+            came within `wait`. StateError: the rows are gone, because the input has ended.
         """
         return self.get_many([key], committed=committed)[0]
 
     def get_many(self, keys: Iterable[Any], *, committed: bool = False) -> list[KeyState]:
-        """As `get`, for several keys. Newest answers of keys with different owners may be of
-        different epochs, none of them before what this reader has seen; committed ones are of one
-        epoch."""
+        """What the operator keeps for several keys, in the order of `keys`; see `get`.
+
+        The newest rows of keys with different owners may be of different epochs, none before what
+        this reader has seen. With `committed` all rows are of one epoch.
+        """
         wanted = list(keys)
         self._until = time.monotonic() + self._wait
         batch = _batch(wanted, self._kept.keys, self.operator, self.key_names)
@@ -138,11 +139,11 @@ class StateReader:
         return [KeyState(k, rows.get(i), Moment(number, epochs[i])) for i, k in enumerate(wanted)]
 
     def scan(self, where: Any = None) -> Any:
-        """All rows at the committed checkpoint as an Arrow table: the key, then the fields of the
-        state. Their epoch is then `seen.epoch`, if nothing newer was read before.
+        """All rows at the committed checkpoint, as an Arrow table: the key, then the fields of the
+        state. Afterwards `seen.epoch` is their epoch, unless this reader saw a newer one before.
 
         Args:
-            where: an expression of `pyarrow.compute` that rows have to meet.
+            where: an expression of `pyarrow.compute`; rows that do not meet it are left out.
 
         Raises:
             As `get`.
@@ -170,7 +171,7 @@ class StateReader:
             self._routes = self._asked_routes()
 
     def _ask(self, request: StateRequest) -> str:
-        """Ask all owners at once. Returns why some keys have no answer."""
+        """Ask all owners at once. Returns why some keys have no answer; empty if none is known."""
         lacking, asked = "", list[tuple[AskedKeys, LookUpConnection]]()
         for part in request.queries(self._routes.assignment):
             try:
@@ -211,7 +212,7 @@ class StateReader:
         self._connections = {}
 
     def _lost(self, serving: Serving, error: Exception | None) -> str:
-        """Drop the connection to an instance. Returns why."""
+        """Drop the connection to an instance that does not answer. Returns the error in words."""
         connection = self._connections.pop(serving.address, None)
         if connection is not None:
             connection.close()
@@ -227,8 +228,8 @@ class StateReader:
     # ------------------------------------------------------------ committed
 
     def _at_checkpoint(self, read: Callable[[], T | None]) -> tuple[int, T]:
-        """What is read at the committed checkpoint, once that is not before what was seen. The
-        keepers may drop it while it is read: then the next one is read."""
+        """The epoch of the committed checkpoint, and what `read` finds there. Waits until the
+        checkpoint is not before what was seen. If the keepers drop it meanwhile, reads the next."""
         while True:
             committed = self._routes.committed
             if not committed:
@@ -243,7 +244,8 @@ class StateReader:
             self._routes = self._asked_routes()
 
     def _committed(self, batch: Any) -> dict[int, dict[str, Any]] | None:
-        """The rows of keys at the committed checkpoint, by their positions."""
+        """The rows of a batch of keys at the committed checkpoint, by the positions of the keys.
+        None if the keepers do not hold the checkpoint any more."""
         request = StateRequest(self._kept.vertex, batch, self._routes.groups, 0)
         found = dict[int, dict[str, Any]]()
         for group, at in request.by_group().items():
@@ -261,8 +263,8 @@ class StateReader:
         return found
 
     def _rows_at(self, group: int | None) -> Any:
-        """The rows of one key group, or of all, at the committed checkpoint; None if the keepers
-        do not have them any more."""
+        """The rows of one key group, or of all, at the committed checkpoint. None if the keepers
+        do not hold it any more."""
         routes, kept = self._routes, self._kept
         keepers = [k for p in routes.keepers if (k := actor(self.run, p)) is not None]
         found = rows_at(keepers, self.operator, kept.vertex, routes.committed, routes.groups, group)
@@ -278,14 +280,18 @@ class StateReader:
 
     @property
     def _least(self) -> int:
-        """The epoch that no answer may be before."""
+        """The earliest epoch that an answer may be of."""
         return self.seen.epoch if self.seen.run == self._routes.number else 0
 
     def _time_left(self) -> float:
         return max(0.0, self._until - time.monotonic())
 
     def _pause(self, why: str) -> None:
-        """Wait a moment, if there is time left."""
+        """Wait a moment.
+
+        Raises:
+            JobError: no time is left. It says why there was no answer.
+        """
         if time.monotonic() + PAUSE_SECONDS > self._until:
             raise JobError(
                 f"{self.operator} of {self.run} has not answered within {self._wait:g} s: {why}",
@@ -294,7 +300,7 @@ class StateReader:
         time.sleep(PAUSE_SECONDS)
 
     def _asked_routes(self) -> StateRoutes:
-        """What the controller says just now. It may just begin, or be restarted."""
+        """The controller's newest routes. Asks again while the controller begins or restarts."""
         why = "the job has not begun yet"
         while True:
             controller = actor(self.run, CONTROLLER)
@@ -337,11 +343,13 @@ def query(
     """Read rows of state of a job while it runs on Ray.
 
     Args:
-        job: its name, or that of one of its runs.
+        job: the name of the job, or of one of its runs.
         operator: the name of an operator that keeps rows.
-        address: of the Ray cluster; `auto`: that of this machine or of the submitted job.
-        wait: seconds that an answer may take, through moves and recoveries.
-        seen: the greatest moment (run, epoch) that was told before: no answer is of an earlier one.
+        address: that of the Ray cluster. "auto" finds the cluster of this machine, or of the job
+            that Ray runs this process for.
+        wait: seconds that an answer may take, moves and recoveries included.
+        seen: a moment (run, epoch), for example `StateReader.seen` of another reader. No answer is
+            of an earlier moment.
 
     Raises:
         ConfigError: there is no such cluster, job or operator. JobError: the job does not answer.
@@ -355,10 +363,10 @@ def query(
 
 
 def _batch(keys: Sequence[Any], schema: Any, operator: str, names: Sequence[str]) -> Any:
-    """Keys as an Arrow batch.
+    """Keys as an Arrow batch with the schema of the operator's keys.
 
     Raises:
-        ConfigError: one of them is no key of the operator.
+        ConfigError: one of the keys is none of the operator.
     """
     several = len(schema) > 1
     columns: list[list[Any]] = [[] for _ in schema]

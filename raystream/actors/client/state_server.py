@@ -4,8 +4,8 @@
     answer           {"seen": [run, epoch],
                       "rows": [{"key": ..., "row": {...} or null, "run": 1, "epoch": 7}, ...]}
 
-The server is a client of the job like any other, and keeps nothing: several may run side by side.
-Each request shows the server's token, and may name what its sender has seen.
+The server is a client of the job and keeps no state, so several servers may run side by side. Each
+request shows the server's token. With `seen` it asks for no earlier state than that moment.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ from raystream.errors import ConfigError, JobError, RaystreamError
 from raystream.io.push.requests import NotTaken, answered
 
 BODY_BYTES = 1 << 20
-"""A request has at most so many bytes."""
+"""A request has at most this many bytes."""
 AT_ONCE = 8
-"""So many requests are answered at the same time; others wait."""
+"""The server works on at most this many requests at once; others wait."""
 OPERATORS_MAX = 64
-"""Readers are kept for so many operators. It is a bound on what a sender can make this keep."""
+"""The server keeps readers for at most this many operators, whatever a client asks for."""
 AGAIN_SECONDS = 0.5
+"""A client may ask again after this time (`Retry-After`)."""
 
 
 class StateServer:
-    """Answers requests.
+    """Answers requests for rows of state of one job.
 
     Args:
         job: the name of a job, or of one of its runs.
-        address: of its cluster.
-        token: what a request shows.
-        wait: how long an answer may take, in seconds.
+        address: that of the job's Ray cluster.
+        token: what each request has to show.
+        wait: seconds that an answer may take.
     """
 
     def __init__(self, job: str, *, address: str, token: str, wait: float) -> None:
@@ -52,7 +53,7 @@ class StateServer:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="state")
 
     def application(self) -> web.Application:
-        """What serves."""
+        """The application that serves the requests."""
         made = web.Application(client_max_size=BODY_BYTES)
         made.router.add_post("/{operator}", self._post)
         return made
@@ -81,7 +82,7 @@ class StateServer:
     def _answer(
         self, operator: str, keys: list[Any], committed: bool, seen: Moment
     ) -> web.Response:
-        """On a thread: read, with a reader that nobody else uses meanwhile."""
+        """Read rows, on a thread, with a reader that no other thread uses meanwhile."""
         try:
             reader = self._reader(operator)
             reader.seen = seen
@@ -97,7 +98,7 @@ class StateServer:
         return answered({"seen": list(reader.seen), "rows": rows})
 
     def _reader(self, operator: str) -> StateReader:
-        """A reader that is idle, or a new one. One that raised is not used again."""
+        """An idle reader of an operator, or a new one. A reader that raised is not used again."""
         try:
             return self._idle[operator].get_nowait()
         except (KeyError, queue.Empty):
@@ -119,14 +120,15 @@ def serve_state(
     wait: float,
     tell: Callable[[str], None],
 ) -> None:
-    """Answer requests until the process is interrupted.
+    """Answer requests until the process is interrupted. See `StateServer`.
 
     Args:
+        host: the address at which the server listens.
         port: 0 for any that is free.
-        tell: called with the address.
+        tell: called with the URL of the server once it listens.
 
     Raises:
-        ConfigError: the port is taken.
+        ConfigError: the server cannot listen there.
     """
     server = StateServer(job, address=address, token=token, wait=wait)
 
@@ -179,6 +181,6 @@ def _tuples(key: Any) -> Any:
 
 
 def as_json(key: Any, found: KeyState) -> dict[str, Any]:
-    """An answer with values that JSON has: bytes as base64, decimals and times as text."""
+    """An answer for one key as JSON: bytes in base64, decimals and dates as text."""
     row = None if found.row is None else {n: plain(v) for n, v in found.row.items()}
     return {"key": plain(key), "row": row, "run": found.moment.run, "epoch": found.moment.epoch}

@@ -12,17 +12,17 @@ from typing import Any
 from raystream.errors import ConfigError
 
 SHOWN = 200
-"""A value is shown up to so many characters."""
+"""A longer value is cut after this many characters."""
 
 
 def key_of(text: str, types: Sequence[str]) -> Any:
-    """A key that was written on a command line.
+    """The key that a person wrote: one value as it is, several as a JSON list.
 
     Args:
-        types: of the fields of a key, as Arrow calls them.
+        types: the types of the key's parts, in Arrow's words.
 
     Raises:
-        ConfigError: it is no such key.
+        ConfigError: the text is no such key.
     """
     parts: list[Any] = [text]
     if len(types) > 1:
@@ -50,7 +50,7 @@ def _part(part: Any, kind: str) -> Any:
 
 
 def fields_of(row: dict[str, Any]) -> str:
-    """A row in a line; long values are cut."""
+    """A row as one line of text. Long values are cut."""
     return ", ".join(f"{n}={_cut(v)}" for n, v in row.items()) or "a row without fields"
 
 
@@ -60,7 +60,8 @@ def _cut(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value of a row as JSON has it."""
+    """A value of a row as a value that JSON has: bytes in base64, dates and decimals as text, a
+    duration in seconds; text for what JSON has nothing for."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):

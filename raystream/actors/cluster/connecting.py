@@ -188,8 +188,8 @@ def _set_defaults() -> None:
     # An agent of Ray measures all its processes every 5 s, which takes 50 ms of a processor, for a
     # dashboard that is not there.
     os.environ.setdefault("REPORTER_UPDATE_INTERVAL_MS", "60000")
-    # Ray gives its workers the least priority but four: beside any other program of the session, a
-    # broker for example, they would get a thirtieth of a processor.
+    # Ray starts its workers with niceness 15. Beside a busy program of niceness 0, a broker for
+    # example, such a process gets about a thirtieth of a processor.
     os.environ.setdefault("RAY_worker_niceness", "0")
     # When its store is full, Ray writes up to 2,000 objects to one file, gigabytes of checkpoints,
     # and gets their memory back only when all of the file is written. It begins to write less than

@@ -8,7 +8,7 @@ The machine itself decides without Ray: `raystream/controller/protocol/`.
     reporter        samples, status and report of a job
     exporter        gives the metrics of the job to Ray
     answers         what a controller is made with, and what it answers to clients
-    state_routes    what clients have to know to read rows of state
+    state_routes    what clients need to read rows of state
     succession      what a restarted controller finds of its job
     processes       does what the machine commands: starts, calls and ends actors
     calls           calls that are not answered yet, and what their answers mean

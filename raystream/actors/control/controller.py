@@ -201,7 +201,7 @@ class Controller:
 
     @ray.method(concurrency_group="control")
     def certificates(self) -> Certificates | None:
-        """What clients of the job show, if it runs with TLS."""
+        """The certificates that clients of the job show; None if the job runs without TLS."""
         return self._charter.credentials.certificates
 
     @ray.method(concurrency_group="control")

@@ -16,7 +16,7 @@ from raystream.controller.protocol.machine import Machine
 from raystream.errors import ConfigError
 
 ZONE = "ray.io/availability-zone"
-"""The label by which Ray names the zone of a node."""
+"""Ray's label for the zone of a node."""
 NODES_SECONDS = 1.0
 """How often Ray is asked which nodes are alive."""
 UNREACHABLE = (RayError, OSError, RuntimeError)
@@ -35,7 +35,7 @@ class Nodes:
         self.for_operators: frozenset[str] = frozenset()
         """Those that the cluster's configuration reserves for operators."""
         self.zones: dict[str, str] = {}
-        """The zones of the nodes that are alive, where a label names them."""
+        """The zone of each node that is alive and has one, by node."""
         self._run = run
         self._note = note
         self._pool: NodePool | None = None

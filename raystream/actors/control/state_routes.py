@@ -1,4 +1,4 @@
-"""What a client has to know to read the state of a running job."""
+"""What a client needs to read the state of a running job."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from raystream.security.credentials import Credentials
 
 
 class KeptRows(NamedTuple):
-    """The rows of an operator."""
+    """The rows that an operator keeps."""
 
     vertex: int
     """The number of the operator in the plan."""
     keys: Any
-    """The Arrow schema of its keys, in windows with the window's start."""
+    """The Arrow schema of its keys; for windows with the start of the window."""
     rows: Any
     """The Arrow schema of its rows, as images hold them."""
     words: str
-    """What they hold, in words."""
+    """The fields of a row and their types in words, as `readable` takes them."""
 
 
 class StateRoutes(NamedTuple):
-    """Where the rows of all operators are just now."""
+    """Where the rows of all operators are now."""
 
     number: int
-    """Of the run: greater than those of all runs before it."""
+    """The number of the run: greater than the number of each run before it."""
     credentials: Credentials
-    """What instances ask to be shown."""
+    """What a client has to show to instances."""
     groups: int
     """The number of key groups."""
     operators: Mapping[str, KeptRows]
     """The operators that keep rows, by name."""
     assignment: Assignment
-    """Which instances own which keys."""
+    """Which instances own which ranges."""
     committed: int
     """The newest committed checkpoint; 0 before there is one."""
     keepers: tuple[str, ...]
@@ -45,9 +45,10 @@ class StateRoutes(NamedTuple):
 
 
 def state_routes(plan: Plan, entry: JournalEntry, credentials: Credentials) -> StateRoutes | None:
-    """What a client is told. None: the job has not begun yet.
+    """What the controller tells a client; None if the job has not begun yet.
 
-    A run without a durable tier has no number there; the second in which it began stands for one.
+    The number of a run comes from its durable tier. Without one, it is the Unix second in which the
+    run began.
     """
     if plan.durable is None and not entry.started:
         return None

@@ -2,8 +2,8 @@
 
 A restore goes through its range in tiles and has the images of a few of them at a time: parts that
 are in an object store are mapped, the others are read by their keeper when their tile is near.
-Where a file of a keeper turns out to be damaged, or a keeper dies meanwhile, the rest of the range
-comes from another copy, in the same restore.
+If a keeper dies meanwhile, or a file of it is damaged, the same restore takes the rest of the range
+from another copy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ send its checkpoint again to a keeper that turns out to hold exactly its range."
 AHEAD_BYTES = 64 << 20
 """Up to about so much is read by keepers before it is needed."""
 TRIES = 100
-"""How often a restore goes on from another copy because a file was damaged or a keeper died."""
+"""How often a restore goes on from another copy, after a damaged file or the death of a keeper."""
 
 log = logging.getLogger("raystream.restore")
 
@@ -61,7 +61,7 @@ class Fetched:
 
     chains: Iterable[Sequence[Image]]
     """For each part of the range the images that are needed, the oldest first. They are got while
-    this is gone through, once; that may raise `RayError`, if the only keeper of some died, and
+    this is gone through, once. That may raise `RayError`, if the only keeper of a part died, and
     `NotHeldError`."""
     whole: set[Any] = field(default_factory=set)
     """The keepers that have images of exactly this range, undamaged as far as is known: it is known
@@ -142,7 +142,7 @@ class _TileReader:
         self._coming = deque(parts.values())
         """The parts that were not asked for yet, in the order in which they are needed."""
         self._asked: dict[int, tuple[Any, int]] = {}
-        """The reference of each part, and how many bytes the keeper reads for it."""
+        """By part the reference to it, and how many bytes its keeper reads for it."""
         self._images: dict[int, Image] = {}
 
     def __iter__(self) -> Iterator[tuple[Tile, tuple[Image, ...]]]:

@@ -1,8 +1,8 @@
 """Where a connection is made and accepted, with TLS if the job has certificates.
 
 Without certificates a connection is the socket itself. With them it is a `TlsSocket`, which carries
-the same frames. Only threads that may wait read and write a `TlsSocket`; the compute thread does
-not (`direct`), because TLS sends and receives bytes of its own, and those may have to be waited for.
+the same frames. Only threads that may wait read and write a `TlsSocket`. The compute thread may not
+wait, and TLS may have to wait for bytes of its own (`direct`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TlsSocket(ssl.SSLSocket):
     """A connection with TLS, as frames want it."""
 
     def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
-        """Like `socket.recv_into`, without flags: fewer bytes may come than `MSG_WAITALL` asks for."""
+        """Like `socket.recv_into`. It ignores flags: fewer bytes may come despite `MSG_WAITALL`."""
         return super().recv_into(buffer, nbytes or None)
 
     def sendmsg(self, buffers: Iterable[Any], *_: Any) -> int:  # type: ignore[override]
@@ -37,8 +37,8 @@ class TlsSocket(ssl.SSLSocket):
         return len(data)
 
     def shutdown(self, how: int) -> None:
-        """End the connection. A thread that writes at this moment gets an error. `SSLSocket.shutdown`
-        would let that thread go on without TLS."""
+        """End the connection. A thread that writes at this moment gets an error; after
+        `SSLSocket.shutdown` it would go on without TLS."""
         socket.socket.shutdown(self, how)
 
 

@@ -1,8 +1,8 @@
 """Queries for rows of state, and their answers, on a connection to the instance that owns the rows.
 
-A client shows the token of the run once, in a frame of kind `QUERIES`. Then each `QUERY` has a
-`REPLY`, in order. Keys and rows travel as Arrow batches without their schemas, which both sides
-have: the instance from its operator, the client from the controller.
+A client shows the token of the run once, in a frame of kind `QUERIES`. Then each `QUERY` gets a
+`REPLY`, in order. Keys and rows travel as Arrow batches without their schemas. The instance knows
+the schemas from its operator, the client from the controller.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from raystream.dataflow.queries.looking import KEYS_MAX, Looked, NotYet, StateQu
 from raystream.errors import RaystreamError
 
 QUERY_BYTES = 1 << 20
-"""A query has at most so many bytes."""
+"""A query has at most this many bytes."""
 HELLO_BYTES = 1 << 16
+"""An instance's first answer has at most this many bytes."""
 WAIT_MAX = 60.0
-"""An instance waits at most so long for an epoch, whatever a client says."""
+"""An instance waits at most this many seconds for an epoch, whatever a client asks for."""
 
 
 class LookUp(NamedTuple):
@@ -42,29 +43,30 @@ class LookUp(NamedTuple):
     keys: Any
     """The Arrow schema of its keys."""
     answer: Callable[[StateQuery, float], Looked | NotYet]
-    """Answers a query within some seconds; raises a StateError for what is no key."""
+    """Answers a query, and may wait the given seconds for an epoch. Raises StateError if a key is
+    none of the operator."""
 
 
 class Reply(NamedTuple):
     """What an instance has answered."""
 
     epoch: int
-    """The state was so at the end of this epoch; 0 if it has none."""
+    """The epoch at whose end the rows were so; 0 if the reply has no rows."""
     not_yet: NotYet | None
-    """Why there are no rows; None if it has looked them up."""
+    """Why the instance does not answer now; None if it has answered or refused."""
     found: list[int]
     """The positions of the keys that have a row."""
     rows: Any
     """The Arrow batch of these rows; None without an answer."""
     refused: str
-    """Why it will never answer this query."""
+    """Why the instance will never answer this query; empty if it does not refuse."""
 
 
 def serve_queries(connection: socket.socket, reader: Reader, look_up: LookUp) -> None:
-    """Answer queries until the other side has gone.
+    """Answer queries until the client has gone.
 
     Raises:
-        OSError: the connection is broken. Refused: something came that is no query.
+        OSError: the connection is broken. Refused: the client sent something that is no query.
     """
     while True:
         try:
@@ -112,10 +114,13 @@ class LookUpConnection:
     """A client's connection to an instance.
 
     Args:
-        joining: the credentials of the run. seconds: how long the beginning may take.
+        address: the data port of the instance, "HOST:PORT".
+        joining: connects with the credentials of the run.
+        seconds: how long the answer to the token may take.
 
     Raises:
-        OSError: nobody answers there. Refused: the token is of another run, or no state is there.
+        OSError: nobody answers at the address. Refused: the token is of another run, or the
+        instance keeps no rows.
     """
 
     def __init__(self, address: str, joining: Joining, seconds: float) -> None:
@@ -134,7 +139,7 @@ class LookUpConnection:
             raise
 
     def send(self, query: StateQuery, seconds: float) -> None:
-        """Send a query, which is to be answered within some seconds.
+        """Send a query. The instance may wait up to `seconds` for the query's epoch.
 
         Raises:
             OSError: the connection is broken.
@@ -144,13 +149,13 @@ class LookUpConnection:
         send(self._connection, QUERY, head, [memoryview(query.keys.serialize())])
 
     def receive(self, rows: Any, seconds: float) -> Reply:
-        """The answer to the first query that has none yet.
+        """The answer to the oldest query that has none yet.
 
         Args:
-            rows: the Arrow schema of rows. seconds: how long it may take.
+            rows: the Arrow schema of the operator's rows. seconds: how long the answer may take.
 
         Raises:
-            OSError: the connection is broken, or there is no answer in time.
+            OSError: the connection is broken, no answer came in time, or it is damaged.
         """
         self._connection.settimeout(seconds)
         try:

@@ -153,8 +153,8 @@ class Decoder:
             body: uint8, read-only; the pieces lie in it.
 
         Raises:
-            JobError: the message is damaged, its chunks do not follow each other, or they are not of
-            this schema.
+            JobError: the message is damaged, it is of another schema, or the chunks of a piece do
+            not follow each other.
         """
         try:
             lo, hi, headers, offsets, chunk, chunks, length, sizes = msgpack.unpackb(head)

@@ -5,7 +5,7 @@ shell            an instance in a process: machine, tenure, and the threads arou
 compute_loop     the thread that computes
 fair_lock        that thread takes turns with the one that copies checkpoints
 busy_meter       what it does with its time
-answering        rows of state for clients, between two steps
+answering        answers queries for rows of state, between two steps
 tidy             when the garbage collector runs
 subscriptions    one for each log that the instance reads
 reading          how a source reads

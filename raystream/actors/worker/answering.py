@@ -13,14 +13,14 @@ from raystream.dataflow.queries.looking import Looked, NotYet, StateQuery, look_
 from raystream.dataflow.tenure import Tenure
 
 LOOK_SECONDS = 0.005
-"""How soon a query that waits for an epoch looks again."""
+"""How often a thread whose query waits for an epoch looks again."""
 
 
 def answering(tenure: Tenure[Any], fate: Fate, turns: Turns, loop: ComputeLoop) -> LookUp | None:
-    """What answers queries of an instance, on the threads of its server; None if it keeps no rows.
+    """What answers queries, on the threads of the instance's server. None: it keeps no rows.
 
-    A thread that looks rows up has the lock that each step of the instance holds. So it sees the
-    state at the end of an epoch, and the instance waits for the look-up of `KEYS_MAX` keys at most.
+    A look-up holds the lock that each step of the instance holds. So a look-up sees the state at
+    the end of an epoch, and a step waits for the look-up of at most `KEYS_MAX` keys.
     """
     table = tenure.machine.table
     if table is None:

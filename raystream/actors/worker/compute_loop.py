@@ -34,13 +34,13 @@ from raystream.state.log.epoch_log import Bound
 WAIT_SECONDS = 0.5
 """How long the thread waits at most before it looks whether the shell stops."""
 MARKS = 256
-"""The number of newest epochs of which a source or sink says when it had passed them."""
+"""A source or sink reports for this many of its newest epochs when it passed them."""
 BOUND = Bound(AHEAD, AHEAD_BYTES, SMALL_AHEAD)
-"""How far it may be ahead of what its slowest subscriber was served."""
+"""How far an instance may be ahead of what its slowest subscriber was served."""
 BATCH = 16
 BATCH_SECONDS = 0.001
-"""Up to BATCH ready epochs are applied before they are sent, as one batch of work, while that takes
-no longer than this: after a hiccup the thread catches up sooner."""
+"""The thread applies up to BATCH ready epochs before it sends them together, for at most
+BATCH_SECONDS: a thread that is behind sends less often, and catches up sooner."""
 TRIM_EPOCHS = 32
 """Up to this many epochs of each log are dropped between two others: thousands at once take
 milliseconds."""
@@ -83,7 +83,7 @@ class ComputeLoop:
         self.ended_at: float | None = None
         """The Unix time at which the last epoch was applied."""
         self.amid = False
-        """Whether a step is under way, or has failed: the rows are of no epoch then."""
+        """Whether a step is under way, or has failed. The rows then belong to no single epoch."""
         self.again = False
         """Set when the last checkpoint is to be stored again."""
         self._tenure, self._machine = tenure, tenure.machine
@@ -197,8 +197,8 @@ class ComputeLoop:
         self._linger()
 
     def _step_ready(self, machine: Instance) -> Header:
-        """Apply the next epoch, and those that are ready after it as far as they are one batch of
-        work, up to the next checkpoint. Returns the header of the last one."""
+        """Apply the next epoch, and those after it that are ready, as one batch (`BATCH`). A batch
+        ends at a checkpoint. Returns the header of the last epoch."""
         until = time.monotonic() + BATCH_SECONDS
         for _ in range(BATCH):
             with self._turns:
@@ -219,11 +219,11 @@ class ComputeLoop:
             self.asker.turn()
 
     def _published(self, header: Header, at_leisure: bool) -> None:
-        """Have epochs sent that were applied and logged, and take a checkpoint if one is due.
+        """Send epochs that were applied and logged, and take a checkpoint if one is due.
 
         Args:
-            header: of the last of them; none before is a checkpoint.
-            at_leisure: the instance has no other work to do at once.
+            header: that of the last of these epochs. No epoch before it is a checkpoint.
+            at_leisure: whether the instance has nothing else to do just now.
         """
         if not self._server.push(at_leisure):
             self._cursors.notify()
@@ -252,8 +252,11 @@ class ComputeLoop:
         self._act(None if items is None else TRIM_EPOCHS)
 
     def _may_publish(self, *, wait: bool = True) -> bool:
-        """Wait until the slowest subscriber is near enough to publish; False when stopping. wait:
-        otherwise whether it is, now."""
+        """Wait until the slowest subscriber is near enough for the next epoch. False when stopping.
+
+        Args:
+            wait: False to say at once whether the subscriber is near enough now.
+        """
         cursors, outlets, fate = self._cursors, self._machine.outlets, self._fate
         if not outlets.is_ahead(cursors.slowest(), BOUND):
             return not fate.stopping

@@ -326,7 +326,8 @@ def _ask_all(
 def _look(
     place: Any, view: int, epoch: int, names: Sequence[str]
 ) -> Mapping[tuple[str, int], Boundary] | None:
-    """Look what a keeper holds; None when it refuses, is gone, or does not answer in time."""
+    """What a keeper holds; see `Register.look`. None when the keeper refuses, is gone, or does not
+    answer in time."""
     try:
         held: Mapping[tuple[str, int], Boundary] | None = ray.get(
             place.look.remote(view, epoch, list(names)), timeout=ASK_SECONDS

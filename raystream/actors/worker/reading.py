@@ -53,12 +53,12 @@ class Claim(Protocol):
     def __call__(self, split: str, epoch: int, wanted: Boundary, /) -> HeldBoundary: ...
 
     def all(self, epoch: int, wanted: Mapping[str, Boundary], /) -> dict[str, HeldBoundary]:
-        """The same for several splits in one call: the register is another process."""
+        """The same for several splits in one call, because each call goes to another process."""
 
     def find(
         self, epoch: int, names: Sequence[str], among: Sequence[str] = ()
     ) -> dict[str, Boundary] | None:
-        """What all places hold; see `Claimer.find`."""
+        """The boundaries that all places hold; see `Claimer.find`."""
 
     @property
     def row_bytes(self) -> int:
@@ -155,13 +155,14 @@ class SourceReader:
         return taken
 
     def _due(self, epoch: int) -> float:
-        """The Unix time at which an epoch of a paced source is over."""
+        """The Unix time at which an epoch ends. For paced sources only."""
         clock, paced_from = self.plan.clock, self.paced_from
         assert clock is not None and clock.speed is not None and paced_from is not None
         return paced_from + epoch * clock.seconds / clock.speed
 
     def is_due(self, epoch: int, now: float) -> bool:
-        """Whether the source is behind its pace: this epoch is over by now. now: Unix time."""
+        """Whether an epoch has ended by `now` (Unix time), so that the source is behind its pace.
+        Always False without a pace."""
         return self._paced and self.paced_from is not None and now >= self._due(epoch)
 
     def positions(self) -> Positions:

@@ -31,8 +31,8 @@ Asking = Callable[[Ask[Any], str, int], HeldBoundary | None]
 AskingAll = Callable[[Any, int, int, Mapping[str, Boundary]], Mapping[str, HeldBoundary] | None]
 """Asks a place under a view for several entries of an epoch at once."""
 Looking = Callable[[Any, int, int, Sequence[str]], Mapping[tuple[str, int], Boundary] | None]
-"""Looks what a place holds under a view of some names, from an epoch on; see `Register.look`. None
-when it refuses, or does not answer in time."""
+"""Asks a place what it holds under a view, for some names, from an epoch on; see `Register.look`.
+None when the place refuses, or does not answer in time."""
 
 
 class Claimer:
@@ -42,7 +42,7 @@ class Claimer:
     Args:
         ask: asks a place for one entry. ask_all: for several of an epoch; one after the other
             unless given.
-        look: looks what a place holds; an instance that is behind claims each epoch unless given.
+        look: asks what a place holds. Without it, an instance that is behind claims each epoch.
     """
 
     def __init__(
@@ -53,7 +53,9 @@ class Claimer:
         self._look = look
         self._claims: Claims[Any] = Claims()
         self._newest = 0
+        """The newest epoch that any answer to a claim has named."""
         self._leads = False
+        """Whether the last look found nothing: nobody is ahead of this instance."""
         self._changed = threading.Condition()
         self._stopping = False
 
@@ -117,15 +119,15 @@ class Claimer:
     def find(
         self, epoch: int, names: Sequence[str], among: Sequence[str] = ()
     ) -> dict[str, Boundary] | None:
-        """What all places hold of an epoch. Where something is missing, the last place is asked for
-        this epoch and those after it, so an instance that is behind asks seldom.
+        """The boundaries of an epoch that all places hold. If one is not known here, this asks the
+        last place for this epoch and those after it, so an instance that is behind asks seldom.
 
         Args:
-            names: what is wanted. among: all names that will be wanted in later epochs, if there
-                are more.
+            names: the entries that are wanted now. among: all entries that will be wanted in later
+                epochs; `names` unless given.
 
         Returns:
-            What is held by now; None: no view was told yet, so nothing is known.
+            The boundaries that are held by now, by name. None: no view was told yet.
         """
         found = self.known(epoch, names)
         with self._changed:
@@ -209,7 +211,7 @@ class RegisterKeeping:
     """The register as an operator that asks the world needs it (`raystream.local.asking`).
 
     Args:
-        names: of all entries that the instance may have.
+        names: the names of all entries that the instance may have.
         owns: whether the instance owns its range by now.
     """
 

@@ -85,7 +85,7 @@ class Shell:
     """Runs one instance.
 
     Args:
-        credentials: what it shows other instances, and asks of them.
+        credentials: what this instance shows to others, and asks them to show.
         host: the address at which other machines reach this one.
         claim: asks the boundary register, for a source that is cut by arrival.
         ship: stores a part of an image with the keepers. None: no checkpoints are taken.
@@ -156,7 +156,7 @@ class Shell:
 
     @property
     def address(self) -> str:
-        """Where its logs are served."""
+        """The address at which the instance serves its logs, "HOST:PORT"."""
         return self.server.address
 
     @property

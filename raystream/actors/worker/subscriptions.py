@@ -16,12 +16,12 @@ from raystream.dataflow.plan import Edge
 from raystream.dataflow.tenure import AfterRefusal, Tenure
 
 AHEAD = 8
-"""Epochs that a producer may be ahead of what its slowest subscriber was served, and that a
-subscription may be ahead of what was applied, whatever their size."""
+"""Epochs of any size that a producer may be ahead of what its slowest subscriber was served, and
+that a subscription may be ahead of what its instance has applied."""
 SMALL_AHEAD = 256
 AHEAD_BYTES = 64 << 10
-"""A producer may be ahead by up to SMALL_AHEAD epochs as long as their rows have no more bytes than
-that: of short epochs, AHEAD are a few milliseconds."""
+"""A producer may be up to SMALL_AHEAD epochs ahead while their rows have at most AHEAD_BYTES:
+AHEAD epochs of a millisecond each are only a few milliseconds."""
 WAIT_SECONDS = 0.5
 """How long a thread waits at most before it looks whether the shell stops."""
 
@@ -42,7 +42,7 @@ class Subscriptions:
         self._checks = self._machine.plan.check
         self._applied = threading.Condition()
         self._waiting = 0
-        """How many threads wait until more is applied."""
+        """The number of threads that wait until more epochs are applied."""
         self._open: dict[tuple[int, str], Subscription] = {}
 
     def follow(self, wanted: Mapping[tuple[int, str], tuple[Edge, Serving]]) -> None:
@@ -70,7 +70,7 @@ class Subscriptions:
 
     def advanced(self) -> None:
         """The instance has applied an epoch, or stops: threads that wait for it look again."""
-        if self._waiting:  # a thread that does not count yet looks after it has counted itself
+        if self._waiting:  # a thread counts itself before it looks, so none is missed
             with self._applied:
                 self._applied.notify_all()
 

@@ -38,7 +38,7 @@ class ReceivingInstance(Instance):
         self.feeds = feeds_of(vertex)
         self.inlets = {e.id: Inlet(plan.groups) for e in vertex.inputs}
         self._alone = vertex.inputs[0].id if len(vertex.inputs) == 1 else None
-        """The input edge, if there is one only."""
+        """The id of the input edge, if there is only one."""
         self.checksums = Checksums(plan) if plan.check else None
         self._greatest = {e.id for e in vertex.inputs if e.greatest}
         self._clock = no_clock if plan.clock is None else clock_of(plan)
@@ -99,14 +99,14 @@ class ReceivingInstance(Instance):
         return header
 
     def _only(self, epoch: int) -> Piece | None:
-        """The piece of the next epoch, where one is all of the input, as most often between two
-        instances: nothing is to be compared or put together then."""
+        """The piece of the next epoch, if one piece is the whole input; otherwise None. One piece
+        needs no comparing and no assembling, and most epochs between two instances have one."""
         if self._alone is None:
             return None
         return self.inlets[self._alone].apply_only(epoch)
 
     def _step_of_one(self, piece: Piece, before: int) -> Header:
-        """Apply an epoch that came as one piece. before: the watermark until now."""
+        """Apply an epoch that came as one piece. before: the watermark before this epoch."""
         came, edge = piece.header, self._alone
         assert edge is not None
         epoch, ended = came.epoch, self.inlets[edge].finished

@@ -34,7 +34,7 @@ class KeyedInstance(ReceivingInstance):
         self._nothing = [nothing(schema, len(keys)) for schema in vertex.spec.outputs]
 
     def _tiered(self, plan: Plan, memory: int) -> Logic:
-        """The logic, with rows on disk where it can have some."""
+        """The logic, with its oldest rows on disk if it supports that. memory: bytes."""
         from raystream.dataflow.logic.tiered import tiered
 
         folder = Path(plan.state_folder or gettempdir())

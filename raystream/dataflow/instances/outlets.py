@@ -133,8 +133,8 @@ class Outlets:
         return LogEntry(epoch, Header(epoch, self.keys, NEVER, False, True), rows, offsets)
 
     def is_ahead(self, epoch: int, bound: Bound) -> bool:
-        """Whether its logs hold more from an epoch on than a bound allows. A run of empty epochs
-        counts as one."""
+        """Whether one of the logs holds more, from an epoch on, than a bound allows. A run of empty
+        epochs counts as one."""
         for log in self.logs.values():  # noqa: SIM110  asked for at each epoch
             if log.is_beyond(epoch, bound):
                 return True

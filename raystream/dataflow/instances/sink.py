@@ -85,8 +85,12 @@ class SinkInstance(ReceivingInstance):
     def _by_epoch(
         self, epoch: int, rows: Columns, offsets: np.ndarray
     ) -> Iterable[tuple[int, Columns, np.ndarray]]:
-        """The epochs of a step that have rows: of each its number, its rows and their offsets.
-        epoch: the last one."""
+        """The epochs of a step that have rows: for each its number, rows and offsets.
+
+        Args:
+            epoch: the last epoch of the step.
+            offsets: int64 [E * R + 1], for E epochs and the R key groups of the instance.
+        """
         groups = len(self.keys)
         if len(offsets) == groups + 1:
             return [(epoch, rows, offsets)]

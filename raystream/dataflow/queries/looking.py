@@ -1,4 +1,4 @@
-"""Queries at an instance: the rows of some keys, between two of its steps."""
+"""Queries at an instance: it looks up the rows of some keys between two of its steps."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from raystream.state.images.partition import keys_of
 from raystream.state.tables.backend import FoundRows
 
 KEYS_MAX = 100
-"""At most so many keys are asked for in one query."""
+"""A query has at most this many keys."""
 
 
 class StateQuery(NamedTuple):
     """A question for the rows of some keys."""
 
     vertex: int
-    """The operator."""
+    """The number of the operator in the plan."""
     keys: Any
-    """An Arrow batch of key columns, of `KEYS_MAX` rows at most."""
+    """An Arrow batch of the key columns, with at most `KEYS_MAX` rows."""
     least: int
-    """The epoch that the answer must not be before."""
+    """The earliest epoch that the answer may be of."""
 
 
 class Looked(NamedTuple):
-    """What an instance knows of the keys that it was asked for."""
+    """What an instance found."""
 
     epoch: int
-    """The state was so at the end of this epoch."""
+    """The epoch at whose end the rows were so."""
     found: FoundRows
-    """The rows."""
+    """The rows, and which keys they belong to."""
 
 
 class NotYet(Enum):
     """Why a query is not answered now."""
 
     LATER = "later"
-    """The instance has not come to the epoch yet."""
+    """The instance has not applied the epoch yet."""
     ELSEWHERE = "elsewhere"
-    """It does not own the keys, as far as it was told."""
+    """The instance does not own the keys, or stops."""
     OVER = "over"
-    """The input of the operator has ended, and the instance that had the rows is gone: checkpoints
-    of the end hold none, because no record will come that they could make a difference to."""
+    """The input has ended, and the instance that had the rows is gone. A checkpoint of the end has
+    no rows, because no record will come that needs them."""
 
 
 def look_up(tenure: Tenure[Any], query: StateQuery) -> Looked | NotYet:
     """The rows of some keys, from the instance with this tenure, between two of its steps.
 
-    Of an instance whose input has ended the state is the same at every later epoch.
+    After the input has ended, the state is the same at every later epoch.
 
     Raises:
-        StateError: a key is none that rows of the operator can have.
+        StateError: a key is none of the operator.
     """
     machine = tenure.machine
     if not tenure.owns or machine.vertex.id != query.vertex or machine.table is None:
@@ -69,7 +69,7 @@ def look_up(tenure: Tenure[Any], query: StateQuery) -> Looked | NotYet:
 
 
 def _within(keys: Any, machine: Instance) -> bool:
-    """Whether all keys are of the range of an instance."""
+    """Whether all keys are in the range of an instance."""
     from raystream.state.kernels import key_groups
 
     found = key_groups(keys_of(keys), machine.plan.groups)

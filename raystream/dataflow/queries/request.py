@@ -1,4 +1,4 @@
-"""Queries at a client: which instances are asked for which keys, and what was answered."""
+"""Queries at a client: which instances to ask for which keys, and what they answered."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ from raystream.state.keys import key_group
 
 
 class Moment(NamedTuple):
-    """A state of a job: the number of a run, and the epoch at whose end the state was so. Moments
-    are ordered. A run that goes on from a saved checkpoint has a greater number than the run that
-    saved it, and begins at an epoch that the other one may have left behind."""
+    """A point in the history of a job: the number of a run, and the end of an epoch. Moments are
+    ordered by run, then by epoch. A run that resumes from a saved checkpoint has a greater number
+    than the run that saved it, but may begin at an epoch that the earlier run had passed."""
 
     run: int
     epoch: int
 
 
 class AskedKeys(NamedTuple):
-    """The keys of a request that one instance is asked for."""
+    """The keys of a request for which one instance is asked."""
 
     serving: Serving
     """The instance."""
     at: tuple[int, ...]
     """The positions of the keys in the request."""
     query: StateQuery
-    """What is sent to the instance."""
+    """What the client sends to the instance."""
 
 
 class StateRequest:
-    """The keys of one request of a client: which are to be asked for, and what was answered.
+    """One request of a client: which of its keys are still open, and what was answered.
 
     Args:
-        keys: an Arrow batch of key columns. groups: the number of key groups of the job.
-        least: the epoch that no answer may be before.
+        vertex: the number of the operator in the plan.
+        keys: an Arrow batch of the key columns. groups: the number of key groups of the job.
+        least: the earliest epoch that an answer may be of.
     """
 
     def __init__(self, vertex: int, keys: Any, groups: int, least: int) -> None:
@@ -48,13 +49,13 @@ class StateRequest:
         self.open = set(range(keys.num_rows))
         """The positions of the keys that are not answered yet."""
         self.epochs: dict[int, int] = {}
-        """By the position of an answered key the epoch of its answer."""
+        """The epoch of each answer, by the position of the key."""
         self.rows: list[tuple[list[int], Any]] = []
-        """What was found: the positions of keys, and a batch with a row for each."""
+        """The rows that were found: positions of keys, and an Arrow batch with a row for each."""
 
     def queries(self, assignment: Assignment) -> list[AskedKeys]:
-        """What to ask of whom, by this assignment, for the keys that are not answered yet. Keys
-        that have no owner just now are left out."""
+        """The queries for the keys that are not answered yet, each for an owner in this assignment.
+        Keys without an owner are left out."""
         found = []
         for serving in assignment.of(self._vertex):
             mine = sorted(at for at in self.open if self._owns(serving, self._groups[at]))
@@ -68,11 +69,12 @@ class StateRequest:
         return not serving.candidate and serving.keys.holds(group)
 
     def answered(self, part: AskedKeys, epoch: int, found: Iterable[int], rows: Any) -> None:
-        """An instance has answered. An answer that comes a second time changes nothing.
+        """Take the answer of an instance. A second answer for the same keys changes nothing.
 
         Args:
-            found: the positions, among the keys of the part, of those that have a row.
-            rows: a batch with these rows.
+            part: what the instance was asked for. epoch: that of the answer.
+            found: which keys of `part` have a row, as positions in `part`.
+            rows: an Arrow batch with these rows.
         """
         if not self.open.issuperset(part.at):
             return
@@ -89,13 +91,13 @@ class StateRequest:
 
     @property
     def upto(self) -> int:
-        """The greatest epoch of all answers so far; the least allowed one before there are any."""
+        """The greatest epoch of all answers so far; `least` before the first answer."""
         return max(self.epochs.values(), default=self._least)
 
 
 def groups_of(keys: Any, groups: int) -> list[int]:
-    """The key group of each key of a batch. It needs no compiled code, which the process of a
-    client would have to load first."""
+    """The key group of each key of a batch. In plain Python, so that a client does not have to load
+    compiled code."""
     columns = [
         column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
         for column in keys_of(keys)

@@ -108,7 +108,9 @@ def test_what_has_text_or_a_rank_is_left_to_messages() -> None:
     assert epoch_frame(ranked._replace(rows=texts), WHOLE) is None
 
 
-@pytest.mark.parametrize("what", ["shorter", "longer", "rows", "offsets", "order", "head", "range", "text"])
+@pytest.mark.parametrize(
+    "what", ["shorter", "longer", "rows", "offsets", "order", "head", "range", "text"]
+)
 def test_a_damaged_epoch_is_refused(what: str) -> None:
     frame = epoch_frame(entry([1] * GROUPS), WHOLE)
     assert frame is not None
