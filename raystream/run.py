@@ -129,9 +129,10 @@ def run(
         keep: how many saved checkpoints stay in `durable`, at least 2: `raystream replay` reaches
             back to the oldest of them.
         tls: encrypt the connections between the job's instances and those of `rs.io.push`, and have
-            both sides show a certificate. A folder with `ca.crt`, `tls.crt` and `tls.key` (`raystream certificates` makes one), or
-            "made": new certificates for this run (needs the extra `tls`). Ray's own connections
-            have other settings: see docs/reference/security.md.
+            both sides show a certificate. A folder with `ca.crt`, `tls.crt` and `tls.key`
+            (`raystream certificates` makes one), or "made": new certificates for this run (needs
+            the extra `tls`). Ray's own connections have other settings: see
+            docs/reference/security.md.
         ui: on a cluster, show the job on a page in a browser while it runs. Its address is said as
             a note; only this machine can see it. Needs the extra `ui`.
         on_progress: called about every second with the totals so far. What it raises ends the job.
