@@ -1,8 +1,8 @@
 """python -m benchmarks fuzz: hostile bytes at every port of a job, and in what it stores.
 
 noise    bytes that are nearly right
-target   what is struck, and what may never happen
-ports    the data port, the push port and the page, as a job opens them
-stored   what is read from sockets and stores: pieces, bodies, images, manifests
+target   sends bytes to a target, and finds what must never happen
+ports    targets: the data port, the push port and the page, as a job opens them
+stored   targets: what reads bodies, tickets, pieces, images and manifests
 command  the command
 """

@@ -21,7 +21,7 @@ TARGETS: dict[str, Any] = {
     **{f"{name}, TLS": partial(port, name, tls=True) for name in WITH_TLS},
     **{name: partial(kind, name) for name in KINDS},
 }
-"""By name what opens it."""
+"""What opens each target, by its name."""
 
 
 def main(
@@ -33,10 +33,10 @@ def main(
 ) -> None:
     """Hostile bytes at every port of a job, and in what it stores.
 
-    Nothing may end, hang, take more than 1 GiB of memory, or answer anything but "no" to those who
-    have no token. Ends with exit code 1, and the seed, if something does.
+    No target may end, hang, take more than 1 GiB of memory, or answer anything but "no" to a client
+    without a token. If one does, the command ends with exit code 1 and prints the seed.
     """
-    for name in ("asyncio", "aiohttp.server", "uvicorn.error"):  # they tell of each bad request
+    for name in ("asyncio", "aiohttp.server", "uvicorn.error"):  # they log each bad request
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if at and at not in TARGETS:
         raise typer.BadParameter(f"{at!r}: one of {'; '.join(TARGETS)}")

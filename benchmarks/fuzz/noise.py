@@ -12,12 +12,16 @@ EDGES = (
     b"[" * 3000, b'{"a":' * 2000, b"9" * 5000, b"1e999", b"\r\n\r\n", b"\0", b"%00", b"..%2f",
     b"Transfer-Encoding: chunked\r\n", b"Content-Length: 99999999999999999999\r\n", b"\xed\xa0\x80",
 )  # fmt: skip
-"""What is put in: numbers at the edges of their types, sizes that are too large for msgpack, and
-what parsers of text and HTTP may stumble over."""
+"""Bytes that changes put in: numbers at the edges of their types, sizes that are too large for
+msgpack, and what parsers of text and HTTP may stumble over."""
 
 
 def noise(draw: random.Random, most: int = 1 << 16) -> bytes:
-    """Bytes that nobody has thought of; mostly a few."""
+    """Random bytes, mostly a few.
+
+    Args:
+        most: up to so many.
+    """
     return draw.randbytes(int(most ** draw.random()))
 
 
@@ -25,7 +29,7 @@ def changed(draw: random.Random, sample: bytes, others: Sequence[bytes] = ()) ->
     """A sample with one to eight changes, mostly one.
 
     Args:
-        others: samples of which parts may be put in.
+        others: samples whose parts may be put in.
     """
     data = bytearray(sample)
     for _ in range(draw.choice((1, 1, 1, 2, 3, 8))):
@@ -49,5 +53,5 @@ def changed(draw: random.Random, sample: bytes, others: Sequence[bytes] = ()) ->
             data[at:end] = other[begin : begin + draw.randint(0, 4096)]
         else:
             data[at:at] = noise(draw, 256)
-        del data[1 << 20 :]  # it stays what a socket may have sent
+        del data[1 << 20 :]  # no larger than a message of a socket
     return bytes(data)

@@ -19,7 +19,15 @@ from benchmarks.fuzz.noise import changed, noise
 from benchmarks.fuzz.target import Struck, Wrong
 from raystream.actors.network import frames
 from raystream.actors.network.connections import Joining
-from raystream.actors.network.frames import ACCEPTED, PIECES, REFUSED, TICKET, Reader
+from raystream.actors.network.frames import (
+    ACCEPTED,
+    EPOCH,
+    PIECES,
+    REFUSED,
+    REPLY,
+    TICKET,
+    Reader,
+)
 from raystream.actors.network.wire import Ticket
 from raystream.actors.worker.shell import Role, Shell
 from raystream.controller.planning.plans import make_plan
@@ -34,9 +42,10 @@ from raystream.security.credentials import Credentials
 
 HOST = "127.0.0.1"
 ANSWER_SECONDS = 30.0
-"""Who asks for what is right is answered within this time; otherwise the port hangs."""
+"""Seconds within which a port answers a client that may have what it asks for; otherwise it
+hangs."""
 SILENT_SECONDS = 0.1
-"""How long it is waited for an answer to what may have none: half a request."""
+"""Seconds to wait for an answer that may not come, such as to half a request."""
 ANSWER_BYTES = 1 << 20
 TOKEN = "the-token-of-this-run-of-the-job"
 WRONG = "x" * len(TOKEN)
@@ -57,10 +66,11 @@ class Listening:
         self._tls = None if certificates is None else connecting(certificates)
 
     def said(self, data: bytes, *, tls: bool, seconds: float = SILENT_SECONDS) -> bytes:
-        """What is answered to some bytes.
+        """The answer to some bytes.
 
         Args:
-            tls: speak TLS, if the port does. seconds: how long to wait while nothing comes.
+            tls: speak TLS, if the port does.
+            seconds: how long to wait while nothing comes.
         """
         found = b""
         with ExitStack() as after:
@@ -80,8 +90,8 @@ class Listening:
 
 
 def _whole(answer: bytes) -> bool:
-    """Whether an answer of HTTP, or a frame that refuses, is all there: nothing more is waited for,
-    where a connection is kept."""
+    """Whether an answer of HTTP, or a frame that refuses, is complete. The connection may stay open
+    after that."""
     head, ends, body = answer.partition(b"\r\n\r\n")
     if answer.startswith(b"HTTP/") and ends:
         length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
@@ -132,10 +142,10 @@ class DataPort:
         return frames.packed(TICKET, ticket)
 
     def strike(self, draw: random.Random, struck: Struck) -> None:
-        """Noise, or a ticket that is nearly right; never the token."""
+        """Send noise, or a ticket that is nearly right, never with the token."""
         data = noise(draw) if draw.random() < 0.2 else changed(draw, self._frame(WRONG))
         said = self._listening.said(data, tls=draw.random() < 0.8)
-        if said and said[0] in (ACCEPTED, PIECES) and self._listening._tls is None:
+        if said and said[0] in (ACCEPTED, PIECES, EPOCH, REPLY):
             raise Wrong(f"{said[:100]!r} to {data[:200]!r}")
         if b"token-of-this" in said:
             raise Wrong(f"the token in {said[:100]!r}")
@@ -175,7 +185,7 @@ BODIES: dict[str, tuple[str, bytes]] = {
     "/seal": ("application/json", json.dumps(_SEAL).encode()),
     "/drop": ("application/json", json.dumps(_SEAL).encode()),
 }
-"""By path after that of the source the type and the body of a request."""
+"""The type and the body of a request, by its path below that of the source."""
 _HEADERS = {
     "Raystream-Sender": "somebody", "Raystream-Sequence": "7", "Raystream-Lane": "0",
     "Raystream-Query": "q", "Raystream-Attempt": "a", "Raystream-Part": "0", "Raystream-To": "1",
@@ -184,7 +194,7 @@ _HEADERS = {
 
 
 class PushPort:
-    """The fixed port of a push source with two lanes, of which all is recorded at once."""
+    """The fixed port of a push source with two lanes, which records everything at once."""
 
     def __init__(self, certificates: Certificates | None = None) -> None:
         with socket.socket() as free:
@@ -219,7 +229,7 @@ class PushPort:
         """A request that is nearly right.
 
         Args:
-            damaged: whether the body alone is, so that the token is surely seen.
+            damaged: damage the body alone, so that the token always arrives.
         """
         path, (kind, body) = draw.choice([*BODIES.items()])
         body = changed(draw, body, [b for _, b in BODIES.values()])
@@ -234,8 +244,8 @@ class PushPort:
         return data if damaged else changed(draw, data)
 
     def strike(self, draw: random.Random, struck: Struck) -> None:
-        """Noise, requests with another token that are damaged anywhere, and requests with the token
-        and a body that is damaged."""
+        """Send noise, a request with another token that is damaged anywhere, or a request with the
+        token and a damaged body."""
         which = draw.random()
         if which < 0.1:
             data, allowed = noise(draw), False
@@ -270,7 +280,8 @@ class PushPort:
 
 
 class PagePort:
-    """The port of the page: its doors, in the server that it has, before a page that says yes."""
+    """The port of the page: its doors, in the page's server, before a stub that answers all that it
+    is asked."""
 
     def __init__(self, certificates: Certificates | None = None) -> None:
         import uvicorn
@@ -314,7 +325,7 @@ class PagePort:
         return "\r\n".join([*lines, "", ""]).encode()
 
     def strike(self, draw: random.Random, struck: Struck) -> None:
-        """Noise, or a request with another token."""
+        """Send noise, or a request with another token."""
         if draw.random() < 0.2:
             data = noise(draw)
         else:
@@ -339,7 +350,7 @@ class PagePort:
 
 PORTS: dict[str, Any] = {"data": DataPort, "push": PushPort, "page": PagePort}
 WITH_TLS = ("data", "push")
-"""Those that speak TLS if the job does."""
+"""The ports that speak TLS if the job does."""
 
 
 @contextmanager

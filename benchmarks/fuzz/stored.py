@@ -1,4 +1,5 @@
-"""What is read from sockets and stores, by itself: damaged, but with the right checksums."""
+"""Code that reads what comes from sockets and stores, without the sockets: it is given damaged
+bytes, mostly with the right checksums."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from benchmarks.fuzz.ports import BODIES, Reading
 from benchmarks.fuzz.target import Struck, Wrong
 from raystream.actors.network.wire import Decoder, Ticket, messages
 from raystream.dataflow.pieces import Header
+from raystream.durable.manifest import VERSION
 from raystream.durable.manifest import decode as decode_manifest
 from raystream.errors import InputError, JobError, RaystreamError, StateError
 from raystream.io.push.bodies import ARROW, decoded
@@ -33,14 +35,20 @@ from raystream.state.log.epoch_log import LogEntry
 KEYS = KeyRange(0, 4)
 JOB = "struck"
 MOST = 8 << 20
-"""Bytes that a body may become."""
+"""Bytes that a body may have once it is not compressed."""
 _IMAGE, _CHECKED = struct.Struct("<8sHII"), 14
-"""How an image begins (magic, version, checksum, size of its header), and where what the checksum
-is of does."""
+"""The beginning of an image (magic, version, checksum, size of its header), and the offset from
+which on the checksum is computed."""
 
 
 class Sample:
-    """Something that is read, as it should be."""
+    """Bytes that are right.
+
+    Args:
+        read: reads such bytes.
+        refusals: the errors by which it may refuse them.
+        mended: gives damaged bytes their right checksum.
+    """
 
     def __init__(
         self,
@@ -55,10 +63,10 @@ class Sample:
 
 
 class Stored:
-    """Samples of one kind. Each has to be read, or refused in words.
+    """Samples of one kind. The code has to read what is sent, or to refuse it in words.
 
     Args:
-        samples: by name.
+        samples: the samples, by name.
     """
 
     def __init__(self, samples: dict[str, Sample]) -> None:
@@ -82,9 +90,11 @@ class Stored:
             struck.note(len(data), f"{sample.kind} read")
 
     def lives(self) -> None:
-        """Read all samples as they are."""
-        for sample in self._samples.values():
+        """Read all samples as they are; mending must not change them."""
+        for name, sample in self._samples.items():
             sample.read(sample.data)
+            if sample.mended(sample.data) != sample.data:
+                raise Wrong(f"{name}: mended, it is another one")
 
     def close(self) -> None:
         """Nothing is open."""
@@ -154,7 +164,7 @@ def seen(reading: Reading, row: Seen) -> Iterator[Reading]:
 
 @cache
 def _saved() -> dict[str, bytes]:
-    """By name the objects that a job has saved."""
+    """The objects that a job has saved, by name."""
     flow = rs.Flow(JOB)
     rows = [Reading(n, f"key {n % 50}", n / 2) for n in range(1000)]
     source = flow.source(rs.io.iterable(rows, Reading), epochs=rs.by_time(seconds=100))
@@ -170,7 +180,7 @@ def store() -> Stored:
 
     def manifest(data: bytes) -> bytes:
         _, _, body = data.partition(b"\n")
-        return b"raystream saved cut 3 %08x\n" % zlib.crc32(body) + body
+        return b"raystream saved cut %d %08x\n" % (VERSION, zlib.crc32(body)) + body
 
     def image(data: bytes) -> bytes:
         if len(data) < _IMAGE.size:

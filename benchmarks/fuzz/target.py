@@ -1,4 +1,4 @@
-"""What is struck, and what may never happen."""
+"""Sends bytes to a target, and finds what must never happen."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 MEMORY_BYTES = 1 << 30
-"""By so much the memory of the process may grow, at most."""
+"""How much the memory of the process may grow, in bytes."""
 
 
 class Wrong(Exception):
-    """Something happened that may not. The message says what, and with which bytes."""
+    """Something happened that must not. The message says what, and with which bytes."""
 
 
 @dataclass
 class Struck:
-    """What has come of it so far."""
+    """What was sent to a target so far, and what it answered."""
 
     nbytes: int = 0
     """The bytes that were sent."""
@@ -38,28 +38,28 @@ class Struck:
 
 
 class Target(Protocol):
-    """What is struck."""
+    """A port, or code that reads bytes."""
 
     def strike(self, draw: random.Random, struck: Struck) -> None:
-        """Send something, once.
+        """Send some bytes that are wrong, once.
 
         Raises:
-            Wrong: what came of it may not be.
+            Wrong: the answer is one that must not be given.
         """
         ...
 
     def lives(self) -> None:
-        """Ask for something that is right.
+        """Ask for what a client may have.
 
         Raises:
-            Wrong: it is not given.
+            Wrong: the target does not give it.
         """
         ...
 
 
 @contextmanager
 def watched() -> Iterator[list[str]]:
-    """Yields the errors that nobody catches in threads of this process while the block runs."""
+    """Yields a list of the errors that end threads of this process while the block runs."""
     before, found = threading.excepthook, []
 
     def note(args: threading.ExceptHookArgs) -> None:
@@ -73,7 +73,7 @@ def watched() -> Iterator[list[str]]:
 
 
 def memory() -> int:
-    """The most bytes of memory that this process has had."""
+    """The largest memory that this process has had, in bytes."""
     with open("/proc/self/status", encoding="ascii") as lines:
         line = next(line for line in lines if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024
@@ -82,13 +82,15 @@ def memory() -> int:
 def strike(
     target: Target, seed: int, nbytes: int, strikes: int = 1 << 62, every: int = 200
 ) -> Struck:
-    """Strike until so many bytes are sent, or so often.
+    """Send bytes to a target.
 
     Args:
-        every: after so many strikes the target is asked for what is right.
+        nbytes: ends after so many bytes.
+        strikes: ends after so many messages.
+        every: asks the target for what a client may have after so many messages.
 
     Raises:
-        Wrong: something happened that may not, or memory has grown too much.
+        Wrong: something happened that must not, or memory has grown too much.
     """
     struck, before = Struck(), memory()
     with watched() as errors:

@@ -1,4 +1,4 @@
-"""Classes of links, and who holds what of the state that is gathered."""
+"""Classes of links, and which host holds which part of the state."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from raystream.schema.types import KeyRange
 HOLDERS = tuple(f"h{i}" for i in range(8))
 """The hosts whose keepers hold the state."""
 RECEIVERS = tuple(f"r{i}" for i in range(8))
-"""The hosts on which instances begin in the place of those that failed."""
+"""The hosts on which new instances begin, in the place of those that failed."""
 STORE = "store"
 """The host of the durable tier, which has one link."""
 GROUPS = 256
 GOODPUT = 0.94
-"""The share of a link that is left for data beside the headers of Ethernet, IP and TCP."""
+"""The share of a link that carries data. The headers of Ethernet, IP and TCP take the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinkClass:
-    """What the links of all hosts are like, in bits a second as they are shaped."""
+    """The links of all hosts. Speeds are in bits a second, headers included: `tc` shapes these."""
 
     title: str
     node: float
     """What a host can send, and receive, in all."""
     slow: dict[str, float] = field(default_factory=dict)
-    """The same of hosts that are slower."""
+    """`node` of the hosts that are slower, by their names."""
     pair: Callable[[str, str], float | None] = lambda sender, receiver: None
-    """What goes from a host to another, where that is less."""
+    """What one host can send to another, where that is less than `node`; None where it is not."""
     delay: float = 0.0
-    """How many seconds a byte is under way."""
+    """Seconds that a byte is under way on each link."""
 
     def limit(self, host: str) -> float:
         """What a host can send, and receive, in all."""
@@ -61,7 +61,7 @@ CLASSES = {
 
 
 def links_of(c: LinkClass, *, store: bool = False) -> Links:
-    """The links of a class, as a job would have measured them.
+    """The links of a class, in bytes of data a second.
 
     Args:
         store: whether the host of the durable tier is one of them.
@@ -80,8 +80,12 @@ def links_of(c: LinkClass, *, store: bool = False) -> Links:
 
 
 def wants(nbytes: int, failures: int, copies: int) -> list[Wanted]:
-    """The states of instances that failed at once, each of so many bytes: every holder has an
-    eighth of each state, and the eighths of its neighbours on the ring as further copies."""
+    """The states of the instances that failed at once. Each holder has an eighth of each state, and
+    the eighths of its neighbours on the ring as further copies.
+
+    Args:
+        nbytes: the bytes of each state.
+    """
     shards = [KeyRange(GROUPS * i // len(HOLDERS), GROUPS * (i + 1) // len(HOLDERS))
               for i in range(len(HOLDERS))]  # fmt: skip
     held = {
@@ -95,7 +99,7 @@ def wants(nbytes: int, failures: int, copies: int) -> list[Wanted]:
 
 
 def stored(nbytes: int, failures: int) -> list[Wanted]:
-    """The same states in the durable tier alone."""
+    """The same states, held by the durable tier alone."""
     whole = KeyRange(0, GROUPS)
     return [
         Wanted(receiver=RECEIVERS[i], keys=whole, nbytes=nbytes, held={STORE: (whole,)})
@@ -104,6 +108,6 @@ def stored(nbytes: int, failures: int) -> list[Wanted]:
 
 
 def sr3_form(nbytes: int) -> str:
-    """What SR3 chooses, by size alone: a star below 16 MB, else a tree, as recovery is to be soon
-    (a line where it need not be)."""
+    """The form that SR3 chooses, by size alone: a star below 16 MB, otherwise a tree. (SR3 takes a
+    line where recovery need not be quick.)"""
     return "star" if nbytes < 16 << 20 else "tree"

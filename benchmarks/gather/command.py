@@ -1,10 +1,10 @@
 """python -m benchmarks gather: star, line and tree over several classes of links.
 
-Eight hosts hold the state, an eighth each and the eighths of their neighbours as further copies;
-one to eight others receive it at once. Hosts are network namespaces of this machine, with shaped
-links: that needs root, `ip` and `tc`. Where they cannot be, and with `--simulated`, only what is
-predicted is shown. `durable` restores from one store with one link, as Storm did in SR3's
-comparison. SR3's own rule is by size alone.
+Eight hosts hold the state: an eighth each, and the eighths of their neighbours as further copies.
+One to eight other hosts receive it at once. Hosts are network namespaces of this machine with
+shaped links, which needs root, `ip` and `tc`. Without these, and with `--simulated`, the command
+only predicts. `durable` restores from one store with one link, as Storm did in SR3's comparison.
+SR3's own rule is by size alone. The restores of a job do not use these plans yet.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ class Cell:
     failures: int
     form: str
     takes: str
-    """The form of which it is: `auto` takes one."""
+    """The form of the plan: of `auto` the form that it chose."""
     predicted: float
+    """Seconds until the last receiver has everything."""
     measured: float | None = None
-    """The median; None where it was not run."""
+    """The same as measured, the median of all runs; None where nothing was run."""
 
 
 def plans_of(
@@ -64,7 +65,12 @@ def cells(
     links: str, sizes: Sequence[int], failures: Sequence[int], copies: int, repeat: int,
     longest: float, hosts: Hosts | None,
 ) -> Iterator[Cell]:  # fmt: skip
-    """All cells of a class of links; run, unless there are no hosts or it would take too long."""
+    """All cells of a class of links. A cell is run if there are hosts and it is predicted to take
+    no more than `longest` seconds.
+
+    Raises:
+        GatherError: a receiver did not get all bytes.
+    """
     for nbytes in sizes:
         for count in failures:
             for form in FORMS:
@@ -134,7 +140,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def table_of(links: str, found: Sequence[Cell]) -> Table:
-    """A row for each size and number of failures: seconds as measured (as predicted)."""
+    """A row for each size and number of failures: seconds as measured, in brackets as predicted."""
     table = Table(box=SIMPLE_HEAD, title=CLASSES[links].title, title_justify="left")
     for name in ("MB", "at once", *FORMS, "auto is", "SR3 says"):
         table.add_column(name, justify="right")
@@ -156,7 +162,8 @@ def _said(cell: Cell) -> str:
 
 
 def summary(found: Sequence[Cell]) -> str:
-    """How near `auto` is to the best form, and predictions to what was measured."""
+    """A sentence: how near `auto` is to the best of star, line and tree, and how near predictions
+    are to what was measured."""
     run = [cell for cell in found if cell.measured is not None]
     if not run:
         return "nothing was run: all seconds are predicted"

@@ -1,5 +1,5 @@
-"""The picture: seconds over the size of the state, a line for each form, a panel for each class of
-links and number of failures. In the manner of SR3 (Middleware 2020)."""
+"""The picture of a class of links, in the manner of SR3 (Middleware 2020): seconds over the size of
+the state, a line for each form, a panel for each number of failures."""
 
 from __future__ import annotations
 

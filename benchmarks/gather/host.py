@@ -1,12 +1,12 @@
 """The process of a host: it serves slices, passes on those of others, and receives.
 
-It runs as a file of its own (`python -I host.py`), with the standard library alone, so that one
-begins quickly in each namespace. It is told what to receive on stdin, one JSON object a line, and
-answers so on stdout.
+It runs as a file of its own (`python -I host.py`) and imports only the standard library, so that it
+begins quickly. Each line of stdin is a JSON object that says what to receive. The answer is a JSON
+object on stdout.
 
 A *ticket* names a branch of a plan: how many bytes of which slices this host sends, and the
 branches below it. It comes over the connection on which the bytes go back, in frames:
-slice u32 · offset u64 · length u32 · bytes; a length of 0 ends what a branch sends.
+slice u32 · offset u64 · length u32 · bytes. A frame of length 0 ends a branch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIZE = struct.Struct("!I")
 PIECE = 256 << 10
 END = 0xFFFFFFFF
 WAIT_S = 300.0
-"""How long anything may take."""
+"""Seconds that a connection may be silent."""
 
 Ticket = dict[str, Any]
 
@@ -45,7 +45,7 @@ def read(sock: socket.socket, into: memoryview) -> None:
 
 
 def ask(ticket: Ticket) -> socket.socket:
-    """Open a branch."""
+    """Open a branch: connect to its host, and send the ticket."""
     sock = socket.create_connection((ticket["address"], PORT), timeout=WAIT_S)
     said = json.dumps(ticket).encode()
     sock.sendall(SIZE.pack(len(said)) + said)
@@ -53,7 +53,8 @@ def ask(ticket: Ticket) -> socket.socket:
 
 
 def pieces(sock: socket.socket, buffer: bytearray) -> Any:
-    """The frames of a branch as they come: slice, offset and how much of the buffer it takes."""
+    """The frames of a branch, each read into the buffer: its slice, its offset, and its bytes in
+    the buffer with the header."""
     view = memoryview(buffer)
     while True:
         read(sock, view[: FRAME.size])
@@ -65,7 +66,7 @@ def pieces(sock: socket.socket, buffer: bytearray) -> Any:
 
 
 def serve(sock: socket.socket) -> None:
-    """Send what a ticket asks for, and pass on what the branches below send."""
+    """Send the slices of a ticket, and pass on what the branches below it send."""
     with sock:
         size = bytearray(SIZE.size)
         read(sock, memoryview(size))
@@ -100,7 +101,8 @@ def send(sock: socket.socket, lock: threading.Lock, slices: list[tuple[int, int]
 
 
 def pass_on(ticket: Ticket, to: socket.socket, lock: threading.Lock, delay: float) -> None:
-    """Pass on what a branch sends. If it fails, the receiver misses something, and says so."""
+    """Pass on what a branch sends. A branch that fails is not told of here: the receiver counts the
+    bytes that are missing."""
     buffer, first = bytearray(FRAME.size + PIECE), True
     view = memoryview(buffer)
     try:
@@ -116,15 +118,23 @@ def pass_on(ticket: Ticket, to: socket.socket, lock: threading.Lock, delay: floa
 
 
 def listen(server: socket.socket) -> None:
-    """Serve whoever connects, each on a thread."""
+    """Serve each connection, on a thread of its own."""
     while True:
         sock, _ = server.accept()
         threading.Thread(target=serve, args=(sock,), daemon=True).start()
 
 
 def receive(roots: list[Ticket], slices: dict[int, int]) -> dict[str, Any]:
-    """Gather slices. Returns the seconds that it took, and how many bytes of which slices are
-    missing; of a slice the bytes have to come in order."""
+    """Gather slices.
+
+    Args:
+        roots: the branches to open.
+        slices: the bytes of each slice, by its number.
+
+    Returns:
+        The seconds that it took; the bytes that are missing, by slice; and what went wrong, such as
+        bytes of a slice that came out of order.
+    """
     got = dict.fromkeys(slices, 0)
     wrong: list[str] = []
 
@@ -150,7 +160,7 @@ def receive(roots: list[Ticket], slices: dict[int, int]) -> dict[str, Any]:
 
 
 def main(address: str) -> None:
-    """Say that this host is ready, serve, and receive what stdin asks for."""
+    """Listen, say on stdout that this host is ready, and receive what stdin asks for."""
     server = socket.create_server((address, PORT), backlog=64)
     threading.Thread(target=listen, args=(server,), daemon=True).start()
     print("ready", flush=True)

@@ -1,7 +1,7 @@
-"""Hosts as network namespaces of this machine, beside each other at one bridge.
+"""Hosts as network namespaces of this machine, all at one bridge.
 
-What a host sends is shaped where it leaves the host (htb: all of it, and by receiver), what it
-receives where it leaves the bridge (tbf). This needs root, `ip` and `tc`.
+What a host sends is shaped at the host (htb: in all, and for each receiver). What it receives is
+shaped at the bridge (tbf). This needs root, `ip` and `tc`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ BURST = "256kb"
 
 
 class NoNamespacesError(Exception):
-    """This machine does not allow namespaces, or cannot shape links; the message says why."""
+    """This machine does not allow namespaces, or cannot shape links. The message says why."""
 
 
 class Network:
-    """Namespaces and links of a class; a context.
+    """The namespaces of hosts, with the links of a class; a context.
 
     Args:
-        hosts: their names, at most four letters.
+        hosts: their names, which also name network devices: at most 15 letters.
 
     Raises:
-        NoNamespacesError: see there; raised as the context is entered.
+        NoNamespacesError: on entry, where namespaces cannot be made.
     """
 
     def __init__(self, c: LinkClass, hosts: Sequence[str]) -> None:

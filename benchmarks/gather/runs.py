@@ -1,4 +1,4 @@
-"""Carries plans out: a process in each namespace, and real bytes on shaped links."""
+"""Carries plans out, by a process in each namespace that sends real bytes over shaped links."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ HOST = Path(__file__).with_name("host.py")
 
 
 class GatherError(RuntimeError):
-    """A receiver did not get all that it asked for."""
+    """A receiver did not get all bytes that it asked for."""
 
 
 class Hosts:
-    """The processes of all hosts of a class; a context. See `Network` for its errors."""
+    """The processes of all hosts of a class; a context.
+
+    Raises:
+        NoNamespacesError: on entry, where namespaces cannot be made.
+    """
 
     def __init__(self, c: LinkClass) -> None:
         self._class = c
@@ -51,10 +55,13 @@ class Hosts:
         self._network.__exit__()
 
     def gather(self, plans: Sequence[Gathering]) -> float:
-        """Carry out all plans together; the seconds until the last receiver has everything.
+        """Carry out all plans together.
+
+        Returns:
+            The seconds until the last receiver has everything.
 
         Raises:
-            GatherError: something is missing.
+            GatherError: a receiver did not get all bytes.
         """
         for plan in plans:
             request = tickets(plan, self._network.address, self._class.delay)
@@ -74,11 +81,11 @@ class Hosts:
 
 
 def tickets(plan: Gathering, address: Callable[[str], str], delay: float) -> dict[str, Any]:
-    """What a receiver is told: the branches that it opens, and the slices that come.
+    """What a receiver is told: the branches that it opens, and the bytes of each slice.
 
     Args:
-        address: that of a host.
-        delay: how many seconds a byte is under way on each link.
+        address: gives the address of a host.
+        delay: seconds that a byte is under way on each link.
     """
     wanted = plan.wanted
     one = wanted.nbytes / len(wanted.keys)

@@ -1,4 +1,4 @@
-"""Plans for 1,000 nodes in five zones, computed: the function is the one that real jobs use."""
+"""Plans for 1,000 nodes in five zones, computed by the function whose plans `runs` carries out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from raystream.schema.types import KeyRange
 NODES = 1000
 ZONES = 5
 HOLDERS = 8
-"""Each range is cut into so many parts, each of which has `COPIES` holders on the ring."""
+"""The number of parts of each range. Each part has `COPIES` holders on the ring."""
 COPIES = 2
 NODE = 1.25e9 * 0.94
 """What a node can send, and receive: 10 Gbit/s."""
@@ -34,7 +34,8 @@ class Computed(NamedTuple):
 
 
 def cluster() -> Links:
-    """What such a cluster would have measured: a link of each pair of zones, and its nodes."""
+    """The links of such a cluster: one measured link for each pair of zones, and what each node can
+    send and receive in all."""
     names = [f"n{i}" for i in range(NODES)]
     zones = {name: f"z{i % ZONES}" for i, name in enumerate(names)}
     pairs = {}
@@ -46,7 +47,12 @@ def cluster() -> Links:
 
 
 def wanted(links: Links, failed: int, nbytes: float) -> Wanted:
-    """The state of the range whose instance was on a node; another node of its zone receives it."""
+    """The state of the range whose instance failed. Another node of the same zone receives it.
+
+    Args:
+        failed: the number of the node that the instance was on.
+        nbytes: the bytes of the state.
+    """
     held: dict[str, list[KeyRange]] = {}
     for part in range(HOLDERS):
         keys = KeyRange(part * 32, part * 32 + 32)
@@ -58,7 +64,12 @@ def wanted(links: Links, failed: int, nbytes: float) -> Wanted:
 
 
 def computed(nbytes: float, failures: int) -> list[Computed]:
-    """Each form for so many failures at once, of nodes beside each other in all zones."""
+    """The plans of each form. The nodes that fail at once have numbers in a row, so they lie in all
+    zones.
+
+    Args:
+        nbytes: the bytes of each state.
+    """
     links = cluster()
     wants = [wanted(links, 100 + i, nbytes) for i in range(failures)]
     found = []

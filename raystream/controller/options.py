@@ -26,7 +26,8 @@ class Options(ProtocolOptions):
     pool: PoolOptions | None = None
     """A pool of spare nodes; None for none."""
     state_folder: str | None = None
-    """The folder on each node for what memory has no room for; None for the usual one."""
+    """The folder on each node for checkpoints and rows that memory has no room for; None for the
+    folder for temporary files."""
     state_memory: int | None = None
     """Bytes of memory that the rows of an instance may take; None for any number."""
     checkpoint_memory: int | None = None
@@ -97,7 +98,16 @@ def with_room(
     checkpoints: int | str | None,
     state: int | str | None,
 ) -> Options:
-    """The options, with where checkpoints and rows lie, and how much of them in memory."""
+    """The options with a folder for checkpoints and rows, and with limits of memory.
+
+    Args:
+        folder: of files on each node; None for the usual one.
+        checkpoints: bytes of memory for recent checkpoints, a number or text such as `"4GiB"`.
+        state: bytes of memory for the rows of an instance, likewise.
+
+    Raises:
+        ConfigError: a size is no such number or text.
+    """
     where = None if folder is None else os.path.abspath(folder)
     return replace(
         options,
@@ -115,11 +125,17 @@ _ON_CLUSTER = (
 
 
 def refuse_here(options: Options, cluster: str | None = None) -> None:
-    """Refuse options without effect in this process, where no instance can die alone, if that is
-    where the job runs."""
+    """Refuse options that have no effect in this process, where no instance can die alone.
+
+    Args:
+        cluster: where the job runs; None for this process. On a cluster nothing is refused.
+
+    Raises:
+        ConfigError: such an option is given.
+    """
     if cluster is not None:
         return
-    rows = options.state_memory is not None  # some may lie in the folder, also here
+    rows = options.state_memory is not None  # some may lie in the folder, in this process too
     without = [name for name in _ON_CLUSTER if name != "state_folder" or not rows]
     given = [name for name in without if getattr(options, name) != getattr(Options(), name)]
     if given:

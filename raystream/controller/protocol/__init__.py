@@ -7,7 +7,7 @@ job             what all parts look at
 journal         what the controller has to know again after its own death
 totals          what a job has done in all, in counts that never fall
 history         what has happened to a job: recoveries and moves that have ended
-gathering       over which nodes the state of a range travels to who restores it
+gathering       plans for the way of state to the node that restores it (no restore uses them yet)
 members         instances as the controller knows them, and processes without a place
 placement       places that are taken together: phases and events
 phases          tables of phases

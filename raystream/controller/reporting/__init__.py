@@ -1,6 +1,6 @@
 """What a job did, and how it stands.
 
-replays the command that replays what a job has ended with
+replays the command that replays the error with which a job ended
 report  totals per operator, samples, the report of a finished job
 late    what is said of records that were late
 status  a job at one moment

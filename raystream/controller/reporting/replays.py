@@ -1,4 +1,4 @@
-"""The command that replays what a job has ended with."""
+"""The command that replays the error with which a job ended."""
 
 from __future__ import annotations
 
@@ -7,29 +7,26 @@ import shlex
 from raystream.dataflow.plan import Plan
 from raystream.durable.manifest import Saved
 from raystream.durable.saves import Saves
-from raystream.errors import (
-    InputError,
-    RaystreamError,
-    StateError,
-)
+from raystream.errors import InputError, RaystreamError, StateError
 
 UNKNOWN = "MODULE:FLOW"
-"""What stands for the flow in a command where nobody knows where it is."""
+"""Stands for the flow in a command if its module is not known."""
 _OF_THE_INPUT = (InputError, StateError)
-"""Errors that follow from what was read, besides those of operators: they come again."""
+"""Errors that follow from the input, as those of operators do: a replay fails with them again."""
 
 
 def replayable(plan: Plan) -> bool:
-    """Whether all of a job's input can be read again."""
+    """Whether all that a job takes in can be read again: no source is recorded, and no operator
+    asks the world."""
     recorded = any(v.source is not None and v.source.recorded for v in plan.vertices)
     asks = any(v.spec is not None and v.spec.asking is not None for v in plan.vertices)
     return not (recorded or asks)
 
 
 def tell_replay(error: RaystreamError, plan: Plan, saves: Saves) -> None:
-    """Add to an error that ends a job the command that replays it: from the newest saved
-    checkpoint, or where nothing was saved yet from the beginning of the input. Errors that have
-    nothing to do with the input stay as they are."""
+    """Add the command that replays an error to its hint. The replay begins at the newest saved
+    checkpoint, or at the beginning of the input if there is none. Errors that do not follow from
+    the input stay as they are."""
     if not (error.at is not None or isinstance(error, _OF_THE_INPUT)) or not replayable(plan):
         return
     try:
@@ -45,7 +42,7 @@ def replay_command(error: RaystreamError, plan: Plan, saved: Saved | None, url: 
 
     Args:
         saved: the checkpoint to begin with; None for the beginning of the input.
-        url: of the store.
+        url: the store of the saved checkpoints.
     """
     parts = ["raystream", "replay", plan.code or UNKNOWN]
     parts += [] if saved is None else ["--durable", url, "--from", saved.label]

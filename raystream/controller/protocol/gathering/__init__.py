@@ -1,8 +1,10 @@
-"""Gathering: over which nodes the state of a range travels to who restores it.
+"""Gathering: the nodes over which the state of a range travels to the node that restores it.
 
-links    what the network between nodes can carry, as far as it was measured
-plan     plans as values: routes and trees, and what replaces one that fails
+The restores of a job do not use these plans yet; `python -m benchmarks gather` carries them out.
+
+links    what the network between nodes can carry, as far as it is known
+plan     plans as values: routes, trees, and new routes where a node fails
 predict  how long a plan takes
 forms    star, line and tree
-widest   paths chosen by what is left of each link; `auto`
+widest   paths chosen by what is left of each link, and `auto`
 """

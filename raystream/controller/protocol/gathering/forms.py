@@ -8,12 +8,12 @@ from raystream.controller.protocol.gathering.links import Links
 from raystream.controller.protocol.gathering.plan import Gathering, Wanted, parcels, shared
 
 FAN_OUT = 2
-"""How many keepers send to one keeper, or to the receiver, in a tree."""
+"""The number of keepers that send to one keeper, or to the receiver, in a tree."""
 
 
 def star(wanted: Wanted, links: Links) -> Gathering:
-    """Every holder sends to the receiver. They share what they all hold in proportion to their
-    links to it."""
+    """Every holder sends to the receiver. Where several hold a parcel, they share it in proportion
+    to their links to the receiver."""
     to, routes = wanted.receiver, []
     for parcel in parcels(wanted):
         speeds: dict[tuple[str, ...], float] = {
@@ -25,7 +25,8 @@ def star(wanted: Wanted, links: Links) -> Gathering:
 
 def line(wanted: Wanted, links: Links) -> Gathering:
     """Every holder sends to the next one, which adds its own slices; the last one sends to the
-    receiver. From the receiver on, each has the fastest link of those that are left."""
+    receiver. The line is built from its end: the holder with the fastest link to the receiver, then
+    of those that are left the one with the fastest link to that holder, and so on."""
     left, order, to = set(wanted.held), list[str](), wanted.receiver
     while left:
         to = max(sorted(left), key=lambda node: links.between(node, to))
@@ -35,8 +36,8 @@ def line(wanted: Wanted, links: Links) -> Gathering:
 
 
 def tree(wanted: Wanted, links: Links) -> Gathering:
-    """Two holders send to the receiver, and two to each holder, as far as there are some. Those
-    with the fastest links are next to the receiver."""
+    """Two holders send to the receiver, and two to each of these, until all holders have a place.
+    The faster the link of a holder to the receiver, the nearer its place."""
     to = wanted.receiver
     order = sorted(wanted.held, key=lambda node: (-links.between(node, to), node))
     paths: dict[str, Sequence[str]] = {}
@@ -47,7 +48,7 @@ def tree(wanted: Wanted, links: Links) -> Gathering:
 
 
 def _evenly(wanted: Wanted, paths: dict[str, Sequence[str]], form: str) -> Gathering:
-    """Share what several holders have evenly: they are asked by their places, not by speed."""
+    """The plan in which the holders of a parcel share it evenly, whatever their links."""
     routes = [
         route
         for parcel in parcels(wanted)

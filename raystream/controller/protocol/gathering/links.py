@@ -1,4 +1,4 @@
-"""What the network between nodes can carry, as far as it was measured."""
+"""What the network between nodes can carry, as far as it is known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USUAL = 125e6
 LOCAL = 2e9
 """Bytes a second between processes of one node."""
 FALLS = 0.1
-"""How far a slower measurement draws down what is known of a link."""
+"""The share of the difference by which a slower measurement lowers what is known of a link."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Links:
     down: Mapping[str, float] = field(default_factory=dict)
     """What a node can receive in all, where it is known."""
     delays: Mapping[Pair, float] = field(default_factory=dict)
-    """How many seconds a byte is under way between two nodes, where that counts."""
+    """Seconds that a byte is under way between two nodes, where that counts."""
     zones: Mapping[str, str] = field(default_factory=dict)
     """The zones of nodes, where they are known."""
 
     def between(self, sender: str, receiver: str) -> float:
-        """What a link can carry: as measured, or as the median of the links between the same two
-        zones, or of all links."""
+        """What a link can carry, in bytes a second: as measured, otherwise the median of the links
+        between the same two zones, otherwise the median of all links."""
         if sender == receiver:
             return LOCAL
         known = self.pairs.get((sender, receiver))
@@ -45,7 +45,8 @@ class Links:
         return self._medians.get(self._zones(sender, receiver), self._medians.get(None, USUAL))
 
     def sends(self, node: str) -> float:
-        """What a node can send in all: as known, or as the fastest link that it has."""
+        """What a node can send in all, in bytes a second: as known, otherwise as much as its
+        fastest link; no limit for a node without links."""
         return self.up.get(node, self._fastest.get(node, float("inf")))
 
     def receives(self, node: str) -> float:
@@ -53,7 +54,7 @@ class Links:
         return self.down.get(node, self._fastest.get(node, float("inf")))
 
     def delay(self, sender: str, receiver: str) -> float:
-        """How many seconds a byte is under way."""
+        """Seconds that a byte is under way between two nodes."""
         return self.delays.get((sender, receiver), 0.0)
 
     def _zones(self, sender: str, receiver: str) -> Pair:
@@ -69,7 +70,8 @@ class Links:
 
     @cached_property
     def _fastest(self) -> dict[str, float]:
-        """By node the fastest of its links, either way: network cards are alike both ways."""
+        """The fastest link of each node, in either direction: network cards send and receive at the
+        same speed."""
         fastest: dict[str, float] = {}
         for pair, speed in self.pairs.items():
             for node in pair:
@@ -78,8 +80,9 @@ class Links:
 
 
 def measured(known: float | None, speed: float) -> float:
-    """What is known of a link after one more measurement. It rises at once and falls slowly: a link
-    is never faster than it is, but what else it carries, and a busy machine, make it seem slower.
+    """What is known of a link after one more measurement. It rises at once and falls slowly:
+    nothing makes a link seem faster than it is, but other traffic and a busy machine make it seem
+    slower.
 
     Args:
         known: what was known before, in bytes a second.

@@ -1,9 +1,9 @@
-"""Gathering plans as values: which keeper adds which slices, and through whom they come.
+"""Gathering plans as values: which keeper adds which slices, and the way that they take.
 
-A plan is a tree of keepers for each receiver: each keeper sends the slices that it adds, and passes
-on what its children send. Star, line and tree (SR3, Middleware 2020) are its shapes: all keepers
-below the receiver, one below the other, and two below each. The same plan as a list has a *route*
-for each slice: the path from the keeper that holds it up to the receiver.
+The plan of a receiver is a tree of keepers. Each keeper sends the slices that it adds, and passes
+on what its children send. Star, line and tree (SR3, Middleware 2020) are shapes of this tree: all
+keepers below the receiver, each keeper below the one before, two keepers below each. The same plan
+as a list has a *route* for each slice: the path from the keeper that holds it to the receiver.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Wanted:
     keys: KeyRange
     """The range."""
     nbytes: float
-    """The bytes of its state, about, which lie evenly in its key groups."""
+    """About how many bytes its state has. Each key group counts for the same share."""
     held: Mapping[str, Sequence[KeyRange]]
-    """By node, the ranges of which its keeper has the state."""
+    """The ranges whose state a node's keeper has, by node."""
 
 
 class Parcel(NamedTuple):
-    """A part of what is wanted that the same nodes hold."""
+    """A part of the wanted range, all of which the same nodes hold."""
 
     keys: KeyRange
     holders: tuple[str, ...]
@@ -45,7 +45,7 @@ class Route(NamedTuple):
     keys: KeyRange
     """The slice."""
     path: tuple[str, ...]
-    """The node that holds it, then the nodes that pass it on, without the receiver."""
+    """The node that holds it, then the nodes that pass it on. The receiver is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Gathering:
     form: str
     """Its form: star, line, tree or widest."""
     seconds: float = 0.0
-    """How long it takes, as predicted."""
+    """Seconds until the receiver has everything, as predicted."""
 
     @property
     def tree(self) -> tuple[Subtree, ...]:
@@ -79,14 +79,14 @@ class Gathering:
 
 
 class UnheldError(ValueError):
-    """Nobody holds some part of what is wanted."""
+    """No node holds some part of the wanted range."""
 
 
 def parcels(wanted: Wanted) -> list[Parcel]:
-    """Cut what is wanted so that each part is held by the same nodes as a whole.
+    """Cut the wanted range into parcels.
 
     Raises:
-        UnheldError: nobody holds some part.
+        UnheldError: no node holds some part.
     """
     keys = wanted.keys
     bounds = {keys.lo, keys.hi}
@@ -125,7 +125,7 @@ def shared(keys: KeyRange, weights: Mapping[tuple[str, ...], float]) -> list[Rou
 
 
 def tree_of(routes: Iterable[Route]) -> tuple[Subtree, ...]:
-    """Routes as the tree whose root is the receiver."""
+    """The keepers that send to the receiver, as trees."""
     below: dict[str, list[Route]] = defaultdict(list)
     for route in routes:
         below[route.path[-1]].append(route)
@@ -140,7 +140,7 @@ def tree_of(routes: Iterable[Route]) -> tuple[Subtree, ...]:
 
 
 def routes_of(tree: Iterable[Subtree]) -> tuple[Route, ...]:
-    """The routes of a tree, by range."""
+    """The routes of trees, sorted by range. The opposite of `tree_of`."""
     found: list[Route] = []
     for branch in tree:
         found += [Route(keys, (branch.node,)) for keys in branch.slices]
@@ -151,11 +151,11 @@ def routes_of(tree: Iterable[Subtree]) -> tuple[Route, ...]:
 def replaced(
     routes: Iterable[Route], failed: Collection[str], held: Mapping[str, Sequence[KeyRange]]
 ) -> tuple[Route, ...]:
-    """Routes where nodes have failed: what would come through one of them is asked for directly,
-    each slice from the holder from which least is asked.
+    """The routes after nodes have failed. A slice that would come through one of these nodes is
+    asked for directly, from the holder that has to send the fewest key groups so far.
 
     Raises:
-        UnheldError: only those that failed had some slice.
+        UnheldError: only nodes that failed hold some slice.
     """
     found = list(routes)
     asked = {node: 0 for node in held if node not in failed}

@@ -1,7 +1,7 @@
-"""How long gathering takes: the bytes on each link, over what it can carry.
+"""How long gathering takes: the bytes on each link, divided by what the link can carry.
 
-Pieces are passed on as they come, so a plan takes as long as its busiest link, and a piece more for
-each keeper on the way.
+Keepers pass pieces on as they come. So a plan takes as long as its busiest link needs, and for each
+keeper on the way as long as one piece needs.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from raystream.controller.protocol.gathering.links import Links
 from raystream.controller.protocol.gathering.plan import Gathering
 
 PIECE_BYTES = 256 << 10
-"""What a keeper has of a slice before it passes it on."""
+"""Bytes of a piece. A keeper passes a piece on once it has all of it."""
 Resource = tuple[str, str]
-"""A link of two nodes; (node, "") for all that a node sends, ("", node) for all it receives."""
+"""A link from one node to another; (node, "") for all that a node sends, ("", node) for all that it
+receives."""
 
 
 def capacity(links: Links, resource: Resource) -> float:
-    """What a link can carry, in bytes a second."""
+    """What a resource can carry, in bytes a second."""
     sender, receiver = resource
     if not receiver:
         return links.sends(sender)
@@ -28,7 +29,7 @@ def capacity(links: Links, resource: Resource) -> float:
 
 
 def crossed(path: Sequence[str], receiver: str) -> list[Resource]:
-    """All links that a path to a receiver uses."""
+    """All resources that a path to a receiver uses."""
     found: list[Resource] = []
     for sender, to in zip(path, (*path[1:], receiver), strict=True):
         found.append((sender, to))
@@ -38,7 +39,7 @@ def crossed(path: Sequence[str], receiver: str) -> list[Resource]:
 
 
 def loads(plans: Iterable[Gathering]) -> dict[Resource, float]:
-    """The bytes on each link, when all plans are carried out together."""
+    """The bytes on each resource, when all plans are carried out together."""
     found: dict[Resource, float] = defaultdict(float)
     for plan in plans:
         wanted = plan.wanted
@@ -50,7 +51,7 @@ def loads(plans: Iterable[Gathering]) -> dict[Resource, float]:
 
 
 def predicted(plans: Sequence[Gathering], links: Links) -> tuple[Gathering, ...]:
-    """The same plans, each with the seconds that it takes when all are carried out together."""
+    """The same plans, each with the seconds that it takes while all are carried out together."""
     busy = {r: nbytes / capacity(links, r) for r, nbytes in loads(plans).items()}
     found = []
     for plan in plans:
@@ -62,8 +63,9 @@ def predicted(plans: Sequence[Gathering], links: Links) -> tuple[Gathering, ...]
 
 
 def _way(path: Sequence[str], receiver: str, links: Links) -> float:
-    """How long the first piece is under way beyond its first link; the request comes back along
-    the path."""
+    """Seconds that a path adds to those of its links: each link but the first carries the first
+    piece once more, and each link adds its delay in both directions, because the request goes
+    along the path too."""
     hops = list(zip(path, (*path[1:], receiver), strict=True))
     passed_on = sum(PIECE_BYTES / links.between(*hop) for hop in hops[1:])
     return passed_on + sum(links.delay(a, b) + links.delay(b, a) for a, b in hops)

@@ -1,8 +1,9 @@
-"""Gathering over the widest paths, and the form that is the fastest.
+"""Gathering over the widest paths, and `auto`, which takes the fastest form.
 
-A path is as wide as the narrowest of its links, counting what is left of them. Bit by bit each
-receiver is given more of the widest path from a holder: the one that has least of what it needs is
-next, so that all are served alike. Its slices follow what each path was given.
+A path is as wide as what is left of its narrowest link. Receivers are given bandwidth bit by bit:
+next is the receiver that has the smallest share of what it needs, so that all are served alike, and
+it is given a bit of the widest path from a holder. Each path then carries slices in proportion to
+the bandwidth that it was given.
 """
 
 from __future__ import annotations
@@ -30,26 +31,29 @@ from raystream.controller.protocol.gathering.predict import (
 )
 
 WORTH = 1.5
-"""A path over other nodes is taken only if it is so much wider than a direct link."""
+"""A path over other nodes is taken only if it is this many times wider than a direct link."""
 STEPS = 16
-"""A receiver is given what a star would give it in so many bits, and more in larger ones."""
+"""The number of bits in which a receiver is given what a star would give it. Beyond that, bits
+are larger."""
 RELAYS = 4
-"""Up to this many nodes that hold nothing are looked at as relays."""
+"""How many nodes that hold nothing are tried as relays, at most."""
 LESS = 0.95
-"""Another form is taken only if it takes less than this share of a star's time."""
+"""A plan is taken only if it needs less than this share of the time of the best one before it; the
+first is a star."""
 
 FORMS = ("auto", "star", "line", "tree", "widest")
-"""What may be asked for."""
+"""The forms that may be asked for."""
 
 
 def gather(wants: Sequence[Wanted], links: Links, form: str = "auto") -> tuple[Gathering, ...]:
     """One plan for all receivers.
 
     Args:
-        form: `auto` for the one that is predicted to be the fastest until all have everything.
+        form: one of `FORMS`; `auto` for the form by which the last receiver is predicted to have
+            everything first.
 
     Raises:
-        UnheldError: nobody holds some part of what is wanted.
+        UnheldError: no node holds some part of a wanted range.
     """
     if form == "auto":
         return _fastest([gather(wants, links, each) for each in FORMS[1:]])
@@ -80,11 +84,11 @@ class _Demand:
     parcel: Parcel
     relays: tuple[str, ...]
     given: dict[tuple[str, ...], float] = field(default_factory=lambda: defaultdict(float))
-    """Bytes a second by path."""
+    """Bytes a second, by path."""
 
     @property
     def part(self) -> float:
-        """How much of it comes in a second."""
+        """The share of the parcel that comes in a second."""
         return sum(self.given.values()) / max(self.parcel.nbytes, 1.0)
 
 
@@ -101,27 +105,27 @@ class _Left:
         self._left: dict[Resource, float] = {}
 
     def of(self, resource: Resource) -> float:
-        """What is left of a link."""
+        """What is left of a resource."""
         left = self._left.get(resource)
         if left is None:
             left = self._left[resource] = capacity(self._links, resource)
         return left
 
     def width(self, sender: str, receiver: str) -> float:
-        """What can still go from a node to another."""
+        """What one node can still send to another."""
         width = self.of((sender, receiver))
         if sender == receiver:
             return width
         return min(width, self.of((sender, "")), self.of(("", receiver)))
 
     def take(self, path: Sequence[str], receiver: str, speed: float) -> None:
-        """A path is given so much."""
+        """Take bandwidth from all resources of a path."""
         for resource in crossed(path, receiver):
             self._left[resource] = self.of(resource) - speed
 
 
 def widest(wants: Sequence[Wanted], links: Links) -> list[Gathering]:
-    """One plan over the widest paths for all receivers."""
+    """Plans over the widest paths, one for each receiver, made together."""
     demands = [
         _Demand(wanted, parcel, _relays(wanted, parcel, links))
         for wanted in wants
@@ -160,8 +164,8 @@ def _nearest(demand: _Demand, links: Links) -> str:
 
 
 def _relays(wanted: Wanted, parcel: Parcel, links: Links) -> tuple[str, ...]:
-    """The nodes that may pass something on: others that hold some of what is wanted, and those
-    whose links to the receiver are much wider than any holder's."""
+    """The nodes that may pass a parcel on: holders of other parcels, and up to `RELAYS` nodes whose
+    links to the receiver are much wider than those of all holders."""
     to, holders = wanted.receiver, {*parcel.holders}
     direct = max(links.between(holder, to) for holder in holders)
     wide = [
@@ -174,7 +178,8 @@ def _relays(wanted: Wanted, parcel: Parcel, links: Links) -> tuple[str, ...]:
 
 
 def _widest(demand: _Demand, left: _Left, bit: float) -> _Path:
-    """The widest path from a holder; a direct link while that has enough, or nearly as much."""
+    """The widest path from a holder. A direct link is preferred while it has room for a bit, and
+    unless another path is `WORTH` times as wide."""
     to, holders = demand.wanted.receiver, demand.parcel.holders
     direct = max(_Path(left.width(holder, to), (holder,)) for holder in holders)
     if direct.width >= bit:
@@ -184,8 +189,8 @@ def _widest(demand: _Demand, left: _Left, bit: float) -> _Path:
 
 
 def _search(demand: _Demand, left: _Left, least: float) -> _Path:
-    """The widest path of all (Dijkstra's algorithm with the width for the distance), if it is wider
-    than `least`."""
+    """The widest path of all, if it is wider than `least`; otherwise an empty path of width 0. This
+    is Dijkstra's algorithm with widths in the place of distances."""
     to, holders = demand.wanted.receiver, {*demand.parcel.holders}
     known = {to: _Path(float("inf"), ())}
     waiting = {*holders, *demand.relays} - {to}

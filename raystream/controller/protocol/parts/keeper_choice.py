@@ -1,14 +1,14 @@
-"""Which nodes hold the checkpoints of an instance: a ring on which anybody finds the holders.
+"""Which nodes hold the checkpoints of an instance: they follow from the range and the list of
+nodes.
 
 Every pair of a range and a node has a weight, a hash of both, and the nodes with the highest
 weights hold the range: highest random weight hashing (Thaler and Ravishankar, IEEE/ACM Transactions
-on Networking 6:1, 1998). Whoever has the list of nodes computes the same holders without asking.
-The ranges spread evenly, and when a node comes or goes only the ranges move that it gets or had.
-SR3 (Middleware 2020) has a ring for the same reason.
+on Networking 6:1, 1998). Every process with the same list of nodes computes the same holders. The
+ranges spread evenly. When a node comes or goes, only the ranges that it gets or had move. SR3
+(Middleware 2020) has a ring of nodes for the same reason.
 
-The first copy goes to an upstream node if one of them has a keeper, as in SEEP (SIGMOD 2013): its
-network has the bytes of this stream anyway. Further copies go to other zones, as far as there are
-some, so that a zone may be lost.
+The first copy goes to an upstream node if one of them has a keeper, as in SEEP (SIGMOD 2013).
+Further copies go to other zones, as far as there are some, so that a zone may be lost.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def keepers_of(
 ) -> tuple[str, ...]:
     """The nodes whose keepers hold the checkpoints of the instance in a place; see `holders`.
 
-    The checkpoints of all sources are at the same keepers: a job that loses one of them, or the
-    boundary register, has to begin again, and more places are more that may be lost.
+    The checkpoints of all sources are at the same keepers. A job that loses one of these
+    checkpoints has to begin again, so fewer keepers that it depends on are safer.
     """
     if source:
         return in_zones(sorted(zones), zones, copies)
@@ -45,8 +45,8 @@ def holders(
 
     Args:
         part: names the range.
-        own: the node of its instance. It holds a copy only if there are not enough other nodes, or
-            not enough other zones.
+        own: the node of the range's instance. It holds a copy only if there are not enough other
+            nodes, or not enough other zones.
         upstream: the nodes of the instances that it reads from.
         zones: all nodes that have a keeper, and their zones; "" where none is known.
     """
@@ -58,13 +58,17 @@ def holders(
 
 
 def by_weight(part: str, nodes: Iterable[str]) -> list[str]:
-    """The nodes in the order in which they would hold a range."""
+    """The nodes in the order in which they are to hold a range: highest weight first.
+
+    Args:
+        part: names the range.
+    """
     return sorted(nodes, key=lambda node: (-key_hash((part, node)), node))
 
 
 def in_zones(order: Sequence[str], zones: Mapping[str, str], count: int) -> tuple[str, ...]:
-    """The first nodes of an order, so that they lie in as many zones as can be: one of a zone that
-    has none yet goes before the others. Nodes of no known zone count as one zone."""
+    """The first nodes of an order that lie in as many zones as possible: a node in a zone without a
+    copy goes before all others. The nodes whose zone is not known count as one zone."""
     left, chosen = list(order), list[str]()
     while left and len(chosen) < count:
         used = {zones[node] for node in chosen}

@@ -265,8 +265,8 @@ class Rebalancing:
         return MovePhase.OVER, self._beginning.take_over(p, new, moves=moves, moved=moved)
 
     def _look(self, state: MoveState) -> Step:
-        """Whether candidates are level: as far as the slowest of the owners, because consumers need
-        an epoch from all of them.
+        """Whether candidates are level, which is as far as the slowest owner: consumers need an
+        epoch from all owners.
 
         What is known of them is a moment old, and of each of them it is another moment. So
         candidates that are an epoch behind the owners several times in a row are level too; and so

@@ -161,7 +161,7 @@ class Replication:
 
     def choose(self) -> list[Command]:
         """Choose other keepers for instances that lost one, or whose copies could lie in more
-        zones, and have these store a new checkpoint at once."""
+        zones, and have these instances store a new checkpoint at once."""
         job = self._job
         keepers = {p.process for p in job.entry.lasting}
         full = min(job.options.copies, len(keepers))
