@@ -1,6 +1,7 @@
 # make run    sets everything up, generates Linear Road input, runs it on Ray, checks every answer;
 #             FEED=spark: Spark feeds the running job instead of the job reading files
-# make test   sets everything up, runs all checks and tests
+# make test   sets everything up, runs all checks, and all tests but the longest
+# make test-long  the same with the longest tests alone: commands of benchmarks on Ray, and some more
 # make check  style, layers and types only
 # make site   the documentation as pages, in build/site/html
 # make mutants  tries the tests of the core: changes one thing at a time (MUTANTS="inlet --sample 15")
@@ -21,7 +22,7 @@ export RAY_USAGE_STATS_ENABLED := 0
 # Some machines forbid Python to keep what it compiled: each process of a job would compile it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test check site mutants clean
+.PHONY: help run test test-long check site mutants clean
 .DELETE_ON_ERROR:
 
 help:
@@ -32,6 +33,9 @@ run: $(VENV)/.ready-run
 
 test: $(VENV)/.ready-dev
 	@$(PYTHON_IN) tools/check.py --tests $(PYTEST)
+
+test-long: $(VENV)/.ready-dev
+	@$(PYTHON_IN) tools/check.py --tests --long $(PYTEST)
 
 check: $(VENV)/.ready-dev
 	@$(PYTHON_IN) tools/check.py

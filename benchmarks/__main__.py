@@ -23,7 +23,7 @@ from benchmarks.chaos import feed, schedules, soak_summary
 from benchmarks.fuzz import command as fuzz
 from benchmarks.gather import command as gathering
 from benchmarks.jobs import checkpoints, compare, elastic, epochs, push, start
-from benchmarks.kafka import latency
+from benchmarks.kafka import latency, throughput
 from benchmarks.model import simulate
 from benchmarks.parts import (
     compiled,
@@ -68,6 +68,7 @@ app.command("gather", help=gathering.__doc__)(gathering.main)
 app.command("start")(start.main)
 app.command("epochs")(epochs.main)
 app.command("kafka", help=latency.__doc__)(latency.main)
+app.command("kafka-throughput", help=throughput.__doc__)(throughput.main)
 app.add_typer(checkpoints.app, name="checkpoints")
 
 Repeat = Annotated[int, typer.Option(min=1, help="Runs of each form; the median is shown.")]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
 
 from raystream.errors import ConfigError
+from raystream.submitted import submitted
 
-SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""The environment variable that the entrypoint of a submitted Ray job has."""
 INSTANCES_MAX = 256
 """As many as a flow has key groups."""
 
@@ -63,7 +61,7 @@ def absolute(path: Path, option: str) -> Path:
     Raises ConfigError for a relative one inside of a submitted Ray job: its entrypoint runs in an
     unpacked copy of the working directory, so that data would be looked for, and lost, in there.
     """
-    if SUBMITTED in os.environ and not path.is_absolute():
+    if submitted() and not path.is_absolute():
         raise ConfigError(
             f"{option} {path} is relative, and this job runs in a copy of the directory that it was"
             " submitted from",

@@ -23,6 +23,7 @@ Each part may import those below it, and `lint-imports` keeps it so.
     native      private parts of Numba, PyArrow and the operating system
     plugins     names that other packages add: schemes of stores, connectors
     renamed     old names of parameters and fields, for one version more
+    submitted   whether Ray has started this process as a job, and keeps what it prints
     errors      what is raised
 """
 
@@ -148,7 +149,9 @@ if not TYPE_CHECKING:  # or every name that is not there would be fine to a type
         if name in ("io", "testing"):
             return importlib.import_module(f"raystream.{name}")
         if name not in _HOME_OF:
-            raise AttributeError(f"module 'raystream' has no attribute {name!r}")
+            from raystream.errors import meant
+
+            raise AttributeError(f"raystream has no {name!r}{meant(name, __all__)}")
         value = getattr(importlib.import_module(f"raystream.{_HOME_OF[name]}"), name)
         globals()[name] = value
         return value

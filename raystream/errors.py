@@ -22,13 +22,18 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from types import FrameType
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+VALUES_HINT = "Keys and values are not shown here; --values (values=True of run) shows them."
+SHOWN_BYTES = 200
+"""A message shows at most this many bytes of a key."""
 
 
 class Where(NamedTuple):
@@ -40,6 +45,14 @@ class Where(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f"   {self.text}" if self.text else "")
+
+    def read(self) -> Where:
+        """The same with the text of the line, where this process can read it."""
+        import linecache
+
+        return (
+            self if self.text else Where(self.file, self.line, linecache.getline(*self[:2]).strip())
+        )
 
 
 class At(NamedTuple):
@@ -56,12 +69,19 @@ class At(NamedTuple):
 class RaystreamError(Exception):
     """Base of all errors that raystream raises on purpose. `where` is in the user's code."""
 
+    has_values: ClassVar[bool] = False
+    """Whether the message of such an error may hold keys and values of records."""
     at: At | None = None
     """The call of an operator at which it was raised, where that is known."""
 
-    def __init__(self, message: str, *, where: Where | None = None, hint: str = "") -> None:
+    def __init__(
+        self, message: str, *, where: Where | None = None, hint: str = "", bare: str = ""
+    ) -> None:
         super().__init__(message)
         self.message = message
+        self.bare = bare
+        """The message without keys and values of records. Empty if the message has none, or if the
+        code that raised the error cannot tell them apart (`has_values`)."""
         self.where = where
         self.hint = hint
 
@@ -73,12 +93,22 @@ class RaystreamError(Exception):
             lines.append(f"  {self.hint}")
         return "\n".join(lines)
 
+    def without_values(self) -> Self:
+        """The same error without keys and values of records: its kind, its line and its epoch."""
+        if self.bare == self.message or not (self.bare or self.has_values):
+            return self
+        told = self.bare or f"{type(self).__name__}: the message may show values of records"
+        told += "" if self.at is None else f", at epoch {self.at.epoch}"
+        error = type(self)(told, where=self.where, hint=VALUES_HINT, bare=told)
+        error.at = self.at and self.at._replace(key="")
+        return error
+
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions cross process borders: keyword-only fields would be lost by the default.
         return (
             _rebuild,
             (type(self), self.message, self.where, self.hint),
-            {"__notes__": notes(self), "at": self.at},
+            {"__notes__": notes(self), "at": self.at, "bare": self.bare},
         )
 
 
@@ -104,13 +134,19 @@ class ConfigError(RaystreamError):
 class InputError(RaystreamError):
     """The data to read is not what was declared."""
 
+    has_values = True
+
 
 class OperatorError(RaystreamError):
     """A user's function raised; `__cause__` (where it could be kept) is the original exception."""
 
+    has_values = True
+
 
 class StateError(RaystreamError):
     """Operator state cannot be stored, read or restored."""
+
+    has_values = True
 
 
 class JobError(RaystreamError):
@@ -163,8 +199,28 @@ def what_was_raised(error: BaseException) -> str:
     return f"{name}: {said}" if said else name
 
 
+def shown(value: object) -> str:
+    """A value as a message shows it: at most SHOWN_BYTES of its `repr`."""
+    text = repr(value).encode(errors="replace")
+    if len(text) <= SHOWN_BYTES:
+        return text.decode()
+    return f"{text[:SHOWN_BYTES].decode(errors='ignore')}... ({len(text)} bytes)"
+
+
+def without_values(error: Exception) -> RaystreamError:
+    """An error for places that others may read, for example a log. It tells the kind of the error
+    and where it was raised, but no key and no value of a record. An error that has none stays as it
+    is; an error that is not raystream's becomes an `InternalError`."""
+    if isinstance(error, RaystreamError):
+        return error.without_values()
+    frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
+    told = f"{type(error).__name__} was raised"
+    return InternalError(told, where=Where(frame.f_code.co_filename, line), hint=VALUES_HINT)
+
+
 def placed(function: Callable[P, R]) -> Callable[P, R]:
-    """Have a public function name the line of its caller when it refuses an argument."""
+    """Have a public function name the line of its caller when it refuses an argument, also one that
+    it does not have."""
 
     @wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> R:
@@ -173,8 +229,71 @@ def placed(function: Callable[P, R]) -> Callable[P, R]:
         except (GraphError, ConfigError, StateError) as error:
             error.where = error.where or caller()[0]
             raise
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # the function was entered: its arguments are as declared
+            raise _wrong_call(function, str(error)) from None
 
     return call
+
+
+def placed_class(cls: type[R]) -> type[R]:
+    """The same for the constructor of a public class."""
+    cls.__init__ = placed(cls.__init__)  # type: ignore[method-assign]
+    return cls
+
+
+def _wrong_call(function: Callable[..., Any], refused: str) -> GraphError:
+    """What is raised for a call that leaves out arguments, or has some that are not declared.
+
+    refused: what Python says of it.
+    """
+    import inspect
+    import re
+
+    parameters = dict(inspect.signature(function).parameters)
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", refused)
+    hint = _alike(unknown[1], parameters) if unknown else ""
+    parameters.pop("self", None)
+    declared = [
+        p.replace(annotation=p.empty, default=p.default if p.default is p.empty else ...)
+        for p in parameters.values()
+    ]
+    signature = str(inspect.Signature(declared)).replace("=Ellipsis", "=...")
+    name = function.__qualname__.removesuffix(".__init__")
+    return GraphError(
+        refused.replace(".__init__()", "()"),
+        where=caller()[0],
+        hint=f"{hint} It is called as {name}{signature}.".lstrip(),
+    )
+
+
+def unknown_option(call: str, name: str, known: Sequence[str]) -> GraphError:
+    """What is raised for an option that a call does not have.
+
+    Args:
+        call: as users write it. known: the options that it has.
+    """
+    return GraphError(
+        f"{call}() has no option {name!r}",
+        where=caller()[0],
+        hint=_alike(name, known) or f"It has {', '.join(known)}.",
+    )
+
+
+def meant(name: str, known: Sequence[str]) -> str:
+    """What follows the message that there is no such name: a name that is alike, otherwise all of
+    them."""
+    alike = _alike(name, known).replace("=?", "?")
+    return f". {alike}" if alike else f"; it has {', '.join(known)}"
+
+
+def _alike(name: str, known: Iterable[str]) -> str:
+    """`Is it x=?`; empty if no known option is alike."""
+    import difflib
+
+    found = difflib.get_close_matches(name, known, 1)
+    return f"Is it {found[0]}=?" if found else ""
 
 
 def user_frame(error: BaseException) -> Where | None:
@@ -263,7 +382,7 @@ def operator_error(
     """What is raised when a user's function raised `error`: in its line or, if none of its own
     did, where the operator is. `doing`: at which record or timer."""
     place = ", ".join(
-        filter(None, [f"key {key!r}" if key is not None else "", f"epoch {epoch}", doing])
+        filter(None, [f"key {shown(key)}" if key is not None else "", f"epoch {epoch}", doing])
     )
     raised = what_was_raised(error)
     where, hint = user_frame(error), f"at {place}"
@@ -272,5 +391,6 @@ def operator_error(
     wrapped = OperatorError(f"{spec.name} raised {raised}", where=where or spec.where, hint=hint)
     words = "" if key is None else key if isinstance(key, str) else repr(key)
     wrapped.at = At(spec.name, epoch, words)
+    wrapped.bare = f"{spec.name} raised {type(error).__name__}"
     wrapped.__cause__ = error
     return wrapped

@@ -368,7 +368,7 @@ def _seconds(text: str) -> float:
 
 
 def _said(text: str) -> Any:
-    """The body of an answer: JSON, or text of whoever else answers."""
+    """The body of an answer: JSON, or the text of another server."""
     try:
         return json.loads(text)
     except ValueError:

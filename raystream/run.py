@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from raystream.api.connectors import hears_commits
 from raystream.api.flow import Flow
-from raystream.api.operators import FailedRecord
 from raystream.controller.elastic.detector import bounds_in
 from raystream.controller.elastic.policy import Policy
 from raystream.controller.elastic.pool import PoolOptions
@@ -30,18 +29,19 @@ from raystream.controller.planning.resuming import (
 )
 from raystream.controller.planning.run_options import check_run_options
 from raystream.controller.protocol.strategies import RecoveryMode
-from raystream.controller.reporting.late import late_notes
+from raystream.controller.reporting.left_out import left_out
 from raystream.controller.reporting.replays import tell_replay
 from raystream.controller.reporting.report import JobReport
 from raystream.dataflow.plan import Plan
 from raystream.durable.saves import KEPT, Saves
 from raystream.durable.store import open_store
-from raystream.errors import ConfigError, LostError, RaystreamError
+from raystream.errors import ConfigError, LostError, RaystreamError, without_values
+from raystream.page import notebook
 from raystream.renamed import renamed
-from raystream.schema.blocks import NAMED
 from raystream.schema.lengths import Seconds
 from raystream.security.certificates import given
 from raystream.security.contexts import Certificates
+from raystream.submitted import submitted
 
 if TYPE_CHECKING:
     from raystream.local.run import MakeTeller, OnProgress
@@ -78,6 +78,7 @@ def run(
     keep: int = KEPT,
     tls: str | os.PathLike[str] | None = None,
     ui: bool = False,
+    values: bool | None = None,
     on_progress: OnProgress | None = None,
     on_note: OnNote | None = None,
 ) -> JobReport:
@@ -135,7 +136,11 @@ def run(
             docs/reference/security.md.
         ui: on a cluster, show the job on a page in a browser while it runs. Its address is said as
             a note; only this machine can see it. Needs the extra `ui`.
+        values: whether errors and notes may show keys and values of records. False leaves the kind
+            of an error and its place. None: True, but False in a submitted Ray job, because Ray
+            keeps what that job prints in its logs.
         on_progress: called about every second with the totals so far. What it raises ends the job.
+            Unless given, the cell of a notebook shows them.
         on_note: called with notes in words: about saved checkpoints (these are in the report, too),
             and where the Ray is that was started for this run.
 
@@ -151,10 +156,9 @@ def run(
     options = with_room(options, state_folder, checkpoint_memory, state_memory)
     refuse_here(options, cluster)
     least = {name: few for name, (few, _) in (bounds or {}).items() if few > 1}
-    with _page(flow.name, cluster, on_note or _on_terminal, ui=ui), _alone(flow.name, cluster):
-        saves = None if durable is None else Saves(open_store(durable), flow.name)
-        known = None if saves is None or resume is False else saves.manifests()
-        begin = StartPoint(None, ()) if saves is None else beginning(saves, resume)
+    shows, say = not submitted() if values is None else values, on_note or _on_terminal
+    with _showing(values=shows), _page(flow.name, cluster, say, ui=ui), _alone(flow.name, cluster):
+        saves, known, begin = _start_of(flow.name, durable, resume)
         plan = make_plan(
             flow,
             instances=least | {**(instances or {})},
@@ -167,13 +171,25 @@ def run(
         )
         plan.state_memory, plan.state_folder = options.state_memory, options.state_folder
         bounds_in(plan, bounds or {})  # a controller would say it too, but only on the cluster
-        _tell_of_sources(plan, on_note or _on_terminal)
-        follow = Followed(cluster, options, saves, on_progress, on_note or _ignore, certificates)
+        _tell_of_sources(plan, say)
+        tell, watch = on_note or _ignore, on_progress or notebook.live(flow.name)
+        follow = Followed(cluster, options, saves, watch, tell, certificates, shows)
         if saves is None:
             report = follow.run(plan)
         else:
             report = _run_durably(follow, plan, saves, begin, known, wishes, int(keep))
-        return _with_warnings(report, plan, on_note or _on_terminal)
+        return _with_warnings(report, plan, say, values=shows)
+
+
+def _start_of(
+    job: str, durable: str | os.PathLike[str] | None, resume: bool | None
+) -> tuple[Saves | None, Collection[str] | None, StartPoint]:
+    """The durable tier, the manifests in it that are known (see `durably`), and where the job
+    begins."""
+    if durable is None:
+        return None, None, StartPoint(None, ())
+    saves = Saves(open_store(durable), job)
+    return saves, None if resume is False else saves.manifests(), beginning(saves, resume)
 
 
 def _tell_of_sources(plan: Plan, on_note: OnNote) -> None:
@@ -181,6 +197,19 @@ def _tell_of_sources(plan: Plan, on_note: OnNote) -> None:
     for vertex in plan.vertices:
         if vertex.source is not None and (note := getattr(vertex.source, "note", "")):
             on_note(f"{vertex.name}: {note}")
+
+
+@contextmanager
+def _showing(*, values: bool) -> Iterator[None]:
+    """Let errors out with the keys and values that they show, or without."""
+    try:
+        yield
+        return
+    except Exception as error:
+        if values:
+            raise
+        told = without_values(error)
+    raise told  # here, because the error itself must not be its context
 
 
 @contextmanager
@@ -239,6 +268,8 @@ class Followed(NamedTuple):
     """Called with notes in words."""
     certificates: Certificates | None = None
     """The certificates of the job; None without TLS."""
+    values: bool = True
+    """Whether errors may show keys and values of records."""
 
     def name(self, job: str) -> str:
         """A name for the next run."""
@@ -264,6 +295,10 @@ class Followed(NamedTuple):
 
     def run(self, plan: Plan) -> JobReport:
         """Run it to its end."""
+        with _showing(values=self.values):
+            return self._run(plan)
+
+    def _run(self, plan: Plan) -> JobReport:
         if self.address is None:
             from raystream.local.run import run_here
 
@@ -361,46 +396,12 @@ def _run_durably(
             return replace(report, notes=notes)
 
 
-def _with_warnings(report: JobReport, plan: Plan, on_note: OnNote) -> JobReport:
-    """Say, also in the report, which operators have left out many records that were late, and which
-    have cut off alarms at the end."""
-    notes = late_notes(report.operators, plan)
-    edges = [plan.vertices[e.producer].ports[e.port] for e in plan.edges]
-    streamed = {port.node for port in edges if port.late}
-    notes += [
-        f"{o.cut_off:,} rows of {o.name} were cut off at the end of the input"
-        f"{' (keys: ' + ', '.join(o.cut_off_keys[:NAMED]) + ')' if o.cut_off_keys else ''}: `timer`"
-        " set their alarms again and again. end_rings=... of @rs.operator says how often they ring."
-        for o in report.operators
-        if o.cut_off
-    ]
-    notes += [
-        f"{o.ahead:,} of {o.records_in:,} records of {o.name} were left out: their times were"
-        " further ahead of the records before them than max_ahead=... of its epochs allows."
-        " ahead=True of source() makes a stream of them."
-        for o in report.operators
-        if o.ahead and o.name not in streamed
-    ]
-    notes += _unread_failures(report, plan)
+def _with_warnings(report: JobReport, plan: Plan, on_note: OnNote, *, values: bool) -> JobReport:
+    """Say, also in the report, what records and rows were left out."""
+    notes = left_out(report, plan, values=values)
     for note in notes:
         on_note(note)
     return replace(report, notes=(*report.notes, *notes)) if notes else report
-
-
-def _unread_failures(report: JobReport, plan: Plan) -> list[str]:
-    """Say which operators have failed at records that no stream of the flow takes."""
-    read = {(e.producer, e.port) for e in plan.edges}
-    found = []
-    for vertex in plan.vertices:
-        counts = report.operator(vertex.name).by_port
-        for at, port in enumerate(vertex.ports):
-            many = counts.get(f"{port.node}.{port.schema.name}", 0)
-            if port.schema.cls is FailedRecord and many and (vertex.id, at) not in read:
-                found.append(
-                    f"{many:,} records failed in {port.node} and were left out: nothing takes its"
-                    " stream of rs.FailedRecord."
-                )
-    return found
 
 
 def _on_terminal(note: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Read when the stand-in for AWS is imported first, which may be for a bucket.
 os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_stays_frozen() -> Iterator[None]:
+    """A run in this process asks how many objects are frozen, and Python counts them. After a test
+    that leaves the heap frozen each run would count all of it."""
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -100,6 +100,8 @@ class Slow:
     lines: int
     gate: Gate | None = None
     record: type = Line
+    row_seconds: float = 0.005
+    """How long a row takes."""
 
     def splits(self) -> list[rs.Split]:
         if self.gate is not None:
@@ -109,7 +111,7 @@ class Slow:
     def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
         i = position
         while not self._ends(split.name, i):
-            time.sleep(0.005)
+            time.sleep(self.row_seconds)
             yield i + 1, rs.Batch(Line, {"time": [i], "text": [f"{split.name}{i % 7} w{i % 5}"]})
             i += 1
 

@@ -48,9 +48,17 @@ class Kafka(KafkaServer):
             producer.produce(topic, value, **{"partition": 0, **options})
         assert producer.flush(LIMIT_SECONDS) == 0
 
+    def read_all(self, topic: str, number: int) -> list[Any]:
+        """As `read`, once there are so many: a committed transaction is seen a little later, when
+        the broker has marked its end in each partition."""
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while len(found := self.read(topic)) < number:
+            assert time.monotonic() < deadline, f"{len(found)} messages came in time"
+        return found
+
     def read(self, topic: str, isolation: str = "read_committed") -> list[Any]:
         """All messages of a topic that are there now, by partition and offset."""
-        from confluent_kafka import Consumer, TopicPartition
+        from confluent_kafka import Consumer, KafkaError, TopicPartition
 
         client = Consumer(
             {"bootstrap.servers": self.servers, "group.id": "reader", "isolation.level": isolation,
@@ -66,9 +74,9 @@ class Kafka(KafkaServer):
             message = client.poll(1.0)
             if message is None:
                 continue
-            if message.error() is not None:
-                left.discard(message.partition())
-            else:
+            if message.error() is None:
                 found.append(message)
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                left.discard(message.partition())
         client.close()
         return sorted(found, key=lambda m: (m.partition(), m.offset()))

@@ -159,6 +159,7 @@ def test_the_quick_start_runs_on_ray(home: Home) -> None:
 
 @pytest.mark.spark
 @pytest.mark.ray
+@pytest.mark.long
 def test_linear_road_runs(home: Home) -> None:
     """Generated, answered on Ray, checked, and a report written of its template."""
     out = home.folder / "linear-road"

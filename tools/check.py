@@ -1,6 +1,9 @@
 """Style, layers and types, and with `--tests` the tests: everything runs, then the verdict.
 
-python tools/check.py [--tests [arguments for pytest]]
+python tools/check.py [--tests [--long] [arguments for pytest]]
+
+Without arguments for pytest the tests with the mark `long` are left away; with `--long` they are
+the ones that run.
 """
 
 from __future__ import annotations
@@ -29,13 +32,18 @@ NONE_FOUND = 5
 """Pytest's exit code when no test was chosen."""
 YIELDING = ["nice", "-n", "19"]
 HALF = [f"tests/{name}" for name in (
-    "actors", "api", "cli", "compiled", "controller", "dataflow", "docs", "durable", "ec2", "io",
-    "native", "schema", "state", "typing",
+    "actors", "api", "compiled", "controller", "dataflow", "docs", "ec2", "io", "native",
+    "schema", "state",
 )]  # fmt: skip
 """Takes about as long as all other tests that start no Ray. By folder, and not by turns: what runs
 in one process, and in which order, is the same each time."""
 LINES_SHOWN = 60
 SHOWN_SECONDS = 0.2
+OF_RAY = {
+    "RAY_worker_niceness": "0",  # its own is 15, and then they wait for the other tests
+    "REPORTER_UPDATE_INTERVAL_MS": "60000",  # for a dashboard that is not looked at
+}
+"""Settings of each Ray that tests start."""
 END_SECONDS = 15.0
 """How long tests that are interrupted may take to end what they have started."""
 
@@ -59,11 +67,14 @@ def started(arguments: list[str], stack: ExitStack) -> dict[str, Running]:
 
     The others, and the checks, are the ones that yield: what waits for Ray's processes has limits.
     """
+    long = arguments[:1] == ["--long"]
+    arguments = arguments[long:]
     halves = [arguments] if arguments else [HALF, [f"--ignore={each}" for each in HALF]]
     ray = arguments or files_that_start_ray()
-    commands = {"tests that start Ray": command_of(["pytest", "-m", "ray", *ray])}
+    which = " and long" if long else "" if arguments else " and not long"
+    commands = {"tests that start Ray": command_of(["pytest", "-m", f"ray{which}", *ray])}
     for half, name in zip(halves, ("other tests", "the rest of them"), strict=False):
-        commands[name] = [*YIELDING, *command_of(["pytest", "-m", "not ray", *half])]
+        commands[name] = [*YIELDING, *command_of(["pytest", "-m", f"not ray{which}", *half])]
     folder = stack.enter_context(tempfile.TemporaryDirectory())
     parts = {name: Running(each, Path(folder, name)) for name, each in commands.items()}
     for part in parts.values():
@@ -170,7 +181,7 @@ def command_of(command: list[str]) -> list[str | Path]:
 def environment() -> dict[str, str]:
     """The checkers find the environment by PATH, wherever this was called from."""
     path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    return {**os.environ, **OF_RAY, "PATH": path, "PYTHONPATH": str(ROOT)}
 
 
 if __name__ == "__main__":

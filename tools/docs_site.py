@@ -30,9 +30,15 @@ BESIDE = {
 }
 """Pages that have another name on the site."""
 SECTIONS = {
-    "Start": ["README.md", "docs/README.md", "docs/guide.md"],
+    "Start": ["README.md", "docs/README.md", "docs/tutorials", "docs/guide.md", "docs/why.md"],
     "Connectors": ["docs/connectors"],
-    "Run it": ["docs/page.md", "docs/replay.md", "docs/ec2.md"],
+    "Run it": [
+        "docs/page.md",
+        "docs/replay.md",
+        "docs/upgrade.md",
+        "docs/ec2.md",
+        "docs/kubernetes.md",
+    ],
     "Reference": ["docs/reference"],
     "Measured": [
         "docs/performance.md",

@@ -5,6 +5,8 @@ Against real jobs and against the simulator:
     feed       `python -m benchmarks feed`: Linear Road fed by Spark, both of them struck
     soak       `python -m benchmarks.chaos`: paced jobs on Ray, struck every few seconds
     faults     what can be struck, who is chosen, and the signals
+    nodes      the raylets, and a head that may die
+    spaces     network namespaces whose links can be cut
     storm      moves at random while the job runs
     schedules  `python -m benchmarks schedules`: simulated schedules on all processors
     soak_summary

@@ -5,7 +5,6 @@ Only processes that a job's own samples name are signalled, and nodes that were 
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import threading
@@ -21,14 +20,33 @@ try:
 except ModuleNotFoundError:
     sys.exit("this needs psutil, which is not installed: pip install 'raystream[bench]'")
 
+from benchmarks.chaos.nodes import Nodes
+from benchmarks.chaos.spaces import CUTS
 from raystream.errors import JobError
 
-FAMILIES = ("kill", "stop", "controller", "keeper", "pair", "triple", "backed", "node")
+FAMILIES = (
+    "kill",
+    "stop",
+    "controller",
+    "keeper",
+    "pair",
+    "triple",
+    "backed",
+    "node",
+    "head",
+    "cut",
+)
 """kill: an instance. stop: a process sleeps (SIGSTOP) and wakes later. pair, triple: neighbours
 along the flow, together. backed: an instance together with a keeper of its checkpoints. node: a
-node that hosts at least two instances. All but stop are SIGKILL."""
+node that hosts at least two instances. head: Ray's server on the head, or the head with all that
+runs there; it is begun again after a while. cut: the link of a node is cut, one way or both, or
+slowed down, and mended later. All but stop and cut are SIGKILL."""
 ASLEEP_SECONDS = (2.0, 15.0)
 """How long a stopped process sleeps: shorter and longer than an instance may be silent."""
+CUT_SECONDS = (2.0, 20.0)
+"""How long a link is cut: shorter and longer than it takes until Ray takes a node for dead."""
+AWAY_SECONDS = 12.0
+"""How long a head is away. Data flows meanwhile, and other faults are made."""
 WARM_SECONDS = 4.0
 """Nothing is struck before. Spare processes come later."""
 SEEN_SECONDS = 2.0
@@ -36,12 +54,8 @@ SEEN_SECONDS = 2.0
 CLASSES = ("Controller", "InstanceActor", "Keeper")
 """After these the processes of jobs call themselves, and after what they do just now: another may
 have got the id of one that died."""
-HEALTH_CHECKS = {
-    "health_check_initial_delay_ms": 1000,
-    "health_check_period_ms": 500,
-    "health_check_timeout_ms": 1000,
-    "health_check_failure_threshold": 3,
-}
+HEAD = "head"
+"""The name of Ray's own processes on the head, beside those of the job."""
 
 Chains = Sequence[Sequence[str]]
 """Names of vertices, each of which feeds the next."""
@@ -60,13 +74,15 @@ class Strike(NamedTuple):
 
 def possible(copies: int, nodes: int) -> tuple[str, ...]:
     """The families of faults that a job has to survive with so many copies on so many nodes."""
-    without = [] if copies >= 2 and nodes >= 3 else ["backed"]
+    without = [] if copies >= 2 and nodes >= 3 else ["backed", "head"]
     without += [] if nodes >= 2 else ["node"]
+    without += [] if copies >= 2 and nodes >= 4 else ["cut"]
     return tuple(f for f in FAMILIES if f not in without)
 
 
 def kinds_of(families: Iterable[str], chains: Chains) -> list[str]:
-    """The kinds of faults to make: of `kill` and `stop` one for each kind of process."""
+    """The kinds of faults to make: of `kill` and `stop` one for each kind of process, of `head`
+    and `cut` one for each way."""
     vertices = list(dict.fromkeys(v for chain in chains for v in chain))
     kinds: list[str] = []
     for family in families:
@@ -74,18 +90,28 @@ def kinds_of(families: Iterable[str], chains: Chains) -> list[str]:
             kinds += [f"kill {v}" for v in vertices]
         elif family == "stop":
             kinds += [f"stop {v}" for v in (*vertices, "keeper", "controller")]
+        elif family == "head":
+            kinds += ["head server", "head node"]
+        elif family == "cut":
+            kinds += [f"cut {how}" for how in CUTS]
         else:
             kinds.append(family)
     return kinds
 
 
 def choose(
-    kind: str, there: Mapping[str, int], head: int, chains: Chains, rng: random.Random
+    kind: str,
+    there: Mapping[str, int],
+    head: int,
+    chains: Chains,
+    rng: random.Random,
+    home: int | None = None,
 ) -> tuple[str, ...]:
     """The names of those whom a fault strikes; empty while nobody fits.
 
     Args:
-        there: by the name of each process the node it runs on. head: the node that is not struck.
+        there: by the name of each process the node it runs on. head, home: nodes that only faults
+            of the head strike: the head, and the node of the submitter.
     """
 
     def of(vertex: str) -> list[str]:
@@ -116,9 +142,17 @@ def choose(
             hosted: dict[int, list[str]] = {}
             for name in instances:
                 hosted.setdefault(there[name], []).append(name)
-            nodes = sorted(n for n, names in hosted.items() if n != head and len(names) >= 2)
+            spared = (head, home)
+            nodes = sorted(n for n, names in hosted.items() if n not in spared and len(names) >= 2)
             node = rng.choice(nodes) if nodes else None
             return tuple(n for n in sorted(there) if there[n] == node)
+        case ["cut", _]:
+            nodes = sorted({*there.values()} - {head, home})
+            node = rng.choice(nodes) if nodes else None
+            return tuple(n for n in sorted(there) if there[n] == node)
+        case ["head", what]:
+            lost = [n for n in sorted(there) if there[n] == head] if what == "node" else []
+            return (HEAD, *lost)
     raise ValueError(f"{kind!r} is no kind of fault")
 
 
@@ -128,51 +162,6 @@ def _serves(name: str) -> bool:
 
 
 # ---------------------------------------------------------------- striking
-
-
-class Nodes:
-    """Raylets on this machine; all but the first may be killed, each is replaced."""
-
-    def __init__(self, count: int) -> None:
-        from ray.cluster_utils import Cluster
-
-        from raystream.actors.cluster.environment import fixed, have
-
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        head = {"num_cpus": 1, "include_dashboard": False, "_system_config": HEALTH_CHECKS}
-        os.environ.update(fixed())  # for those that are started later, too
-        self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
-        self.address: str = self._cluster.address
-        have(self.address, fixed())
-        self.head = _raylet(self._cluster.head_node)
-        self._workers = {_raylet(n): n for n in (self._add() for _ in range(count - 1))}
-
-    def _add(self) -> Any:
-        return self._cluster.add_node(num_cpus=1)
-
-    @property
-    def logs(self) -> str:
-        """The folder where Ray keeps what the processes logged."""
-        return str(self._cluster.head_node.get_logs_dir_path())
-
-    def kill(self, node: int) -> None:
-        """Kill the node whose raylet has this process id, with all that runs on it; start another.
-
-        Raises:
-            KeyError: it is the head, or none of these.
-        """
-        self._cluster.remove_node(self._workers.pop(node), allow_graceful=False)
-        new = self._add()
-        self._workers[_raylet(new)] = new
-
-    def close(self) -> None:
-        """End all raylets."""
-        self._cluster.shutdown()
-
-
-def _raylet(node: Any) -> int:
-    return int(node.all_processes["raylet"][0].process.pid)
 
 
 @dataclass
@@ -208,6 +197,8 @@ class Monkey:
         """
         if sample.t > self.limit:
             raise JobError(f"the job hangs: it has not ended after {sample.t:.0f} s")
+        if not self.nodes.head_is_away:
+            self.nodes.replace_cut()
         if sample.t < WARM_SECONDS or time.monotonic() < self._next:
             return
         if not self.due:
@@ -216,9 +207,13 @@ class Monkey:
         there = {name: p.ppid() for name, p in processes.items()}
         others = self.rng.sample(self.refill, len(self.refill))  # what is due may be impossible
         for kind in (*self.due, *others):
-            victims = choose(kind, there, self.nodes.head, self.chains, self.rng)
+            away = self.nodes.head_is_away or self.nodes.is_cut
+            if away and kind.startswith(("node", "head", "cut")):
+                continue  # one after the other: nodes can be replaced only while the head is there
+            places = (there, self.nodes.head, self.chains, self.rng, self.nodes.home)
+            victims = choose(kind, *places)
             if victims and self._survivable(victims, sample, len(there)):
-                self._strike(kind, {v: processes[v] for v in victims})
+                self._strike(kind, {v: processes[v] for v in victims if v != HEAD})
                 if kind in self.due:
                     self.due.remove(kind)
                 if _holds(victims):
@@ -255,7 +250,15 @@ class Monkey:
         self.strikes.append(Strike(kind, tuple(victims), time.time()))
         wait = self.rng.uniform(0.5, 1.5) * self.every
         shown = ", ".join(victims)
-        if kind == "node":
+        if kind.startswith(HEAD):
+            self.nodes.strike_head(AWAY_SECONDS, whole=kind == "head node")
+            shown = f"for {AWAY_SECONDS:g} s {shown}"
+        elif kind.startswith("cut"):
+            seconds = self.rng.uniform(*CUT_SECONDS)
+            shown = f"for {seconds:.1f} s {shown}"
+            how = next(each for each in CUTS if kind.endswith(each))
+            self.nodes.cut(next(iter(victims.values())).ppid(), how, seconds)
+        elif kind == "node":
             self.nodes.kill(next(iter(victims.values())).ppid())
         elif kind.startswith("stop "):
             seconds = self.rng.uniform(*ASLEEP_SECONDS)

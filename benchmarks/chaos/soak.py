@@ -30,11 +30,12 @@ from benchmarks.chaos.faults import (
     WARM_SECONDS,
     Chains,
     Monkey,
-    Nodes,
     Strike,
     kinds_of,
     possible,
 )
+from benchmarks.chaos.nodes import Nodes
+from benchmarks.chaos.spaces import NoSpacesError
 from benchmarks.shared import words
 from raystream.errors import JobError, RaystreamError
 
@@ -248,7 +249,7 @@ def main(
         Path | None, typer.Option(help="Linear Road over this prepared folder, instead of words.")
     ] = None,
     kinds: Annotated[
-        str, typer.Option(help=f"Of {', '.join(FAMILIES)}; all that the nodes allow unless given.")
+        str, typer.Option(help=f"Of {', '.join(FAMILIES)}; all that can be, but cut, unless given.")
     ] = "",
     each: Annotated[
         int | None, typer.Option(min=1, help="So many faults of each kind, in several jobs.")
@@ -263,7 +264,7 @@ def main(
     most: Annotated[
         int, typer.Option(min=2, help="Instances that moves give anything at most.")
     ] = storm.MOST,
-    nodes: Annotated[int, typer.Option(min=1, help="Raylets; all but the first may die.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, help="Raylets, the first of which is the head.")] = 1,
     copies: Annotated[int, typer.Option(min=1, help="Keepers that hold a checkpoint.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the choice of faults and victims.")] = 1,
 ) -> None:
@@ -274,7 +275,7 @@ def main(
     chosen: Work = Words(rate, work == "arrival") if data is None else LinearRoad(data, epoch)
     made = kinds_of(families, chosen.chains)
     rng = random.Random(seed)
-    raylets = Nodes(nodes)
+    raylets = _raylets(nodes, families)
     try:
         jobs = _run_all(chosen, raylets, made, rng, seconds, each, every, (moves, most), copies)
         logs = raylets.logs
@@ -302,13 +303,27 @@ def main(
     sys.exit(1 if bad or missed else 0)
 
 
+def _raylets(count: int, families: Sequence[str]) -> Nodes:
+    """Raylets that can be struck so.
+
+    Raises:
+        BadParameter: this machine does not allow it.
+    """
+    try:
+        return Nodes(count, head_dies="head" in families, cuts="cut" in families)
+    except NoSpacesError as error:
+        raise typer.BadParameter(f"--kinds cut: {error}") from None
+
+
 def _families(kinds: str, allowed: Sequence[str]) -> list[str]:
-    """The kinds of faults that are asked for; all that the nodes allow if none are named.
+    """The kinds of faults that are asked for. If none are named, all that the nodes allow, but for
+    cuts, which not every machine allows.
 
     Raises:
         BadParameter: one is unknown, or the nodes do not allow it.
     """
-    families = [k.strip() for k in kinds.split(",")] if kinds else list(allowed)
+    usual = [f for f in allowed if f != "cut"]
+    families = [k.strip() for k in kinds.split(",")] if kinds else usual
     if unknown := [f for f in families if f not in FAMILIES]:
         raise typer.BadParameter(f"--kinds {unknown[0]}: of {', '.join(FAMILIES)}")
     if impossible := [f for f in families if f not in allowed]:

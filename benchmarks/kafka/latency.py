@@ -4,7 +4,8 @@ A process of its own produces at a pace; each record says when it was handed to 
 job counts by key and writes to a second topic, in transactions. This process reads there what is
 committed, and looks at the clock. In the end each record must have been read once.
 
-With `--strike`, the broker is killed again and again meanwhile, and started again.
+With `--strike`, the broker is killed again and again meanwhile, and started again. With
+`--strike-processes`, so are processes of the job, of all kinds; some only sleep for a while.
 
 With `--others`, other systems do the same on the same broker, each after the other, and each before
 the next round.
@@ -31,6 +32,7 @@ from rich.table import Table
 import raystream as rs
 from benchmarks.kafka.others import OTHERS, Other, Running
 from benchmarks.kafka.server import KafkaServer, Unavailable
+from benchmarks.kafka.strikes import BrokerStrikes, ProcessStrikes, open_partitions
 
 KEYS = 1000
 START_SECONDS = 120.0
@@ -93,6 +95,9 @@ def main(
     strike: Annotated[
         float, typer.Option(min=0, help="Kill the broker every so many seconds; 0: never.")
     ] = 0,
+    strike_processes: Annotated[
+        float, typer.Option(min=0, help="Strike a process of the job every so many seconds.")
+    ] = 0,
     rounds: Annotated[int, typer.Option(min=1, help="Runs of each system, in turns.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
@@ -100,8 +105,11 @@ def main(
     work = Work(rate, seconds, warm, partitions)
     cluster = None if local else "auto"
     asked = others.split(",") if others else []
+    strikes = Strikes(strike, strike_processes)
+    if local and strikes.processes:
+        raise typer.BadParameter("--strike-processes: with --local there are none")
     systems: list[tuple[str, Callable[[KafkaServer], dict[str, Any]]]] = [
-        ("raystream", lambda server: ours(server, work, epoch_ms / 1000, cluster, strike))
+        ("raystream", lambda server: ours(server, work, epoch_ms / 1000, cluster, strikes))
     ]
     systems += [
         (each.shown, lambda server, each=each: other(server, work, each))  # type: ignore[misc]
@@ -124,7 +132,11 @@ def main(
     for row in found:
         table.add_row(row["system"], *(f"{row[k]:,}" for k in HEADS))
         if "kills" in row:
-            print(f"the broker was killed {row['kills']} times", file=sys.stderr)
+            print(
+                f"the broker was killed {row['kills']} times, and {row['strikes']} times a process"
+                f" was struck; {row['open']} partitions have an open transaction",
+                file=sys.stderr,
+            )
     Console().print(table)
 
 
@@ -140,8 +152,15 @@ def _on_a_server(run: Callable[[KafkaServer], dict[str, Any]]) -> dict[str, Any]
         server.remove()
 
 
+class Strikes(NamedTuple):
+    """Seconds between two strikes; 0: there are none."""
+
+    broker: float = 0.0
+    processes: float = 0.0
+
+
 def ours(
-    server: KafkaServer, work: Work, epoch: float, cluster: str | None, strike: float
+    server: KafkaServer, work: Work, epoch: float, cluster: str | None, strikes: Strikes
 ) -> dict[str, Any]:
     """Run it once."""
     run = _Measuring(server, work)
@@ -153,45 +172,29 @@ def ours(
     stream.through(count).to(counts, name="out")
     producing = threading.Thread(target=run.produced)
     producing.start()
-    striking = _Striking(server, strike, run.came) if strike else None
+    broker = BrokerStrikes(server, strikes.broker, run.came) if strikes.broker else None
+    chain = ("events", "count", "out")
+    options: dict[str, Any] = {}
+    processes = None
+    if strikes.processes:
+        processes = ProcessStrikes(chain, strikes.processes, run.came, seed=1)
+        options = {"on_progress": processes, "checkpoint_seconds": 1.0}
     try:
-        flow.run(cluster=cluster)
+        flow.run(cluster=cluster, **options)
     finally:
-        if striking is not None:
-            striking.stop()
+        for each in (processes, broker):
+            if each is not None:
+                each.stop()
     producing.join()
     found = run.judged()
-    if striking is None:
+    if broker is None and processes is None:
         return found
-    return {**found, "broker CPU": math.nan, "kills": striking.kills}  # of several processes
-
-
-class _Striking(threading.Thread):
-    """Kills a server and starts it again, from when the job runs.
-
-    Args:
-        seconds: between two kills. began: is set when the job runs.
-    """
-
-    def __init__(self, server: KafkaServer, seconds: float, began: threading.Event) -> None:
-        super().__init__(name="strike", daemon=True)
-        self._server, self._seconds, self._began = server, seconds, began
-        self._over = threading.Event()
-        self.kills = 0
-        self.start()
-
-    def run(self) -> None:
-        self._began.wait()
-        while not self._over.wait(self._seconds):
-            self._server.stop()
-            self.kills += 1
-            self._server.start()
-
-    def stop(self) -> None:
-        """Strike no more; the server is there when this returns."""
-        self._over.set()
-        self._began.set()
-        self.join()
+    struck = {
+        "kills": 0 if broker is None else broker.kills,
+        "strikes": 0 if processes is None else processes.made,
+        "open": open_partitions(server.servers),
+    }
+    return {**found, "broker CPU": math.nan, **struck}  # of several processes
 
 
 def other(server: KafkaServer, work: Work, system: Other) -> dict[str, Any]:

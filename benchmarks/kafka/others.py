@@ -80,16 +80,16 @@ class Running:
     """A system at work. Its folder is removed at the end.
 
     Args:
-        command: of `Other.command`.
+        command: of `Other.command`. more: arguments of its own.
     """
 
-    def __init__(self, command: Sequence[str], servers: str, ms: int) -> None:
+    def __init__(self, command: Sequence[str], servers: str, ms: int, *more: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rs-kafka-peer-"))
         state = self.folder / "state"
         state.mkdir()
         self._log = (self.folder / "log").open("wb")
         self._process = subprocess.Popen(
-            [*command, servers, str(ms), str(state)],
+            [*command, servers, str(ms), str(state), *more],
             stdout=self._log, stderr=subprocess.STDOUT, cwd=self.folder,
         )  # fmt: skip
 
@@ -114,8 +114,9 @@ _FLINK = (
     "org.apache.flink:flink-runtime:2.3.0",
     "org.apache.flink:flink-connector-kafka:5.0.0-2.2",
 )
+FLINK = Other("flink", _FLINK, "Flink 2.3, checkpoints each 5 s", 5000)
 OTHERS = (
-    Other("flink", _FLINK, "Flink 2.3, checkpoints each 5 s", 5000),
+    FLINK,
     Other("flink", _FLINK, "Flink 2.3, checkpoints each 100 ms", 100),
     Other(
         "streams", ("org.apache.kafka:kafka-streams:4.1.0",),

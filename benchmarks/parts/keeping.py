@@ -80,7 +80,7 @@ def keeper_of(plan: Plan, budget: int, store: int) -> Iterator[Any]:
 
 
 def parts_of(plan: Plan, megabytes: float) -> list[tuple[KeyRange, np.ndarray]]:
-    """An image of so many megabytes in encoded parts."""
+    """An image of `megabytes` in encoded parts."""
     sample = state(plan, "numbers", 10_000)
     size = len(sample.encode()) / 10_000
     image = state(plan, "numbers", int(megabytes * 1e6 / size))
@@ -92,7 +92,7 @@ def parts_of(plan: Plan, megabytes: float) -> list[tuple[KeyRange, np.ndarray]]:
 
 
 def measure(megabytes: float, images: int, budget: int, store: int) -> dict[str, float]:
-    """Ship the state of so many ranges, each of so many megabytes, and restore all of them."""
+    """Ship the state of all ranges, each of `megabytes` megabytes, and restore it."""
     plan = planned("numbers")
     parts = parts_of(plan, megabytes)
     whole = KeyRange(0, plan.groups)

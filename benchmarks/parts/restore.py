@@ -4,7 +4,7 @@ For rows of numbers and for rows with text keys: the rows and bytes of the image
 fetch it (map shared memory, as the object store hands it out), to decode it with its checksum, and
 to put its rows into the table. In the table stands every row of the image, which is checked by
 asking for some. With `--parts` the range comes as that many images, as after a merge; with
-`--chain` each of them as the images of so many checkpoints of which none is full.
+`--chain` each of them as the images of N checkpoints of which none is full.
 
 The first run also pays for memory that no process of this machine has touched before; it is shown
 apart. The median of the others is what counts.
@@ -112,7 +112,7 @@ def keys_of(form: str, numbers: np.ndarray) -> Any:
 
 
 def state(plan: Plan, form: str, rows: int) -> Image:
-    """A full image of so many rows."""
+    """A full image of `rows` rows."""
     spec = plan.vertex("work").spec
     shape = shape_of(spec) if spec is not None else None
     assert shape is not None
@@ -139,7 +139,7 @@ def state(plan: Plan, form: str, rows: int) -> Image:
 
 
 def refreshed(whole: Image, images: int) -> list[Image]:
-    """The same state as so many images of which none is full, each with as many rows again, by
+    """The same state as `images` images of which none is full, each with as many rows again, by
     `OLDER`, that changed once more later."""
     rows, rng = len(whole), np.random.default_rng(1)
     last = rng.integers(images, size=rows)
@@ -177,7 +177,7 @@ class Shared:
         return [mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) for f in self._files]
 
     def close(self) -> None:
-        """Free the memory, as soon as nobody maps it any more."""
+        """Free the memory, as soon as no process maps it any more."""
         for file in self._files:
             file.close()
 
@@ -223,7 +223,7 @@ def check(instance: KeyedInstance, form: str, rows: int) -> None:
 
 
 def measure(form: str, megabytes: float, parts: int, chain: int, repeat: int) -> dict[str, Any]:
-    """Restore so many megabytes of encoded state again and again."""
+    """Restore `megabytes` megabytes of encoded state, `repeat` times."""
     plan = planned(form)
     sample = 10_000
     size = len(state(plan, form, sample).encode()) / sample

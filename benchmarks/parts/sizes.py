@@ -39,7 +39,7 @@ from raystream.state.images.image import decode
 from raystream.state.images.partition import by_parts
 
 CHANGED = 10
-"""One row in so many changes between two checkpoints."""
+"""One row in this many changes between two checkpoints."""
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_ARENA_MAX": -8}
 """What glibc's mallopt calls what variables of the environment say."""
 ROWS = {"compiled": True, "Python": False}
@@ -61,7 +61,7 @@ def fresh(plan: Plan) -> KeyedInstance:
 
 
 def restored(plan: Plan, keys: int) -> KeyedInstance:
-    """An instance with state of so many keys, as it was at the checkpoint."""
+    """An instance with state of `keys` keys, as it was at the checkpoint."""
     instance = fresh(plan)
     install(instance, [[state(plan, "numbers", keys)]])
     instance.open()

@@ -43,7 +43,7 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class Events:
-    """So many records an epoch, which is one time unit long."""
+    """Epochs of one time unit, each with as many records as asked."""
 
     rows: int
     epochs: int

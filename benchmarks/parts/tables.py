@@ -1,4 +1,4 @@
-"""What a large table costs whoever computes: while it grows, and while all of it is copied.
+"""What a large table costs the thread that computes: while it grows, and while all of it is copied.
 
 Growth: keys come once each, a batch after the other, in the order of their key groups. What counts
 is the slowest second at a pace of twenty batches a second, beside a usual one.
@@ -81,7 +81,7 @@ def main(
 
 
 def grown(table: StructuredTable, rows: int, each: int) -> Iterator[float]:
-    """Insert so many rows; the seconds of each batch."""
+    """Insert `rows` rows; the seconds of each batch."""
     keys = np.random.default_rng(1).permutation(rows)
     for at in range(0, rows, each):
         batch = keys[at : at + each]

@@ -8,14 +8,19 @@ rows are added up: none may be lost.
 Memory is that of the process without pages of files, beyond what it had before the first row. The
 page cache holds what is on disk while there is memory for it; `disk reads` are pages that it had
 not. In a memory cgroup it has less.
+
+In the end a successor takes over: from the files of the table, and from images, as on another node.
+Both then bring a thousand rows.
 """
 
 from __future__ import annotations
 
 import resource
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -26,11 +31,16 @@ from rich.table import Table
 
 import raystream as rs
 from raystream.schema.state import state_schema
+from raystream.state.images.chain import FULL
+from raystream.state.images.image import Image, ImageHeader, InputPosition, decode
 from raystream.state.tables.structured_table import StructuredTable
+from raystream.state.tiers.row_folder import RowFolder, left_at
 from raystream.state.tiers.structured_tier import StructuredTier
 
 GROUPS = 256
 ROW_BYTES = 64
+PART_BYTES = 8 << 20
+WHOLE_RANGE = rs.KeyRange(0, GROUPS)
 SETTLE = 5
 """Epochs from one checkpoint to the next."""
 
@@ -44,6 +54,17 @@ class Counted(rs.State):
     c: int = 0
     d: int = 0
     e: int = 0
+
+
+_HEADER = ImageHeader(
+    operator="count",
+    shape="rows",
+    groups=GROUPS,
+    keys=WHOLE_RANGE,
+    base=0,
+    checkpoint=0,
+    input_position=InputPosition(),
+)
 
 
 class Measured(NamedTuple):
@@ -70,7 +91,9 @@ def main(
     columns = ("state_memory", "keys", "M keys/s", "M keys/s CPU", "slowest epoch, s", "from disk")
     for name in columns:
         shown.add_column(name, justify="right")
-    _Run(10_000, 1_000, where, 1).check()  # code is loaded before memory is looked at
+    small = _Run(10_000, 1_000, where, 1)  # code is loaded before memory is looked at
+    small.check()
+    shutil.rmtree(small.folder)
     for budget in (None, memory):
         run = _Run(rows, each, where, budget)
         for name, draw in run.kinds().items():
@@ -82,6 +105,9 @@ def main(
         shown.add_section()
         Console().print(run.told())
         run.check()
+        if budget is not None:
+            Console().print(run.taken_over())
+        shutil.rmtree(run.folder, ignore_errors=True)
         del run
     Console().print(shown)
 
@@ -93,6 +119,9 @@ class _Run:
         self.rows, self.each, self.rng = rows, each, np.random.default_rng(1)
         self.base = _anonymous()
         self.tier = StructuredTier(_table, folder, "count", budget or 1 << 50)
+        self.folder = Path(tempfile.mkdtemp(dir=folder))
+        if budget is not None:
+            self.tier.keep_in(RowFolder.made(self.folder, "bench", "1"))
         self.budget, self.epoch, self.touched = budget, 0, 0
         for first in range(0, rows, each):
             self._epoch(np.arange(first, min(first + each, rows)))
@@ -144,8 +173,41 @@ class _Run:
         tier.note_removals()
         tier.shrink()
         if self.epoch % SETTLE == 0:
+            tier.note("count", WHOLE_RANGE, self.epoch)
             tier.settle(self.epoch)
         return len(slots)
+
+    def taken_over(self) -> str:
+        """How long a successor needs that opens the files, and one that reads images."""
+        while self.epoch % SETTLE:
+            self._epoch(self.rng.integers(0, self.rows, self.each))
+        asked = self.rng.integers(0, self.rows, 1000)
+        rows = self.tier.capture(FULL, self.epoch).parts(PART_BYTES)
+        images = [
+            Image(replace(_HEADER, checkpoint=self.epoch), part.rows, part.gone).encode()
+            for part in rows
+        ]
+        shape, begun = self.tier.shape.fingerprint, time.perf_counter()
+        found = left_at(self.folder, "bench", "count", shape, WHOLE_RANGE, self.epoch)
+        assert found is not None
+        files = RowFolder.made(self.folder, "bench", "2")
+        files.take(found, GROUPS)
+        opened = self._successor()
+        opened.keep_in(files)
+        opened_in, first = time.perf_counter() - begun, _bring(opened, asked)
+        begun = time.perf_counter()
+        filled = self._successor()
+        filled.fill([decode(data)] for data in images)
+        filled_in, then = time.perf_counter() - begun, _bring(filled, asked)
+        shutil.rmtree(self.folder)
+        return (
+            f"a successor with {len(opened) * ROW_BYTES / 1e6:.0f} MB of rows, {len(asked)} keys:"
+            f" files opened in {opened_in:.2f} s, the keys after {first:.2f} s more; images of"
+            f" {sum(map(len, images)) / 1e6:.0f} MB put in in {filled_in:.1f} s, {then:.2f} s"
+        )
+
+    def _successor(self) -> StructuredTier:
+        return StructuredTier(_table, self.folder, "count", self.budget or 1 << 50)
 
     def told(self) -> str:
         """What it takes of memory and disk."""
@@ -170,6 +232,14 @@ class _Run:
             found += int(self.tier.hot.read(slots, "n").sum())
             self.tier.shrink()
         assert found == self.touched, f"{found} of {self.touched}"
+
+
+def _bring(tier: StructuredTier, keys: np.ndarray) -> float:
+    """Bring the rows of keys; how many seconds it takes."""
+    begun = time.perf_counter()
+    tier.bring_keys([keys])
+    assert (tier.hot.find([keys]) >= 0).sum() > 0
+    return time.perf_counter() - begun
 
 
 def _table() -> StructuredTable:

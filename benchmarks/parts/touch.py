@@ -18,7 +18,7 @@ STEP = 1 << 12
 
 
 def touched(size: int) -> float:
-    """Seconds that it takes to touch so many bytes of new memory, in pages of 2 MB if it can be."""
+    """Seconds that it takes to touch `size` bytes of new memory, in pages of 2 MB if it can be."""
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     huge = hasattr(mmap, "MADV_HUGEPAGE")
     if huge:

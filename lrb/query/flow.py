@@ -30,8 +30,13 @@ SOURCE, SINK = "rows", "answers"
 OPERATORS = (SOURCE, "vehicles", "places", "segments", "accounts", "expenditure", SINK)
 """What can have several instances."""
 
-PACED_EPOCH_SECONDS = 0.05
-"""Real seconds of an epoch of a paced run: what an answer may wait for its epoch to end."""
+SHORT_SECONDS, LONG_SECONDS = 0.01, 0.05
+"""Real seconds of an epoch of a paced run: the least and the most, unless a slot takes longer.
+A row waits for the end of its epoch, but an epoch of one slot is released as it begins, because its
+rows are due then."""
+LONG_RATE = 40_000
+"""From this many rows a second on, epochs are of LONG_SECONDS. Below it their length follows the
+rate: each epoch costs work, for which there is less time where there are more rows."""
 EPOCH_ROWS = 200_000
 """Rows of an epoch at full speed: enough to hide the fixed cost of an epoch."""
 EPOCHS_OF_A_CHECKPOINT = 25
@@ -59,7 +64,7 @@ def build(
         spending = ReplicaExpenditure(history, replicas)
     epochs = rs.by_time(
         "release",
-        seconds=epoch or epoch_seconds(data, speed),
+        seconds=epoch or epoch_seconds(data, speed, 1 if replicas is None else replicas.count),
         ticks=SLOTS,
         speed=speed,
         origin=data.meta.first * SLOTS,
@@ -83,12 +88,17 @@ def answers(given: rs.Stream[Any], spending: Expenditure | ReplicaExpenditure) -
     return every
 
 
-def epoch_seconds(data: Prepared, speed: float | None) -> float:
-    """Simulated seconds of an epoch: whole slots when paced, whole seconds at full speed."""
-    if speed is not None:
-        return max(1, round(PACED_EPOCH_SECONDS * speed * SLOTS)) / SLOTS
-    rate = data.meta.rows_total / len(data.meta.per_second)
-    return max(1, round(EPOCH_ROWS / rate))
+def epoch_seconds(data: Prepared, speed: float | None, copies: int = 1) -> float:
+    """Simulated seconds of an epoch: whole slots when paced, whole seconds at full speed.
+
+    Args:
+        copies: how many replicas of the data come at once.
+    """
+    rate = data.meta.rows_total * copies / len(data.meta.per_second)
+    if speed is None:
+        return max(1, round(EPOCH_ROWS / rate))
+    real = min(LONG_SECONDS, max(SHORT_SECONDS, LONG_SECONDS * rate * speed / LONG_RATE))
+    return max(1, round(real * speed * SLOTS)) / SLOTS
 
 
 def interpret(flow: rs.Flow) -> None:

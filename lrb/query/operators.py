@@ -59,7 +59,7 @@ WHOLE = 2520
 """Speeds are summed in 1/2520 mph: the mean of up to ten reports of a car is then an integer."""
 VISITS_MAX = SEGMENTS_PER_MINUTE_MAX
 STOPS = 4
-"""So many reports in a row from one place make a stopped car."""
+"""How many reports in a row from one place make a stopped car."""
 
 
 Visited = Annotated[list[int], rs.Array("i4", VISITS_MAX)]

@@ -26,11 +26,8 @@ BEHIND_SECONDS = TOLL.deadline_s + 2.5
 """A step is given up when its sink is so far behind: the deadline, and what a sample may lag."""
 
 
-class Behind(Exception):
-    """The job does not keep up: its sink was `seconds` behind at `t`."""
-
-    def __init__(self, seconds: float, t: float) -> None:
-        super().__init__(f"{seconds:.1f} s behind after {t:.0f} s")
+class Behind(JobError):
+    """The job does not keep up."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ def step(
     sink = AnswerParts(parts, vehicles=copies.vehicles)
     flow = build(data, sink, speed=speed, replicas=copies)
     usage = Usage()
-    watch = Watch(data, speed)
+    watch = Watch(data, speed, copies.count)
 
     def follow(sample: Any) -> None:
         usage.add(sample)
@@ -111,7 +108,7 @@ def step(
         weighed = weigh(parts, copies, groups=flow.key_groups, expected=asked)
     except Stopped:
         raise  # somebody does not want it
-    except (Behind, JobError) as failed:  # such as for want of memory
+    except JobError as failed:  # it does not keep up, or there is no memory left
         return Step(**due, why=str(failed), cores=usage.cores(), memory=usage.memory())
     finally:
         remove_parts(parts)
@@ -171,8 +168,8 @@ def _due(data: Prepared, xways: int, speed: float) -> dict[str, Any]:
 class Watch:
     """Gives a job up that is too far behind."""
 
-    def __init__(self, data: Prepared, speed: float) -> None:
-        self._epoch = epoch_seconds(data, speed) / speed
+    def __init__(self, data: Prepared, speed: float, copies: int) -> None:
+        self._epoch = epoch_seconds(data, speed, copies) / speed
         self._epochs = int(len(data.meta.per_second) / speed / self._epoch)
 
     def check(self, sample: Any) -> None:
@@ -180,4 +177,4 @@ class Watch:
         position = min(sample.operators[SINK].position, self._epochs)
         behind = sample.t - position * self._epoch
         if position < self._epochs and behind > BEHIND_SECONDS:
-            raise Behind(behind, sample.t)
+            raise Behind(f"{behind:.1f} s behind after {sample.t:.0f} s")

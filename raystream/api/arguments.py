@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,24 @@ def check_record(call: str, value: Any) -> None:
             where=caller()[0],
             hint="A record type is a class: typing.NamedTuple, or a frozen dataclass.",
         )
+
+
+def refuse_others(call: str, places: str, given: Mapping[str, Any], *, reading: bool) -> None:
+    """Refuse arguments of a source for a sink, and the other way round.
+
+    Args:
+        places: what is read and written, in the plural.
+        given: the arguments that only the other one has; None stands for one that was not given.
+        reading: whether it is a source.
+    """
+    for name, value in given.items():
+        if value is not None:
+            does, other = ("written", "read") if reading else ("read", "written")
+            raise ConfigError(
+                f"{call}({name}={value!r:.80}) is for {places} that are {does}, and with"
+                f" {'a' if reading else 'no'} record type this one is {other}",
+                where=caller()[0],
+            )
 
 
 def whole(

@@ -60,7 +60,7 @@ class Source(ABC, Generic[U_co]):
 
     recorded: ClassVar[bool] = False
     """Whether what is read cannot be read again, as from a socket. The job records it then: each
-    batch is stored in `copies` places before an operator sees it, and whoever replays it takes it
+    batch is stored in `copies` places before an operator sees it, and a replay takes it
     from there. `read` is asked only where the split is owned, and from the present on: its position
     is the number of records of the split that are recorded, and what it yields beside a batch is a
     number of its own, which rises and comes back by `acknowledge`. It may yield a third thing,
@@ -92,10 +92,10 @@ class Source(ABC, Generic[U_co]):
     def read(self, split: Split, position: int, /) -> Iterator[tuple[int, Batch[U_co]]]:
         """Batches from a position on, each with the position at which the next one begins.
 
-        Positions are integers of the source's own and rise; 0 is the beginning. Reading again from
-        a position must yield the same records in the same batches; or in any batches, if it yields
-        a third thing: an int64 array with the position after each record. Then a batch without
-        records may move the position on.
+        Positions are integers of the source's own, of any size, and rise; 0 is the beginning.
+        Reading again from a position must yield the same records in the same batches; or in any
+        batches, if it yields a third thing: an array with the position after each record, int64 or
+        of Python's ints. Then a batch without records may move the position on.
         """
 
     def acknowledge(self, split: Split, number: int, /) -> None:
@@ -327,21 +327,13 @@ def as_given(connector: Any) -> Any:
 
 
 def source_of(given: SourceLike[U_co], where: Where) -> Source[U_co]:
-    """An object of the user as a `Source`.
-
-    Raises:
-        GraphError: it is none.
-    """
+    """An object of the user as a `Source`. Raises a `GraphError` if it is none."""
     _check_methods(given, "source", _SOURCE, _SOURCE, where)
     return given if isinstance(given, Source) else AdaptedSource(given)
 
 
 def sink_of(given: SinkLike[T_contra], where: Where) -> Sink[T_contra]:
-    """An object of the user as a `Sink`.
-
-    Raises:
-        GraphError: it is none.
-    """
+    """An object of the user as a `Sink`. Raises a `GraphError` if it is none."""
     _check_methods(given, "sink", _SINK, _SINK | _SINK_MAY, where)
     return given if isinstance(given, Sink) else AdaptedSink(given)
 
@@ -373,15 +365,16 @@ def _check_methods(
     """Refuse a source or sink that lacks a method, or could not be called as it will be."""
     if isinstance(given, type):
         raise GraphError(f"{given.__name__} is a class: pass an instance of it", where=where)
+    if inspect.isfunction(given) and given.__module__.startswith("raystream.io"):
+        raise GraphError(f"rs.io.{given.__name__} makes a {kind}: call it", where=where)
     name = type(given).__name__
     for method, arguments in known.items():
         found = getattr(given, method, None)
         if found is None and method not in needed:
             continue
         if not callable(found):
-            raise GraphError(
-                f"{name} is not a {kind}: it has no `{method}`", where=where, hint=_USUAL[kind]
-            )
+            why = f"{name} is not a {kind}: it has no `{method}`"
+            raise GraphError(why, where=where, hint=_USUAL[kind])
         try:
             signature = inspect.signature(found)
         except (TypeError, ValueError):

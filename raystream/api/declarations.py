@@ -17,7 +17,7 @@ from raystream.api.world.controls import control_of
 from raystream.api.world.options import Asking, asking_of
 from raystream.api.world.signature import emitted, taken
 from raystream.errors import GraphError
-from raystream.schema.fields import Field, is_record, unwrap
+from raystream.schema.fields import Field, annotation, is_record, unwrap
 from raystream.schema.records import (
     RecordSchema,
     record_schema,
@@ -190,7 +190,7 @@ class _Reader:
             return None  # the reference data of `load`
         if not (isinstance(hint, type) and issubclass(hint, State)):
             raise self.fail(
-                f"the second argument is a state row, not {hint!r}",
+                f"the second argument is a state row, and {annotation(hint)} is no rs.State",
                 hint="Declare it: class Tally(rs.State): n: int = 0",
             )
         return state_schema(hint, self.mark.scope)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Literal
 
-from raystream.errors import GraphError, Where
+from raystream.errors import GraphError, Where, placed
 from raystream.schema.lengths import Seconds, seconds_of
 from raystream.schema.records import RecordSchema, caller
 
@@ -48,6 +48,7 @@ class Epochs:
     """By arrival: what the watermark does while all splits are idle."""
 
 
+@placed
 def by_time(
     column: str = "time",
     *,
@@ -63,9 +64,11 @@ def by_time(
 
     Args:
         column: an integer field that (nearly) ascends within each split.
-        seconds: the length of an epoch in event time; chosen from the pace when not given.
+        seconds: the length of an epoch in event time. When not given, what passes in 10 ms of
+            real time at `speed`, or a second without it; whole ticks of `column`, at least one.
         ticks: units of `column` per time unit of the flow.
-        speed: event seconds per real second; None reads as fast as the job goes.
+        speed: event seconds per real second; None reads as fast as the job goes. An epoch is
+            released when the last record that it can have is due: at its last tick.
         disorder: seconds of event time by which a record may be behind those before it; the
             watermark stays as far behind.
         origin: a value of `column` in epoch 1, the least first value of all splits when not given.
@@ -124,6 +127,7 @@ def _ahead(call: str, most: Any, ahead: Any) -> float | None:
     return None if most is None else float(seconds_of(call, "max_ahead", most, zero=True))
 
 
+@placed
 def by_arrival(
     column: str = "time",
     *,

@@ -7,7 +7,7 @@ streams, `stream[Type]` picks one type, `through` feeds an operator, `to` feeds 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from raystream.api import runner
 from raystream.api.arguments import check_flag, check_name, whole
@@ -63,8 +63,7 @@ S = TypeVar("S", bound=State)
 
 
 class Stream(Generic[T_co]):
-    """Records on their way from one or several nodes. of: the operator that emits them, if it is
-    one."""
+    """Records that one or several nodes emit. of: the operator, where it is one."""
 
     __slots__ = ("_branches", "_flow", "_of")
 
@@ -156,6 +155,7 @@ class Stream(Generic[T_co]):
     def through(
         self, op: Any, /, *, on_error: Literal["stream"], wait: bool = ..., name: str | None = ...
     ) -> Stream[Any]: ...
+    @placed
     def through(
         self,
         op: Any,
@@ -191,25 +191,23 @@ class Stream(Generic[T_co]):
             spec = spec_of(op)
         control = branches_of(by, spec, self._flow, where)
         if not isinstance(on_error, str) or on_error not in ("end", "stream"):
-            raise GraphError(f'through({on_error=!r:.80}): it is "end" or "stream"', where=where)
+            raise GraphError(f'through({on_error=!r:.80}): it is "end" or "stream"')
         if on_error == "stream":
             spec = spec.failing()
         inputs = self._for(spec, where)
-        timed = spec.time if spec.window is not None else spec.rings_by
-        if timed is not None:
+        if (timed := spec.time if spec.window is not None else spec.rings_by) is not None:
             for schema in spec.inputs:
                 check_unit(schema, timed, self._flow.ticks, where)
         check_flag("through", "wait", wait)
         if late and spec.window is None and not wait:
             raise GraphError(
                 f"{spec.name} has no window, so no record is late for it",
-                where=where,
                 hint="With wait=True those are late that come after the watermark.",
             )
-        unique = self._flow._unique(name or spec.name, named=name is not None, where=where)
+        unique = self._flow._unique(name, spec.name)
         waiting: FlowNode | None = None
         if wait:
-            before = self._flow._unique(unique + WAIT_SUFFIX, named=False, where=where)
+            before = self._flow._unique(None, unique + WAIT_SUFFIX)
             waiting = OperatorNode(before, where, inputs, spec=waiting_spec(spec, where))
             self._flow._add(waiting)
             inputs = tuple(Branch(waiting, schema) for schema in spec.inputs)
@@ -221,6 +219,7 @@ class Stream(Generic[T_co]):
         lates = tuple(Branch(waiting or node, i, late=True) for i in spec.inputs)
         return out, Stream(self._flow, lates)
 
+    @placed
     def timed(
         self, field: str = "time", *, disorder: Seconds = 0.0, behind: Seconds | None = None
     ) -> Stream[T_co]:
@@ -239,74 +238,79 @@ class Stream(Generic[T_co]):
         Raises:
             GraphError: the records have no such field, or a length is none.
         """
-        where, _ = caller(2)
-        self._refuse_nothing(where)
+        self._refuse_nothing()
         rule = event_time(
             [b.schema for b in self._branches],
             field,
             disorder=disorder,
             behind=behind,
             ticks=self._flow.ticks,
-            where=where,
+            where=caller(2)[0],
         )
         return Stream(self._flow, tuple(b.untimed._replace(timed=rule) for b in self._branches))
 
     def _for(self, spec: OperatorSpec, where: Where) -> tuple[Branch, ...]:
         """The branches in the order of the operator's annotation."""
-        self._refuse_nothing(where)
+        self._refuse_nothing()
         check_inputs([b.schema for b in self._branches], spec, where)
         return tuple(sorted(self._branches, key=lambda b: spec.inputs.index(b.schema)))
 
-    def _refuse_nothing(self, where: Where) -> None:
+    def _refuse_nothing(self) -> None:
         if not self._branches and self._of is not None:
             raise GraphError(
                 f"{self._of.name} emits nothing, so there is nothing to go on with",
-                where=where,
                 hint=f"Its functions are annotated `-> None` ({self._of.where.file}:"
                 f"{self._of.where.line}): say -> Iterator[...], or end the stream there.",
             )
 
+    @placed
     def __or__(self, other: Stream[U]) -> Stream[T_co | U]:
         if not isinstance(other, Stream):
-            raise GraphError(f"| unites streams, and {other!r:.80} is none", where=caller(2)[0])
+            raise GraphError(f"| unites streams, and {other!r:.80} is none")
         for each in (self, other):
-            each._refuse_nothing(caller(2)[0])
+            each._refuse_nothing()
         if other._flow is not self._flow:
-            raise GraphError("these streams belong to two flows", where=caller(2)[0])
+            raise GraphError("these streams belong to two flows")
         here = {b.untimed for b in self._branches}
-        twice = [b for b in other._branches if b.untimed in here]
-        if twice:
+        if twice := [b for b in other._branches if b.untimed in here]:
             raise GraphError(
                 f"{twice[0].schema.name} of {twice[0].node.name} is on both sides of |,"
-                " so each record would come twice",
-                where=caller(2)[0],
+                " so each record would come twice"
             )
         return Stream(self._flow, self._branches + other._branches)
 
+    @placed
     def __getitem__(self, record: type[U]) -> Stream[U]:
         found = tuple(b for b in self._branches if b.schema.cls is record)
         if not found:
             raise GraphError(
                 f"this stream carries no {getattr(record, '__name__', record)}",
-                where=caller(2)[0],
                 hint=f"It carries {_either(b.schema for b in self._branches)}.",
             )
         return Stream(self._flow, found)
 
+    if not TYPE_CHECKING:  # type checkers refuse it by themselves
+
+        @placed
+        def __iter__(self) -> None:
+            raise GraphError(
+                "a stream was unpacked or looped over, and it is one stream",
+                hint="through(..., late=True) and source(..., ahead=True) return two.",
+            )
+
+    @placed
     def to(self, sink: SinkLike[T_co], /, *, name: str | None = None) -> None:
         """Feed these records to a sink."""
         where, _ = caller(2)
         check_name("to", name)
-        self._refuse_nothing(where)
+        self._refuse_nothing()
         refuse_namesakes([b.schema for b in self._branches], where)
         adapted = sink_of(sink, where)
         with located(where):
             for branch in self._branches:
                 adapted.accept(branch.schema.cls)
                 check_keyed(adapted, branch.schema)
-        unique = self._flow._unique(
-            name or type(sink).__name__.lower(), named=name is not None, where=where
-        )
+        unique = self._flow._unique(name, type(sink).__name__.lower())
         self._flow._add(SinkNode(unique, where, self._branches, sink=adapted))
 
     def __repr__(self) -> str:
@@ -323,15 +327,15 @@ class Flow:
         time_unit: what one unit of event time is: `s`, `ms`, `us` or `ns`.
     """
 
+    @placed
     def __init__(
         self, name: str, *, key_groups: int = 256, time_unit: Literal["s", "ms", "us", "ns"] = "s"
     ) -> None:
-        where, _ = caller(2)
         if not isinstance(name, str) or not name:
-            raise GraphError(f"Flow({name!r:.80}): the name of a job is text", where=where)
+            raise GraphError(f"Flow({name!r:.80}): the name of a job is text")
         key_groups = whole("", "key_groups", key_groups, 1, MAX_KEY_GROUPS)
         if not isinstance(time_unit, str) or time_unit not in UNITS:
-            raise GraphError(f"time_unit={time_unit!r}: one of {', '.join(UNITS)}", where=where)
+            raise GraphError(f"time_unit={time_unit!r}: one of {', '.join(UNITS)}")
         self.name = name
         self.key_groups = key_groups
         self.time_unit = time_unit
@@ -353,6 +357,7 @@ class Flow:
     def source(
         self, source: SourceLike[U], *, epochs: Epochs | None = None, name: str | None = None
     ) -> Stream[U]: ...
+    @placed
     def source(
         self,
         source: SourceLike[U],
@@ -379,7 +384,6 @@ class Flow:
         if not isinstance(epochs, Epochs):
             raise GraphError(
                 f"epochs={epochs!r} does not say how to cut",
-                where=where,
                 hint="Write rs.by_time(...) or rs.by_arrival(...).",
             )
         if epochs.column is not None:
@@ -388,14 +392,12 @@ class Flow:
         check_flag("source", "ahead", ahead)
         if ahead or epochs.max_ahead is not None:
             epochs = with_ahead(adapted, epochs, where, streamed=ahead)
-        unique = self._unique(
-            name or type(source).__name__.lower(), named=name is not None, where=where
-        )
+        unique = self._unique(name, type(source).__name__.lower())
         node = SourceNode(unique, where, source=adapted, epochs=epochs, schema=schema)
         self._add(node)
         read = (Branch(node, schema),)
         stages = [
-            OperatorNode(self._unique(spec.name, named=False, where=where), where, read, spec=spec)
+            OperatorNode(self._unique(None, spec.name), where, read, spec=spec)
             for spec in adapted.stages(where)
         ]
         for stage in stages:
@@ -421,7 +423,7 @@ class Flow:
         """
         run = runner.load()  # not imported here: running needs every layer, building a flow none
         options = with_new_names(options, {"cut_every": "checkpoint_every"}, "run")
-        runner.check_options(run, options, caller(2)[0])
+        runner.check_options(run, options)
         for name in options.keys() & {"on_progress", "on_note"}:
             options[name] = runner.listener(name, options[name])
         return run(self, cluster=cluster, instances=instances, **options)
@@ -434,13 +436,14 @@ class Flow:
         )
         self.nodes = nodes
 
-    def _unique(self, name: str, *, named: bool, where: Where) -> str:
+    def _unique(self, given: str | None, usual: str) -> str:
+        """The name of a new node: the one that was given, or the usual one, with a number if it is
+        taken."""
         taken = {n.name for n in self.nodes}
-        if name not in taken:
-            return name
-        if named:
-            raise GraphError(f"two nodes are named {name!r}", where=where)
-        return next(f"{name}-{i}" for i in range(2, len(taken) + 3) if f"{name}-{i}" not in taken)
+        if given in taken:
+            raise GraphError(f"two nodes are named {given!r}")
+        numbered = (f"{usual}-{i}" for i in range(2, len(taken) + 3))
+        return given or next(name for name in (usual, *numbered) if name not in taken)
 
 
 def _either(schemas: Iterable[RecordSchema]) -> str:

@@ -63,7 +63,9 @@ def check_spec(spec: OperatorSpec) -> None:
     if (spec.timer is not None) != (spec.state is not None and spec.state.timer is not None):
         raise spec.fail(
             "timers need both a method `timer(key, time, state)` and one rs.Timer field"
-            " in the state"
+            " in the state",
+            hint="In the state `due: rs.Timer = rs.NEVER`, which rings at the time it is set to;"
+            " beside `process` a method `timer`, which is called then.",
         )
     _check_storage(spec)
     told = getattr(spec.target, "__dataclass_params__", None)

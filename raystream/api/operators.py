@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
@@ -26,8 +26,8 @@ from raystream.api.windows.kinds import (
     is_triggered,
 )
 from raystream.api.world.controls import Control
-from raystream.api.world.options import Asking, AskingOptions, checked
-from raystream.errors import GraphError, OperatorError, Where
+from raystream.api.world.options import NAMES, Asking, AskingOptions, checked
+from raystream.errors import GraphError, OperatorError, Where, placed, unknown_option
 from raystream.schema.records import (
     RecordSchema,
     caller,
@@ -61,6 +61,11 @@ class Mark:
     scope: Mapping[str, Any]
     """The names that can be seen there: annotations may need them."""
 
+    def __getstate__(self) -> list[Any]:
+        """All but `scope`, which is all of a module, or of a notebook. Where the mark is unpickled,
+        the annotations are understood already."""
+        return [{} if f.name == "scope" else getattr(self, f.name) for f in fields(self)]
+
 
 @overload
 def operator(target: F, /) -> F: ...
@@ -83,6 +88,7 @@ def operator(
     recorded: bool = False,
     **asking: Unpack[AskingOptions],
 ) -> Callable[[F], F]: ...
+@placed
 def operator(
     target: Any = None,
     /,
@@ -115,6 +121,9 @@ def operator(
             `AskingOptions`.
     """
     where, scope = caller(2)
+    if unknown := asking.keys() - set(NAMES):
+        own = list(inspect.signature(operator).parameters)[1:-1]
+        raise unknown_option("operator", min(unknown), [*own, *NAMES])
     names = _names(key, where)
     check_text("operator", "time", time)
     check_flag("operator", "compiled", compiled)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
 from raystream.errors import (
-    GraphError,
     OperatorError,
     RaystreamError,
-    Where,
+    unknown_option,
     user_frame,
     what_was_raised,
 )
@@ -21,17 +19,11 @@ load: Callable[[], Callable[..., Any]]
 """Imports `raystream.run.run`, and returns it."""
 
 
-def check_options(run: Callable[..., Any], options: Mapping[str, Any], where: Where) -> None:
+def check_options(run: Callable[..., Any], options: Mapping[str, Any]) -> None:
     """Refuse options that `run` does not have."""
     known = list(inspect.signature(run).parameters)[1:]
     if unknown := [name for name in options if name not in known]:
-        alike = difflib.get_close_matches(unknown[0], known, 1) or known
-        raise GraphError(
-            f"run() has no option {unknown[0]!r}",
-            where=where,
-            hint=f"{'Is it' if len(alike) == 1 else 'There are'} {', '.join(alike)}"
-            f"{'?' if len(alike) == 1 else '.'}",
-        )
+        raise unknown_option("run", unknown[0], known)
 
 
 def listener(name: str, function: Any) -> Any:

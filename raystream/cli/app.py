@@ -1,5 +1,5 @@
 """The command `raystream`: new, demo, plan, check, run, replay, fork, jobs, status, top, story,
-state, scale, move, drain, push, stop, certificates, version.
+state, scale, move, drain, upgrade, push, stop, certificates, version.
 
 Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
 """
@@ -188,6 +188,17 @@ Tls = Annotated[
         " `raystream certificates` has made, or made for this run.",
     ),
 ]
+WithPage = Annotated[bool, typer.Option("--ui", help="Show the job on a page in a browser, too.")]
+Values = Annotated[
+    bool | None,
+    typer.Option(
+        "--values/--no-values",
+        help="Whether errors show keys and values of records. Unless given, they do, but not in a"
+        " submitted Ray job.",
+        show_default=False,
+        rich_help_panel=SECURITY,
+    ),
+]
 Keep = Annotated[
     int,
     typer.Option(
@@ -245,6 +256,7 @@ def demo(
         bool, typer.Option("--local", help="Run in this process, without Ray.")
     ] = False,
     seconds: Annotated[int, typer.Option(min=1, help="How long it takes.")] = 300,
+    ui: Annotated[bool, typer.Option("--ui", help="Show it on a page in a browser, too.")] = False,
 ) -> None:
     """Run a job to look at: taxis of a town, 2,000 trips a second, two operators with state."""
     with errors_reported("interrupted: the job was ended"):
@@ -254,7 +266,8 @@ def demo(
         put_off_pandas()
         if not local:
             typer.echo(HINTS)
-        _run_on_screen(taxis(seconds), cluster=None if local else "auto", checkpoint_seconds=2.0)
+        where = None if local else "auto"
+        _run_on_screen(taxis(seconds), cluster=where, checkpoint_seconds=2.0, ui=ui)
 
 
 @app.command(rich_help_panel=RUN)
@@ -356,9 +369,8 @@ def run(
     drop: Drops = "",
     keep: Keep = 2,
     tls: Tls = None,
-    ui: Annotated[
-        bool, typer.Option("--ui", help="Show the job on a page in a browser, too.")
-    ] = False,
+    ui: WithPage = False,
+    values: Values = None,
 ) -> None:
     """Run a flow to the end of its input, and show how it goes.
 
@@ -394,6 +406,7 @@ def run(
             keep=keep,
             tls=tls,
             ui=ui,
+            values=values,
         )
 
 
@@ -410,7 +423,7 @@ def _run_on_screen(flow: Flow, **options: Any) -> None:
 _OF_JOBS: dict[str, list[Callable[..., None]]] = {
     RUN: [replay.replay, replay.fork],
     WATCH: [jobs.jobs, jobs.status, jobs.top, jobs.story, state.state, jobs.ui],
-    CHANGE: [jobs.stop, jobs.scale, jobs.move, jobs.drain, jobs.push],
+    CHANGE: [jobs.stop, jobs.scale, jobs.move, jobs.drain, jobs.upgrade, jobs.push],
     SECURITY: [security.certificates],
 }
 for _panel, _commands in _OF_JOBS.items():

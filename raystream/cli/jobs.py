@@ -1,5 +1,5 @@
 """The commands that look at jobs of a cluster, or change them: jobs, status, top, story, ui; stop,
-scale, move, drain, push. `app.py` puts them into the command `raystream`.
+scale, move, drain, upgrade, push. `app.py` puts them into the command `raystream`.
 """
 
 from __future__ import annotations
@@ -265,6 +265,40 @@ def drain(job: JobOption, node: NodeOption, address: Address = "auto") -> None:
         from raystream.actors.client.rescaling import drain as ask
 
         _tell_moves(ask(job, address, node))
+
+
+def upgrade(
+    job: JobOption,
+    flow: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:FLOW", help="The flow with the new code.", show_default=False
+        ),
+    ],
+    code_folder: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where the modules of the new code are; the current folder unless given.",
+        ),
+    ] = "",
+    address: Address = "auto",
+) -> None:
+    """Have a job go over to other code while it runs.
+
+    All epochs up to one are made by the code before, all later ones by the new code. The streams of
+    the flow stay; rows of another class need its `upgrade`.
+
+    Example: raystream upgrade shop shop:flow --code-folder new
+    """
+    with errors_reported():
+        from raystream.actors.client.upgrading import upgrade as ask
+        from raystream.cli.load import load_flow
+
+        done = ask(job, load_flow(flow, code_folder), address, partial(typer.echo, err=True))
+        typer.echo(
+            f"after epoch {done.after:,} {job} runs {flow}, settled after {done.seconds:.1f} s"
+        )
 
 
 def push(

@@ -21,6 +21,7 @@ from raystream.errors import (
     user_traceback,
     what_was_raised,
 )
+from raystream.schema.records import where_is
 
 POLICIES: dict[str, type[CpuThreshold] | type[RateBased]] = {"cpu": CpuThreshold, "rate": RateBased}
 """The policies by the names that the command has for them."""
@@ -123,6 +124,7 @@ def _import(name: str) -> Any:
 
 def _flow(target: str, found: Any, flows: str) -> Flow:
     made = callable(found) and not isinstance(found, type) and not hasattr(found, "__raystream__")
+    making = found
     if made:
         try:
             found = found()
@@ -130,6 +132,12 @@ def _flow(target: str, found: Any, flows: str) -> Flow:
             raise
         except (Exception, SystemExit) as error:
             raise _raised(f"calling {target}", error) from error
+    if made and found is None:
+        raise GraphError(
+            f"{target} returned nothing",
+            where=where_is(making),
+            hint="A function that makes a flow ends with `return flow`.",
+        )
     if not isinstance(found, Flow):
         what = "returned" if made else "is"
         raise GraphError(f"{target} {what} a {type(found).__name__}, not an rs.Flow", hint=flows)

@@ -26,13 +26,21 @@ WARM, HOT = 0.5, 0.7
 """Shares of a core from which the CPU of an instance is shown in yellow, and in red."""
 NEWEST = 3
 """How many of the last decisions `status` shows."""
+SLOWEST = 3
+"""How many links between nodes `status` shows."""
 SHARES = "█ busy ▒ blocked"
 FIRST_TO_GO = (
     "pid", "state", "rows", "key groups", "out/s", "waiting", "node", SHARES, "instances",
 )  # fmt: skip
 """The columns that are left out, in this order, where there is no room for all."""
 
-_KINDS = {"recovery": "red", "scale out": "green", "scale in": "cyan", "move": "blue"}
+_KINDS = {
+    "recovery": "red",
+    "scale out": "green",
+    "scale in": "cyan",
+    "move": "blue",
+    "upgrade": "magenta",
+}
 
 
 def console_for(output: Console | None = None) -> Console:
@@ -50,6 +58,8 @@ def status_view(now: Status, before: Status | None, nodes: Mapping[str, str]) ->
         operators_table(now, before),
         instances_table(now, before, nodes, now.workers),
     ]
+    if now.links:
+        parts.append(links_line(now.links, nodes))
     if now.story:
         parts += [Text("last decisions", style="bold"), story_view(now.story[-NEWEST:])]
     return Group(*parts)
@@ -95,6 +105,20 @@ def headline(status: Status) -> Text:
         style="not bold",
     )
     return line
+
+
+def links_line(links: Mapping[tuple[str, str], float], nodes: Mapping[str, str]) -> Text:
+    """The slowest links between nodes, as checkpoints found them."""
+
+    def shown(pair: tuple[str, str]) -> str:
+        sender, receiver = (nodes.get(node, node[:6]) for node in pair)
+        return f"{sender} to {receiver} {size(int(links[pair]))}/s"
+
+    slowest = sorted(links, key=lambda pair: (links[pair], pair))[:SLOWEST]
+    said = ", ".join(map(shown, slowest))
+    return Text(
+        f"{_count(len(links), 'link')} between nodes measured; slowest: {said}", style="dim"
+    )
 
 
 def operators_table(now: Status, before: Status | None) -> Fitting:
@@ -169,6 +193,10 @@ def as_data(now: Status, before: Status | None, nodes: Mapping[str, str]) -> dic
                 **_data(each[w.name]),
             }
             for w in now.workers
+        ],
+        "links": [
+            {"from": nodes.get(a, a), "to": nodes.get(b, b), "bytes_a_second": speed}
+            for (a, b), speed in sorted(now.links.items())
         ],
         "story": [asdict(t) for t in now.story],
     }

@@ -22,8 +22,8 @@ _LOOSE = 1 << 16
 _ROOM = 64
 """Room is a multiple of this many rows, so that epochs of about one size have the same places."""
 _SHARED = _LOOSE // 8
-"""Blocks of up to so many bytes are parts of a chunk of memory, of _LOOSE bytes. Whoever keeps one
-of them keeps no more than of a loose block."""
+"""Blocks of up to this many bytes are parts of a chunk of _LOOSE bytes. A kept block keeps no more
+memory than a loose block."""
 
 
 class BlockLayout:
@@ -67,7 +67,7 @@ class BlockLayout:
         return self._places
 
     def memory(self, size: int) -> tuple[_Memory, int]:
-        """New memory for so many bytes, and where in it they are to be."""
+        """Memory for a block of `size` bytes, and where in it the block begins."""
         if size > _SHARED:
             return _Memory(size), 0
         chunk = self._chunk

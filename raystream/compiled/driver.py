@@ -37,7 +37,7 @@ AHEAD = 64
 index are, as many records earlier. A power of two."""
 
 HOMES = 2 * AHEAD
-"""So many places in the index are remembered, round and round."""
+"""How many places in the index are remembered, round and round."""
 
 FIRE_AHEAD = 12
 """Due rows, likewise."""

@@ -63,12 +63,8 @@ def options_of(
         )
     if isinstance(pool, int):
         pool = PoolOptions(pool)
-    if pool is not None and (
-        pool.nodes_max < 1 or min(pool.spare, pool.idle_seconds, pool.spot_seconds) < 0
-    ):
-        raise ConfigError(
-            f"{pool}: no negative numbers of nodes or seconds, and at least one node in all"
-        )
+    if not isinstance(pool, PoolOptions | None):
+        raise ConfigError(f"pool={pool!r:.80}: a number of spare nodes, or rs.PoolOptions")
     if bounds and policy is None:
         raise ConfigError(
             "bounds without a policy: nothing changes numbers of instances",

@@ -16,6 +16,7 @@ queries            rows of state for clients that ask while the job runs
 snapshot           checkpoint and restore of an instance, as images
 checkpoint_epochs  which epochs are checkpoints
 tenure             what an instance is told and says in its life: assignments, commits, the end
+upgrading          versions of the code, and when an instance goes over to another one
 progress           what an instance says that it has done
 sinks              what a sink is told before its first write
 checking           checking mode: copies of a piece are compared

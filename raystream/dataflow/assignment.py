@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.errors import InternalError
 from raystream.schema.types import KeyRange
 
@@ -46,6 +47,9 @@ class Assignment:
     stop_at: int = 0
     """The on-demand checkpoint with which the job is to be stopped: a source that comes to it emits
     nothing after it. 0: none. A later assignment may name a later one."""
+    versions: tuple[CodeVersion, ...] = ()
+    """The versions of the code from which instances may have to begin or to go on, the oldest
+    first; none before the first upgrade. Only the last may be one that is not settled."""
 
     def of(self, vertex: int) -> tuple[Serving, ...]:
         """The instances that serve ranges of a vertex, owners and candidates, by range."""
@@ -104,6 +108,26 @@ class Assignment:
             checkpoints=tuple(sorted(checkpoints)),
             stop_at=epoch if stop else self.stop_at,
         )
+
+    def proposing(self, version: CodeVersion) -> Assignment:
+        """The next version: this version of the code is proposed; none that was before is. Of the
+        settled ones only the newest stays: a checkpoint after its switch epoch is committed."""
+        return replace(self, version=self.version + 1, versions=(*self.settled[-1:], version))
+
+    def settling(self) -> Assignment:
+        """The next version: the version of the code that was proposed is settled."""
+        *before, last = self.versions
+        versions = (*before, replace(last, settled=True))
+        return replace(self, version=self.version + 1, versions=versions)
+
+    def taking_back(self) -> Assignment:
+        """The next version: no version of the code is proposed any more."""
+        return replace(self, version=self.version + 1, versions=self.settled)
+
+    @property
+    def settled(self) -> tuple[CodeVersion, ...]:
+        """The versions of the code that are settled."""
+        return tuple(v for v in self.versions if v.settled)
 
     def _next(self, serving: tuple[Serving, ...]) -> Assignment:
         return replace(self, version=self.version + 1, serving=serving)

@@ -10,6 +10,11 @@ end again one epoch later.
 A piece for a run of empty epochs is kept under the first epoch that it is still needed for. Runs of
 different senders begin and end at different epochs: what is left of one after a step is kept for
 the next.
+
+While a job is upgraded, an instance that was replaced and does not know it may send epochs that the
+new version of the code has to make. Their pieces never count: when the consumer goes over to the
+new version (`go_over`), they are dropped, and before that a piece of a newer version takes their
+place.
 """
 
 from __future__ import annotations
@@ -57,9 +62,12 @@ def tile(ranges: list[KeyRange], groups: int) -> list[int] | None:
 class Inlet:
     """The pieces that have come on one edge and were not applied yet."""
 
-    def __init__(self, groups: int, position: int = 0) -> None:
+    def __init__(self, groups: int, position: int = 0, code: int = 0) -> None:
         self.groups = groups
         self.position = position
+        self.code = code
+        """The number of the version of the code that makes the next epoch. Pieces of older versions
+        do not count."""
         self.pieces: dict[int, list[Piece]] = {}
         """The pieces that are held, by the first epoch for which they are still needed."""
         self.tiled: dict[int, list[Piece]] = {}
@@ -77,7 +85,9 @@ class Inlet:
             return False
         first = epoch if header.epochs == 1 else max(header.first, self.position + 1)
         chosen = self.tiled.get(first)
-        if chosen is not None:
+        if chosen is not None and header.code > min([p.header.code for p in chosen]):
+            del self.tiled[first]  # they may have to go
+        elif chosen is not None:
             first = self._upto(chosen, first) + 1
             if epoch < first:
                 return False
@@ -85,6 +95,8 @@ class Inlet:
 
     def _keep(self, piece: Piece, first: int) -> bool:
         """Keep a piece that is needed from the epoch `first` on, unless it is covered."""
+        if piece.header.code < self.code:
+            return False
         have = self.pieces.get(first)
         if have is None:
             self.pieces[first] = [piece]
@@ -93,12 +105,24 @@ class Inlet:
             same = [i for i, p in enumerate(have) if p.header.keys == keys]
             if not same:
                 have.append(piece)
+            elif have[same[0]].header.code < piece.header.code:
+                self.rows -= have[same[0]].rows.length
+                have[same[0]] = piece
             elif (known := have[same[0]].header.epoch) < piece.header.epoch:
                 return self._keep(piece, known + 1)  # it is of a run, and reaches further
             else:
                 return False
         self.rows += piece.rows.length
         return True
+
+    def go_over(self, code: int) -> None:
+        """All epochs that were not applied yet are made by this version of the code, or by a newer
+        one."""
+        self.code = code
+        held, self.pieces, self.tiled, self.rows = self.pieces, {}, {}, 0
+        for first, pieces in held.items():
+            for piece in pieces:
+                self._keep(piece, first)
 
     @staticmethod
     def _upto(chosen: list[Piece], epoch: int) -> int:

@@ -17,6 +17,9 @@ from raystream.schema.columns import Columns, empty
 from raystream.schema.records import RecordSchema
 from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
 
+ANY_CODE = 2**32 - 1
+"""Marks what every version of the code would send: the silence of a range that has ended."""
+
 
 class Header(NamedTuple):
     """What travels with every piece, empty or not."""
@@ -44,6 +47,8 @@ class Header(NamedTuple):
     lag: int | None = None
     """Of a run: by how much the watermark is behind the beginning of the epoch that follows, in the
     flow's unit. None: the watermark is the same after all its epochs."""
+    code: int = 0
+    """The number of the version of the code that made it; see `dataflow.upgrading`."""
 
     @property
     def first(self) -> int:

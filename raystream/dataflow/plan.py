@@ -163,6 +163,8 @@ class Plan:
 
     job: str
     """The name of the job."""
+    run: str = ""
+    """The name of this run, which no other one has; "" where processes share nothing by it."""
     groups: int
     """The number of key groups."""
     ticks: int

@@ -113,6 +113,10 @@ class Progress:
     """What its process and its node use of the node's memory."""
     unstored: str = ""
     """Why its newest checkpoint is not stored, if its keepers could not; otherwise empty."""
+    code: int = 0
+    """The number of the newest version of the code that it has at hand; see `Switching.taken`."""
+    no_code: tuple[int, str] = (0, "")
+    """The number of a version of the code that its process could not get, and why."""
     marks: bytes = field(default=b"", repr=False)
     """Of a source or sink: when it had passed its newest epochs; see `marks_in`."""
 
@@ -198,6 +202,8 @@ def progress_of(
         state_bytes=round(rows * row_bytes),
         load=machine.load.tobytes(),
         published_upto=published_upto,
+        code=machine.switching.taken,
+        no_code=machine.switching.failed,
         table_bytes=0 if machine.table is None else machine.table.nbytes,
         skipped=machine.checkpoints.skipped,  # after the position, and so at least as new
     )

@@ -136,10 +136,22 @@ def capture(
         ),
         oldest=wanted.oldest,
         table=table,
+        code=machine.switching.version,
     )
     where = machine.vertex.where if machine.vertex.spec is None else machine.vertex.spec.where
     with _of(header.operator, header.checkpoint, where):
-        return Captured(header, _take(machine, wanted, named=bool(table)), where)
+        taken = _take(machine, wanted, named=bool(table))
+    return Captured(header, taken, where)
+
+
+def note_rows(machine: Instance) -> None:
+    """A checkpoint was captured that is to be stored: note what a successor on this node can open.
+
+    Raises:
+        StateError: the disk refuses.
+    """
+    if machine.table is not None and not machine.ended:
+        machine.table.note(machine.vertex.name, machine.keys, machine.position)
 
 
 def _control_row(machine: Instance) -> bytes:
@@ -234,7 +246,11 @@ def measured(chains: Iterable[Sequence[Image]], sizes: list[Size]) -> Iterator[S
 
 
 def install(
-    machine: Instance, chains: Iterable[Sequence[Image]], committed: int = 0
+    machine: Instance,
+    chains: Iterable[Sequence[Image]],
+    committed: int = 0,
+    *,
+    since: Callable[[KeyRange], int] | None = None,
 ) -> InputPosition:
     """Restore a new instance from images; returns its input position.
 
@@ -246,6 +262,8 @@ def install(
             The instance is restored at the newest checkpoint of all chains.
         committed: the checkpoint that the chains were asked for. A source that had ended is
             restored there.
+        since: for a part of the range the checkpoint at which the table has its rows; the chains
+            have newer images. None: they are whole.
 
     Raises:
         StateError: an image is of another operator or state, or does not apply to the one before;
@@ -255,7 +273,7 @@ def install(
     newest: list[ImageHeader] = []
     if isinstance(chains, Sequence):
         _tiled(machine, [chain[-1].header for chain in chains])
-    rows = _checked(machine, chains, newest)
+    rows = _checked(machine, chains, newest, since)
     if machine.table is None:
         deque(rows, maxlen=0)
     else:
@@ -299,20 +317,49 @@ def advance(machine: Instance, delta: Image) -> None:
     machine.stand(header.checkpoint, header.input_position)
 
 
+def stored_rows(machine: Instance) -> Image:
+    """The rows of an instance, in stored form, before its code is changed between two epochs."""
+    return capture(machine).image()
+
+
+def refill(machine: Instance, rows: Image) -> None:
+    """Fill an instance, whose code was changed, with the rows that it had before.
+
+    Raises:
+        StateError: they are of another state class, which has no `upgrade`, or that failed.
+    """
+    _check(machine, rows)
+    if machine.table is not None:
+        machine.table.fill([[_as_now(machine, rows)]])
+
+
 def _checked(
-    machine: Instance, chains: Iterable[Sequence[Image]], newest: list[ImageHeader]
+    machine: Instance,
+    chains: Iterable[Sequence[Image]],
+    newest: list[ImageHeader],
+    since: Callable[[KeyRange], int] | None = None,
 ) -> Iterator[list[Image]]:
     """The images with rows, each held against the machine and the image before it. newest: gets the
-    last header of each chain."""
+    last header of each chain. since: see `install`."""
     for chain in chains:
         for i, image in enumerate(chain):
             _check(machine, image)
             if i:
                 follows(_upto(chain[0], chain[i - 1]), image)
-        check_whole([i.header for i in chain])
+        if since is None:
+            check_whole([i.header for i in chain])
+        else:
+            _follow_on(since, chain)
         newest.append(chain[-1].header)
         if any(i.rows is not None for i in chain):
             yield [_as_now(machine, image) for image in chain]
+
+
+def _follow_on(since: Callable[[KeyRange], int], chain: Sequence[Image]) -> None:
+    """Check that images are newer than the rows in a table, and build on those."""
+    first, at = chain[0].header, since(chain[0].header.keys)
+    if not at or (first.checkpoint > at and first.base != at):
+        raise StateError(f"the {first} does not build on the rows on disk at {at}")
 
 
 def _tiled(machine: Instance, headers: Iterable[ImageHeader]) -> list[ImageHeader]:

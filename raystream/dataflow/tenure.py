@@ -39,7 +39,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from raystream.dataflow.assignment import Assignment, Serving
 from raystream.dataflow.instances.base import Instance
@@ -55,13 +55,18 @@ from raystream.dataflow.snapshot import (
     install,
     measured,
     next_wanted,
+    note_rows,
     settled,
 )
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.native.memory import UNKNOWN, MemoryUse
 from raystream.schema.types import SinkContext
 from raystream.state.images.chain import FULL, IMAGE_BYTES, Chain, CheckpointRequest, Size
 from raystream.state.images.image import Image, ImageHeader, InputPosition
 from raystream.state.tables.backend import NOTHING_ON_DISK
+
+if TYPE_CHECKING:
+    from raystream.state.tiers.row_folder import LeftRows
 
 K = TypeVar("K")
 """How a shell names a keeper."""
@@ -106,6 +111,12 @@ class Storing(Generic[K]):
         self._holders = holders
         self._end_kept = 0
         """The number of the choice of keepers that holds the end of the instance; 0: none does."""
+
+    def restart(self) -> None:
+        """The rows are in another table, and perhaps of another class: the next checkpoint is a
+        full one, whoever holds that with which the instance began."""
+        self._holders = ()
+        self.chain.restart()
 
     def kept_by(self, keepers: tuple[K, ...], number: int, position: int, *, ended: bool) -> bool:
         """These keepers hold its checkpoints from now on.
@@ -183,6 +194,7 @@ class Tenure(Generic[K]):
         chains: per part of its range the images that are needed, up to that checkpoint. None: it
             begins with nothing.
         storing: its checkpoints. Unless given it takes none.
+        left: rows on disk with which the table begins; then the chains have what is newer.
         settles: whether commits drop what only deltas on older checkpoints need. A caller that
             takes such deltas by itself says no, and calls `snapshot.settled`.
 
@@ -199,6 +211,7 @@ class Tenure(Generic[K]):
         committed: int = 0,
         chains: Iterable[Sequence[Image]] | None = None,
         storing: Storing[K] | None = None,
+        left: LeftRows | None = None,
         settles: bool = True,
     ) -> None:
         self.machine = machine
@@ -213,7 +226,10 @@ class Tenure(Generic[K]):
         sizes: list[Size] = []
         if chains is not None:
             given = chains if storing is None else measured(chains, sizes)
-            self.input_position = install(machine, given, committed)
+            since = None if left is None else left.upto
+            self.input_position = install(machine, given, committed, since=since)
+            if left is not None:
+                sizes.insert(0, Size(left.unread, 0))
         self.storing: Storing[K] = storing or Storing(committed, ships=False)
         self.storing.sizes = sizes
         self.version = 0
@@ -231,9 +247,13 @@ class Tenure(Generic[K]):
         self.tell: Callable[[Mapping[str, tuple[Any, ...]]], None] | None = None
         """Of a source that wants to know: takes the positions before which nothing is read again,
         by split. It must not wait."""
+        self.get_code: Callable[[Sequence[CodeVersion]], None] = machine.switching.tell
+        """Takes the versions of the code, and tells the machine's `switching` of them once it has
+        all of them at hand. It must not wait."""
         self._noted: dict[int, Mapping[str, tuple[Any, ...]]] = {}
         self._trimmed = True
         self._settles = settles
+        machine.upgraded.append(self.storing.restart)
 
     def advance(self, delta: Image) -> None:
         """Take from the owner of the range what has changed since `begun`, before the machine is
@@ -255,6 +275,8 @@ class Tenure(Generic[K]):
             assignment.checkpoints, assignment.stop_at
         )  # before it says that it was told
         self.version = assignment.version
+        if assignment.versions != self.machine.switching.told:
+            self.get_code(assignment.versions)
         mine = assignment.instance(self.name)
         self.owns = mine is not None and not mine.candidate
         vertex = self.machine.vertex
@@ -355,7 +377,16 @@ class Tenure(Generic[K]):
         splits: Mapping[str, tuple[int, ...]] | None = None,
     ) -> Captured:
         """A checkpoint of the epoch that was applied last. splits: see `snapshot.capture`."""
+        captured = self._captured(wanted, splits)
+        note_rows(self.machine)
+        return captured
+
+    def _captured(
+        self, wanted: CheckpointRequest, splits: Mapping[str, tuple[int, ...]] | None
+    ) -> Captured:
         table = f"{self.name}@{self.begun}"  # another run may use the name again
+        if version := self.machine.switching.version:
+            table += f"v{version}"
         if splits is not None:
             self.note(splits)
         return capture(self.machine, wanted, splits=splits, table=table)
@@ -367,7 +398,7 @@ class Tenure(Generic[K]):
         if nothing has."""
         if self.machine.position <= checkpoint:
             return None
-        return self.capture(CheckpointRequest(checkpoint), splits)
+        return self._captured(CheckpointRequest(checkpoint), splits)
 
     def refused(self, asked: int) -> AfterRefusal:
         """A producer does not have the epoch `asked` any more, from which it was to serve."""

@@ -16,7 +16,7 @@ from raystream.durable.editing import difference_of, edited_images
 from raystream.durable.manifest import Saved
 from raystream.durable.saves import Saves
 from raystream.durable.store import open_store
-from raystream.errors import ConfigError, RaystreamError, StateError
+from raystream.errors import ConfigError, RaystreamError, StateError, placed
 from raystream.schema.records import caller
 from raystream.schema.types import KeyRange
 from raystream.state.images.image import Image
@@ -141,6 +141,7 @@ class SavedStates:
         return f"<the state of {self._saved}>"
 
 
+@placed
 def states(path: str | os.PathLike[str], job: str, *, checkpoint: int | None = None) -> SavedStates:
     """The state in the newest whole checkpoint that a job has saved, or in an older one.
 

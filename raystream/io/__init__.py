@@ -11,10 +11,12 @@
     subscriptions   what comes over websockets and from brokers, as sources of the same kind
     at_least_once   sinks that call a function, or print
     kafka           topics of Kafka
+    kinesis         streams of Amazon Kinesis
     databases       sinks to SQLite, DuckDB and PostgreSQL
     capture         PostgreSQL as a source: the changes of a table, or its new rows
     tables          sinks to tables of Delta Lake and Iceberg
     formats         how the messages of brokers stand for records
+    made_types      record types made of a user's, which other processes find by their names
 
 Files can be read again: each is a split with positions. What cannot is recorded by the job. Columns
 are the fields of the record type; what is not as declared ends with an `InputError` that names the
@@ -34,7 +36,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from raystream.api.arguments import check_flag, check_record, whole
-from raystream.errors import ConfigError, placed
+from raystream.errors import ConfigError, meant, placed
 from raystream.io import formats as formats
 from raystream.io.at_least_once import Calls, Console
 from raystream.io.capture.making import postgres_changes, postgres_rows
@@ -46,6 +48,7 @@ from raystream.io.files.lines import Line
 from raystream.io.following.settings import Follow
 from raystream.io.formats.bad_messages import BadMessage
 from raystream.io.kafka.making import kafka
+from raystream.io.kinesis.making import kinesis
 from raystream.io.memory import Records
 from raystream.io.output.manifest import PartFile
 from raystream.io.output.parts import parts, read_parts
@@ -53,6 +56,7 @@ from raystream.io.push.source import push
 from raystream.io.subscriptions.events import events
 from raystream.io.subscriptions.mqtt import mqtt
 from raystream.io.subscriptions.nats import nats
+from raystream.io.subscriptions.rabbitmq import rabbitmq
 from raystream.io.subscriptions.redis import redis
 from raystream.io.subscriptions.sqs import sqs
 from raystream.io.subscriptions.websocket import websocket
@@ -78,6 +82,7 @@ __all__ = [
     "iterable",
     "json",
     "kafka",
+    "kinesis",
     "mqtt",
     "nats",
     "parquet",
@@ -86,6 +91,7 @@ __all__ = [
     "postgres_changes",
     "postgres_rows",
     "push",
+    "rabbitmq",
     "read_parts",
     "recorded",
     "redis",
@@ -104,8 +110,9 @@ if not TYPE_CHECKING:  # or every name that is not there would be fine to a type
         """A connector that another package adds."""
         if not name.startswith("_") and (found := _CONNECTORS.get(name)) is not None:
             return found
-        others = "".join(f", {other}" for other in _CONNECTORS.known())
-        raise AttributeError(f"rs.io has no {name!r}; it has {', '.join(__all__)}{others}")
+        raise AttributeError(
+            f"rs.io has no {name!r}{meant(name, [*__all__, *_CONNECTORS.known()])}"
+        )
 
 
 U = TypeVar("U", bound=AnyRecord)

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeVar
 from raystream.api.arguments import check_record
 from raystream.api.batch import Batch
 from raystream.api.connectors import Source
-from raystream.errors import ConfigError, GraphError
+from raystream.errors import ConfigError, GraphError, placed
 from raystream.io.files.declared import batch_of_records
 from raystream.schema.fields import AnyRecord
 from raystream.schema.records import caller
@@ -38,6 +38,7 @@ FULL_SECONDS = 0.002
 _END = object()
 
 
+@placed
 def recorded(feed: Callable[..., Any], record: type[U], /, *, splits: int = 1) -> Feeds[U]:
     """Records that cannot be read again, as a source: the job records them as they come.
 

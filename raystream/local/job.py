@@ -271,12 +271,14 @@ class LocalJob:
     def _random_step(self, rng: random.Random) -> bool:
         """Make one move that is possible: a source publishes, an instance steps, a piece arrives.
         Returns whether there was one."""
-        moves: list[LocalSource | ReceivingInstance | LocalStream] = [
+        moves: Sequence[LocalSource | ReceivingInstance | LocalStream] = (
             *self.sources,
             *self.instances,
             *self.links,
-        ]
-        return any(self._move(m) for m in rng.sample(moves, len(moves)))
+        )
+        # Most often a few draws find a possible move. To shuffle all moves costs more than a move.
+        drawn = (rng.choice(moves) for _ in moves)
+        return any(map(self._move, drawn)) or any(map(self._move, rng.sample(moves, len(moves))))
 
     def _move(self, move: LocalSource | ReceivingInstance | LocalStream) -> bool:
         """Make a move, if it is possible."""
@@ -358,8 +360,8 @@ class LocalJob:
         return [tenure.progress() for tenure in self.tenures]
 
 
-@placed
 @renamed(cut_every="checkpoint_every")
+@placed
 def run_local(
     flow: Flow,
     *,

@@ -14,6 +14,7 @@ from raystream.controller.planning.resuming import images_of, save
 from raystream.controller.reporting.report import JobReport, Sample, Samples, totals
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.sources.epochs import Positions
+from raystream.dataflow.sources.pace import release_of
 from raystream.durable.saves import Saves
 from raystream.errors import JobError, OvertakenError, exited
 from raystream.local.job import LocalJob
@@ -231,13 +232,13 @@ def _drive(
     on_progress: OnProgress | None,
 ) -> None:
     """Step a local job to its end, at its pace."""
-    clock = plan.clock
+    release = release_of(plan)
     epoch = plan.begins
     look = 0.0
     while not job.ended:
         epoch += 1
-        if clock is not None and clock.speed is not None:
-            time.sleep(max(0.0, started + epoch * clock.seconds / clock.speed - time.time()))
+        if release is not None:
+            time.sleep(max(0.0, started + release(epoch) - time.time()))
         if (pause := pause_of(job)) is not None:
             time.sleep(pause)
         job.turn()

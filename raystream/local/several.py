@@ -21,7 +21,7 @@ from raystream.dataflow.sources.watermark_rules import PLAIN
 
 MOST_EPOCHS = 128
 MOST_ROWS = 4096
-"""So many epochs with so many rows at the most are one step."""
+"""One step has at most this many epochs, and rows."""
 
 
 def can_step_together(plan: Plan, machines: list[Instance]) -> bool:

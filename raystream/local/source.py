@@ -219,7 +219,7 @@ def end_of_step(sources: Sequence[LocalSource], *, several: bool) -> int:
         upto = sources[0].several_until()
         if upto > machine.position + 1:
             return upto
-    return machine.checkpoints.stop(machine.position, upto)
+    return machine.end_of_step(machine.position, upto)
 
 
 def may_be_silent(vertex: Vertex) -> bool:

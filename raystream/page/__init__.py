@@ -10,4 +10,5 @@ What is shown is decided by `raystream.controller.reporting.views`; here it is d
     doors     who may see the page: a token
     serving   the server
     beside    a page beside a run, in a process of its own
+    notebook  what a cell of a notebook shows while its job runs
 """

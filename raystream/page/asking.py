@@ -18,7 +18,7 @@ from raystream.controller.reporting.views import JobPicture
 from raystream.errors import RaystreamError
 
 ASKED_MAX = 16
-"""So many requests are waited for at once; a move may take long, where it waits for a node."""
+"""How many requests are waited for at once; a move may take long, where it waits for a node."""
 _waiting = ThreadPoolExecutor(ASKED_MAX, thread_name_prefix="asked")
 
 

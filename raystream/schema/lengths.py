@@ -39,6 +39,7 @@ def seconds_of(
     zero: bool = False,
     endless: bool = False,
     negative: bool = False,
+    most: float = math.inf,
     error: type[GraphError | ConfigError] = GraphError,
 ) -> float:
     """A length of time in seconds: numbers as they are, so that whole ones stay so.
@@ -49,6 +50,7 @@ def seconds_of(
         zero: whether none at all is a length.
         endless: whether infinitely long is one.
         negative: whether it may be below zero.
+        most: the longest that it may be, in seconds.
         error: what is raised.
 
     Raises:
@@ -70,7 +72,18 @@ def seconds_of(
         math.isinf(number) and not endless
     ):
         raise error(f"{said}: must be {wanted}", where=caller()[0])
+    if number > most:
+        raise error(f"{said}: must not be above {most:g} s", where=caller()[0])
     return number
+
+
+def wait_of(call: str, name: str, value: Any, *, zero: bool = True) -> float:
+    """How long something waits for others, in seconds: a day at most.
+
+    Raises:
+        ConfigError: it is no such length of time.
+    """
+    return float(seconds_of(call, name, value, zero=zero, most=86_400, error=ConfigError))
 
 
 def _number(value: Any) -> float | None:

@@ -40,6 +40,10 @@ class StateMeta(type):
     def __new__(mcs, name: str, bases: tuple[type, ...], ns: dict[str, Any]) -> StateMeta:
         if not bases:
             return super().__new__(mcs, name, bases, {**ns, "__slots__": ("_mark",)})
+        if not ns.keys() - {"__module__"}:
+            # No class statement: cloudpickle, which brings classes of `__main__` elsewhere, makes
+            # an empty one and then sets all that it had. Its rows have a dict instead of slots.
+            return super().__new__(mcs, name, bases, ns)
         names = tuple(_annotations(ns))
         defaults: dict[str, Any] = {}
         for n in names:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
-from raystream.errors import GraphError, caller
+from raystream.errors import GraphError, caller, placed, placed_class
 
 if TYPE_CHECKING:
     from raystream.security.contexts import Certificates
@@ -32,6 +32,7 @@ class Width:
     timer: bool = False
 
 
+@placed_class
 @dataclass(frozen=True, slots=True)
 class Array:
     """`size` numbers per row: a list for interpreted code, an array for compiled code."""
@@ -51,6 +52,7 @@ class Digits:
         return f"decimal({self.precision}, {self.scale})"
 
 
+@placed
 def decimal(precision: int, scale: int = 0) -> Digits:
     """The digits of a field: `Annotated[Decimal, rs.decimal(12, 2)]`.
 
@@ -77,6 +79,7 @@ class TimeFormat:
     zone: str | None = None
 
 
+@placed
 def timestamp(
     format: str | None = None, *, unit: str | None = None, zone: str | None = None
 ) -> TimeFormat:
@@ -169,6 +172,7 @@ class ColumnName:
     name: str
 
 
+@placed
 def field(*, factory: Any = None, name: str | None = None) -> Any:
     """What a field is beyond its type.
 
@@ -194,6 +198,7 @@ def field(*, factory: Any = None, name: str | None = None) -> Any:
     return ColumnName(name)
 
 
+@placed
 def zeros(size: int) -> Any:
     """The default of an `rs.Array` field: `size` zeros."""
     if type(size) is not int or size < 1:

@@ -34,14 +34,10 @@ def connecting(certificates: Certificates) -> ssl.SSLContext:
     return _context(ssl.PROTOCOL_TLS_CLIENT, certificates)
 
 
-def accepting(certificates: Certificates, *, clients: bool = True) -> ssl.SSLContext:
-    """The context of a server.
-
-    Args:
-        clients: whether clients have to show a certificate.
-    """
+def accepting(certificates: Certificates) -> ssl.SSLContext:
+    """The context of a server, to which clients have to show a certificate."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, certificates)
-    context.verify_mode = ssl.CERT_REQUIRED if clients else ssl.CERT_NONE
+    context.verify_mode = ssl.CERT_REQUIRED
     context.num_tickets = 0  # no client resumes a session
     return context
 

@@ -17,5 +17,6 @@ simulated is the time, the messages, and the processes that carry out the decisi
     moves       what is asked of it
     laws        what must hold whenever something is decided
     bounds      what an instance may hold, and what it may wait for
+    upgrades    other versions of flows, for jobs whose code is changed while they run
     flows       small flows of every kind, to be simulated
 """

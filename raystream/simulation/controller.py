@@ -21,6 +21,7 @@ from raystream.controller.protocol.messages.events import Event
 from raystream.controller.protocol.recovery import Place
 from raystream.controller.protocol.register_views import AskContent, Fill, Recall, Tell
 from raystream.dataflow.register import Boundaries, PlaceSet
+from raystream.dataflow.upgrading.versions import begins_of, version_at
 from raystream.errors import StateError
 from raystream.simulation.bounds import check_given, check_hired
 from raystream.simulation.journal import SimulatedJournal
@@ -54,8 +55,7 @@ class SimulatedController(Box):
         self.job, self.world, self.number = job, job.world, number
         self.machine = Machine(job.plan, job.options, entry, number)
         self._todo: deque[Command] = deque()
-        self._journal = SimulatedJournal(self)
-        self._saving = Saving(self)
+        self._journal, self._saving = SimulatedJournal(self), Saving(self)
         self._heard: dict[str, float] = {}
         self._spares: dict[str, Blank] = {}
         alive = [p for p, box in {**job.blanks, **job.takers}.items() if box.alive]
@@ -278,6 +278,7 @@ class SimulatedController(Box):
     def _fetch(self, command: do.Become) -> None:
         """Get the images of a range from keepers that have them."""
         process, place, committed = command.process, command.place, command.committed
+        begins, version = begins_of(command.versions), version_at(command.versions, committed)
         blank = self.job.blanks.get(process)
         if blank is None:
             self.hear(on.AlreadyPlaced(process, command.attempt))
@@ -291,7 +292,9 @@ class SimulatedController(Box):
             self.job.died(process)
             return
         try:
-            images = [] if not committed else images_of(self.job, place, committed, command.holders)
+            files = self.job.files_of(process, blank.node, place, committed)
+            what = (self.job, place, committed, command.holders, files, begins)
+            images = images_of(*what) if committed else []
         except StateError as error:  # a controller slept until its saved checkpoint was dropped
             self.world.after(LINK, self, self.hear, on.Failed(process, error))
             return
@@ -306,13 +309,16 @@ class SimulatedController(Box):
         if self._trouble(place):
             self.hear(on.Missing(process, command.attempt, again=True))
             return
-        holders = {h for h in command.holders if holds(self.job.keepers[h], place, committed)}
-        taker = SimulatedInstance(self.job, process, place, blank.node, committed, images, holders)
+        keepers = self.job.keepers
+        holders = {h for h in command.holders if holds(keepers[h], place, committed, begins)}
+        taker = SimulatedInstance(
+            self.job, process, place, blank.node, committed, images, holders, files, version
+        )
         if not command.held:
             taker.open()
         del self.job.blanks[process]
         self.job.takers[process] = taker
-        nbytes = sum(image.nbytes for chain in images for image in chain)
+        nbytes = sum(i.nbytes for chain in images for i in chain)
         became = on.Became(process, command.attempt, taker.address, nbytes)
         self.world.after(RESTORE, self, self.hear, became)
 

@@ -98,6 +98,8 @@ class Faults:
             self._kill(process)
 
         self.job.disks[node] = SimulatedDisk()
+        if self.job.row_disks is not None:
+            self.job.row_disks.lose(node)
 
     def _disk_full(self, disk: SimulatedDisk) -> None:
         """Let a disk be full for a while."""

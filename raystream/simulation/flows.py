@@ -11,6 +11,7 @@ import raystream as rs
 from raystream.simulation.processes.asking_flows import asking, asking_arriving
 from raystream.simulation.processes.control_flows import controlled, controlled_arriving
 from raystream.simulation.processes.lists import ListSource, LiveSource, Numbered
+from raystream.simulation.upgrades.rows import Digest, Tally
 from raystream.testing.collect import Collect
 
 SECONDS = 40
@@ -69,22 +70,12 @@ class Missed(NamedTuple):
     owed: int
 
 
-class Tally(rs.State):
-    n: int = 0
-    seen: list[int] = rs.field(factory=list)
-
-
 class Balance(rs.State):
     owed: int = 0
 
 
 class ChainStep(rs.State):
     digest: int = 7
-
-
-class Digest(rs.State):
-    digest: int = 7
-    n: int = 0
 
 
 class Account(rs.State):
@@ -167,9 +158,14 @@ def digest(words: rs.Batch[Word], rows: rs.Rows[Digest]) -> rs.Batch[Nth]:
 @rs.operator(key="user")
 def balance(orders: rs.Batch[Order], rows: rs.Rows[Balance]) -> rs.Batch[Owed]:
     """Structured rows of many keys."""
+    return balanced(orders, rows, 31)
+
+
+def balanced(orders: rs.Batch[Order], rows: rs.Rows[Balance], factor: int) -> rs.Batch[Owed]:
+    """What is owed after each order, as a digest that depends on their order."""
     found, owed = [], rows["owed"]
     for amount, row in zip(orders["amount"].tolist(), rows.index.tolist(), strict=True):
-        owed[row] = (owed[row] * 31 + amount) % 1_000_003
+        owed[row] = (owed[row] * factor + amount) % 1_000_003
         found.append(int(owed[row]))
     return rs.Batch(Owed, {"time": orders["time"], "user": orders["user"], "owed": found})
 
@@ -284,7 +280,7 @@ def gaps(sink: Collect) -> rs.Flow:
     both = []
     for seed, name in ((2, "orders"), (6, "more")):
         parts = tuple(
-            tuple(o._replace(time=o.time + 90 * (o.time // seed**2)) for o in part)
+            tuple(o._replace(time=o.time + 15 * (o.time // seed**2)) for o in part)
             for part in _parts(Order, random.Random(seed), 12)
         )
         epochs = rs.by_time(seconds=EPOCH_SECONDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from raystream.api.row_shapes import shape_of
 from raystream.controller.protocol.journal import JournalEntry, newest
 from raystream.controller.protocol.members import ProtocolOptions
 from raystream.controller.protocol.messages import events as on
@@ -18,13 +19,21 @@ from raystream.errors import LostError, RaystreamError, Stopped
 from raystream.simulation.controller import SimulatedController
 from raystream.simulation.laws import Laws
 from raystream.simulation.processes.database import DiedAmid, JudgedSink, SimulatedDatabase
-from raystream.simulation.processes.disks import SimulatedDisk
+from raystream.simulation.processes.disks import RowDisks, SimulatedDisk
 from raystream.simulation.processes.instances import Blank, SimulatedInstance
 from raystream.simulation.processes.keepers import LINK, SimulatedKeeper
 from raystream.simulation.processes.register import Ledger
-from raystream.simulation.processes.sinks import Checked, Deferred, Reference, WrittenParts
+from raystream.simulation.processes.sinks import (
+    Checked,
+    Deferred,
+    Reference,
+    SinkCall,
+    WrittenParts,
+    confirmed,
+)
 from raystream.simulation.processes.tier import Tier
 from raystream.simulation.world import NOTICE, World, Wrong
+from raystream.state.tiers.row_folder import RowFolder
 
 STRIKES_MAX = ATTEMPTS_MAX - 2
 """At most how many faults strike processes that are about to take one place. It is less than the
@@ -66,7 +75,7 @@ class SimulatedJob(Laws):
     ) -> None:
         super().__init__()
         self.world, self.tier, self.plan, self.options = world, tier, plan, options
-        self.database = database
+        self.database, self.defers = database, bool(claiming(plan))
         self.number = 0 if plan.durable is None else plan.durable.number
         """Of the run."""
         self.reference: Reference = reference or {}
@@ -75,7 +84,7 @@ class SimulatedJob(Laws):
         self.acted_on = (0, 0)
         """The order of the newest entry of the journal that was written to all its keepers, so that
         something may have followed from it."""
-        self.deferred: list[tuple[Place, str, tuple[Any, ...]]] = []
+        self.deferred: list[SinkCall] = []
         """The calls of sinks that can be judged only at the end."""
         self.ahead, self.again, self.fragile = ahead, again, fragile
         self.part_bytes, self.image_bytes, self.budget = part_bytes, image_bytes, budget
@@ -83,6 +92,10 @@ class SimulatedJob(Laws):
         self.nodes = tuple(f"node-{i}" for i in range(nodes))
         self.disks = {node: SimulatedDisk() for node in self.nodes}
         """By node. A disk outlives the processes of its node."""
+        self.row_disks = None if plan.state_memory is None else RowDisks(self.number)
+        """Where rows lie that memory has no room for."""
+        self.opened = 0
+        """How often an instance has begun with rows that another one had left on disk."""
         self.for_operators = frozenset(self.nodes[nodes - operator_nodes :])
         self.zones = {node: f"zone-{i % zones}" for i, node in enumerate(self.nodes) if zones}
         self.at: dict[str, SimulatedInstance] = {}
@@ -151,7 +164,7 @@ class SimulatedJob(Laws):
         """Begin this job at a saved checkpoint of an earlier one. What the sinks were given after
         that checkpoint is discarded, and epochs that are cut by arrival may end elsewhere."""
         self.written = before.written.upto(checkpoint)
-        self.deferred += [c for c in before.deferred if c[1] != "close" and c[2][0] <= checkpoint]
+        self.deferred += [call for call in before.deferred if call.upto(checkpoint)]
         self.ledger.goes_on(before.ledger, checkpoint)
 
     def all_dead(self) -> None:
@@ -167,6 +180,14 @@ class SimulatedJob(Laws):
         disk.sweep({k.process for k in self.keepers.values() if k.alive})
         self.keepers[process] = SimulatedKeeper(process, node, self.budget, disk)
 
+    def files_of(self, process: str, node: str, place: Place, committed: int) -> RowFolder | None:
+        """A folder for the rows of a new instance, with what others on its node have left."""
+        spec = self.plan.vertices[place.vertex].spec
+        shape = None if spec is None else shape_of(spec)
+        if self.row_disks is None or shape is None:
+            return None
+        return self.row_disks.made(process, node, place, committed, shape, self.plan.groups)
+
     # ------------------------------------------------------------ what instances see
 
     def register(self, process: SimulatedInstance) -> str:
@@ -179,8 +200,8 @@ class SimulatedJob(Laws):
         """A new copy of the sink of a place, if it is one."""
         if self.database is not None and self.plan.vertices[place.vertex].kind == "sink":
             return JudgedSink(self.database, place, lambda: self._between(process))
-        if claiming(self.plan) and self.plan.vertices[place.vertex].kind == "sink":
-            return Deferred(place, self.deferred)
+        if self.defers and self.plan.vertices[place.vertex].kind == "sink":
+            return Deferred(place, self.deferred, lambda: process.machine.switching.version)
         expected = self.reference.get(place.vertex)
         return None if expected is None else Checked(place, expected, self.written)
 
@@ -197,8 +218,9 @@ class SimulatedJob(Laws):
     def judge(self, reference: Reference) -> None:
         """Check what the sinks were given, once it is known what they are to be given."""
         self.reference = reference
-        for place, method, args in self.deferred:
-            getattr(Checked(place, reference[place.vertex], self.written), method)(*args)
+        for call in confirmed(self.deferred, self.versions):
+            expected = reference[call.place.vertex]
+            getattr(Checked(call.place, expected, self.written), call.method)(*call.args)
 
     def say_done(self, process: SimulatedInstance, error: RaystreamError | None) -> None:
         """Tell the controller that an instance is done, or that it failed, which one that was

@@ -9,6 +9,7 @@ from raystream.controller.protocol.journal import InstanceRecord, JournalEntry
 from raystream.controller.protocol.members import ProtocolOptions
 from raystream.controller.protocol.recovery import Place
 from raystream.dataflow.plan import Plan
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.schema.types import KeyRange
 from raystream.simulation.processes.instances import SimulatedInstance
 from raystream.simulation.processes.keepers import SimulatedKeeper
@@ -40,6 +41,8 @@ class Laws:
         self.at_committed: set[tuple[int, KeyRange]] = set()
         """The ranges that were served when the newest checkpoint was committed. Of what others
         stored before nothing has to be kept."""
+        self.versions: tuple[CodeVersion, ...] = ()
+        """All versions of the code that are settled. An assignment forgets the old ones."""
         self.decisions = 0
         """How many entries were written."""
 
@@ -80,6 +83,9 @@ class Laws:
         if entry.committed > self.entry.committed:
             self.at_committed = {(s.vertex, s.keys) for s in entry.assignment.serving}
         self.entry = entry
+        settled = entry.assignment.settled
+        before = (v for v in self.versions if settled and v.number < settled[0].number)
+        self.versions = (*before, *settled)
         self.decisions += 1
         if entry.assignment.serving:
             for vertex in self.plan.vertices:

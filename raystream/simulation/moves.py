@@ -1,8 +1,9 @@
-"""Requests to move ranges, at random moments of a simulation."""
+"""Requests to move ranges, and to go over to other code, at random moments of a simulation."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 from raystream.controller.protocol.messages import events as on
@@ -11,6 +12,7 @@ from raystream.dataflow.assignment import Serving
 from raystream.dataflow.plan import Vertex
 from raystream.schema.types import KeyRange
 from raystream.simulation.job import SimulatedJob
+from raystream.simulation.references import first_version, other_version
 from raystream.state.keys import even_ranges
 
 LINK = 0.03
@@ -86,3 +88,30 @@ class Mover:
 
     def _mode(self) -> MoveMode:
         return self.world.rng.choice(("replay", "handover"))
+
+
+class Upgrader:
+    """Asks a job to go over to the other version of its code, and back.
+
+    Args:
+        at: for each request the number of events after which it is made, ascending.
+        flow: the name of the job's flow.
+    """
+
+    def __init__(self, job: SimulatedJob, at: list[int], flow: str) -> None:
+        self.job = job
+        self.at = at
+        self.flow = flow
+
+    def strike(self) -> None:
+        """Make the request that is due."""
+        job = self.job
+        while self.at and self.at[0] <= job.world.events:
+            self.at.pop(0)
+            settled = job.entry.assignment.settled
+            back = bool(settled) and settled[-1].name == "other"
+            wanted = first_version(self.flow) if back else other_version(self.flow)
+            base = settled[-1].number if settled else 0
+            request = on.UpgradeTo(0, replace(wanted, base=base))
+            job.world.tell("wanted:", "the first version" if back else "the other version")
+            job.world.send(LINK, job.controller, job.controller.hear, request)

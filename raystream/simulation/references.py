@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import pickle
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
 from raystream.api.flow import Flow
 from raystream.controller.planning.plans import make_plan
+from raystream.controller.planning.upgrading import outline_of, refuse_upgrade
+from raystream.controller.protocol.saving import shapes_of
+from raystream.controller.protocol.upgrading.requests import UpgradeRequest
 from raystream.controller.reporting.report import totals
 from raystream.dataflow.asking.claiming import claiming
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
+from raystream.dataflow.upgrading.versions import CodeVersion, encoded
 from raystream.errors import ConfigError
 from raystream.local.job import LocalJob
 from raystream.local.source import Ends
 from raystream.schema.types import KeyRange
 from raystream.simulation.flows import FLOWS
 from raystream.simulation.processes.sinks import Reference
+from raystream.simulation.upgrades.other_flows import OTHER_VERSIONS
 from raystream.simulation.world import Wrong
 from raystream.state.keys import even_ranges
 from raystream.testing.collect import Collect
@@ -99,6 +105,51 @@ def repeated(plan: Plan, boundaries: Ends) -> tuple[Reference, Totals]:
            for v in plan.vertices}  # fmt: skip
     sink, counted = _run_alone(replace(plan, ranges=one), dict(boundaries))
     return _given(plan, sink), counted
+
+
+def other_version(flow: str) -> UpgradeRequest:
+    """The other version of a flow, as it is asked for.
+
+    Raises:
+        KeyError: the flow has none.
+    """
+    return _as_asked(flow, make_plan(OTHER_VERSIONS[flow](Collect())), "other")
+
+
+def first_version(flow: str) -> UpgradeRequest:
+    """The flow as it is, to go back to it."""
+    return _as_asked(flow, plan_of(flow), "first")
+
+
+def _as_asked(flow: str, plan: Plan, name: str) -> UpgradeRequest:
+    refuse_upgrade(outline_of(plan_of(flow)), outline_of(plan), plan.vertices)
+    code, shapes = encoded(plan.vertices, pickle.dumps), shapes_of(plan.vertices)
+    return UpgradeRequest(code=code, name=name, shapes=shapes, base=0)
+
+
+def upgraded(
+    plan: Plan, boundaries: Ends, versions: Sequence[CodeVersion]
+) -> tuple[Reference, Totals]:
+    """What sinks are to be given, and the totals, when the code was changed. Each version runs in a
+    job of its own, which goes on from what is stored at the end of the one before: nothing here
+    goes over to other code in between."""
+    one = {v.id: plan.ranges[v.id] if v.kind == "sink" else [KeyRange(0, plan.groups)]
+           for v in plan.vertices}  # fmt: skip
+    plan, ends = replace(plan, ranges=one), dict(boundaries)
+    sink, stored, at = Collect(), None, 0
+    vertices = [replace(v, sink=sink) if v.kind == "sink" else v for v in plan.vertices]
+    for version in (*versions, None):
+        job = LocalJob(replace(plan, vertices=vertices), boundaries=ends, resume=stored)
+        while not job.ended and (version is None or at < version.after):
+            job.turn()
+            at = max(machine.position for machine in job.machines)
+        if version is None or job.ended:
+            return _given(plan, sink), counted_of(job.progress())
+        stored = {
+            plan.vertices[v].name: [[i] for i in images] for v, images in job.stored(at).items()
+        }
+        vertices = [version.of(v) for v in vertices]
+    raise AssertionError("the last version runs to the end")
 
 
 def _flow(name: str) -> Callable[[Collect], Flow]:

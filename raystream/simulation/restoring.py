@@ -2,45 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from raystream.controller.protocol.recovery import Place
 from raystream.schema.types import KeyRange
 from raystream.simulation.processes.keepers import SimulatedKeeper
 from raystream.state.images.image import Image, decode
+from raystream.state.images.image_store import newer_than
 from raystream.state.images.partition import in_ranges
 from raystream.state.keeping.kept_images import KeptChain
 from raystream.state.keeping.tiles import tiles_of
 from raystream.state.keys import cover
+from raystream.state.tiers.row_folder import RowFolder
 
 if TYPE_CHECKING:
     from raystream.simulation.job import SimulatedJob
 
 
-def holds(keeper: SimulatedKeeper, place: Place, committed: int) -> bool:
-    """Whether a keeper has the images of exactly this range."""
-    found = keeper.kept.chains(place.vertex, committed, place.keys) if keeper.alive else []
+def holds(
+    keeper: SimulatedKeeper, place: Place, committed: int, versions: Sequence[tuple[int, int]] = ()
+) -> bool:
+    """Whether a keeper has the images of exactly this range. versions: see `ImageStore.images`."""
+    if not keeper.alive:
+        return False
+    found = keeper.kept.chains(place.vertex, committed, place.keys, versions)
     return place.keys in dict(found)
 
 
 def images_of(
-    job: SimulatedJob, place: Place, committed: int, holders: tuple[str, ...]
+    job: SimulatedJob,
+    place: Place,
+    committed: int,
+    holders: tuple[str, ...],
+    files: RowFolder | None = None,
+    versions: Sequence[tuple[int, int]] = (),
 ) -> list[list[Image]] | None:
     """The images of a range at a checkpoint, by its tiles; None: nobody has some part. A file that
-    is damaged is found when it is read, and then another copy is taken."""
+    is damaged is found when it is read, and then another copy is taken.
+
+    files: if rows on disk were left there, only newer images are read. Otherwise, and where those
+    do not say all that has changed since, nothing is left there.
+    """
     while True:
         held: dict[KeyRange, tuple[SimulatedKeeper, KeptChain[memoryview]]] = {}
         for keeper in (job.keepers[h] for h in holders if job.keepers[h].alive):
-            for keys, chain in keeper.kept.chains(place.vertex, committed, place.keys):
+            for keys, chain in keeper.kept.chains(place.vertex, committed, place.keys, versions):
                 held.setdefault(keys, (keeper, chain))
         found = cover(held, place.keys)
         saved, tier = job.plan.resumed, job.tier
         if found is None and saved is not None and committed == saved.checkpoint:
             assert tier is not None
+            if files is not None:
+                files.left = None
             return tier.saves.images(saved, place.operator, place.keys)
         if found is None:
             return None
-        read = [_read(*held[keys], part) for keys, part in found]
+        chains = {keys: held[keys][1] for keys, _ in found}
+        if files is not None and files.left is not None:
+            upto = {keys: files.left.upto(part) for keys, part in found}
+            newer = {k: newer_than(c, upto[k]) for k, c in chains.items()}
+            if all(newer.values()):
+                chains = {k: c for k, c in newer.items() if c}
+                job.opened += 1
+            else:
+                files.left = None
+        read = [_read(held[keys][0], chains[keys], part) for keys, part in found]
         if None not in read:
             return [images for chains in read for images in chains or ()]
         job.world.tell(place.name, "finds a damaged file")

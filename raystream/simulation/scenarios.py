@@ -74,8 +74,14 @@ class Scenario:
     """Bytes of memory that a keeper has for checkpoints. With few, most of them are in files."""
     queries: int = 0
     """How many clients query the state of operators all the time."""
+    upgrades: int | None = None
+    """How often the job is asked to go over to the other version of its code, and back. Not of
+    flows that have none, and not where checkpoints are saved."""
     image_bytes: int | None = None
     """What one more image costs a restore, in bytes. With a low cost, rows are refreshed soon."""
+    state_memory: int | None = None
+    """Bytes that the rows of an instance may take in memory, the others are on disk; None for all
+    rows in memory. What an undisturbed run gives is taken with all rows in memory."""
 
 
 def drawn(s: Scenario, rng: random.Random) -> Scenario:
@@ -89,6 +95,8 @@ def drawn(s: Scenario, rng: random.Random) -> Scenario:
     instances = tuple(rng.choice((1, 2, 2, 3)) for _ in range(4))
     checkpoint_every, copies = rng.choice((1, 2, 2, 3, 3, 5)), rng.choice((1, 2))
     faults, meant = rng.choice((*range(1, 8), 12)), rng.choice((0, 0, 1, 2))
+    apart = random.Random(repr(rng.getstate()[1][:2]))  # seeds that are known stay what they were
+    upgrades = apart.choice((0, 0, 1, 1, 2))
     few = rng.sample([*KINDS], rng.randrange(1, 4)) if rng.random() < 0.5 else ()
     return replace(
         s,
@@ -110,6 +118,7 @@ def drawn(s: Scenario, rng: random.Random) -> Scenario:
         operator_nodes=meant if s.operator_nodes is None else s.operator_nodes,
         zones=rng.choice((0, 0, 2, 3)) if s.zones is None else s.zones,
         part_bytes=s.part_bytes or rng.choice((WHOLE, WHOLE, 500, 100)),
+        upgrades=upgrades if s.upgrades is None else s.upgrades,
         image_bytes=rng.choice((IMAGE_BYTES, 0, 0)) if s.image_bytes is None else s.image_bytes,
         budget=s.budget or rng.choice((WHOLE, WHOLE, 2000, 500, 1)),
     )

@@ -6,8 +6,8 @@
 A schedule runs a small flow once, in simulated processes that die, stop for a while and wake, lose
 connections and control messages, in an order that its seed decides. Every part of its output must
 be what an undisturbed run gives, bit for bit; the job must come to its end once faults stop, or say
-which checkpoints are lost. There are no threads, clocks or Ray in it. Not simulated: what does not
-fit into memory.
+which checkpoints are lost. There are no threads, clocks or Ray in it. Not simulated: logs that do
+not fit into memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from raystream.errors import ConfigError, JobError, LostError, RaystreamError, S
 from raystream.simulation.faults import Faults
 from raystream.simulation.flows import FLOWS
 from raystream.simulation.job import SimulatedJob
-from raystream.simulation.moves import Mover
+from raystream.simulation.moves import Mover, Upgrader
 from raystream.simulation.processes.database import (
     DatabaseSink,
     SimulatedDatabase,
@@ -39,8 +39,16 @@ from raystream.simulation.processes.database import (
 from raystream.simulation.processes.readers import Readers
 from raystream.simulation.processes.sinks import Reference
 from raystream.simulation.processes.tier import Tier
-from raystream.simulation.references import Totals, counted_of, planned, repeated, totals_of_flow
+from raystream.simulation.references import (
+    Totals,
+    counted_of,
+    planned,
+    repeated,
+    totals_of_flow,
+    upgraded,
+)
 from raystream.simulation.scenarios import Scenario, asked_for, command, drawn, scenarios_of
+from raystream.simulation.upgrades.other_flows import OTHER_VERSIONS
 from raystream.simulation.world import World, Wrong
 from raystream.state.tables.backend import WHOLE
 
@@ -72,7 +80,8 @@ class Outcome:
     events: int
     """How many events it took."""
     faults: Counter[str]
-    """Faults by kind. Moves are counted with them: done, given up or refused."""
+    """Faults by kind. Moves are counted with them: done, given up or refused; and how often an
+    instance has begun with rows on disk that another one had left."""
     story: list[str] = field(default_factory=list)
     """One line per event, if the story was asked for."""
 
@@ -89,9 +98,12 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
     assert s.instances is not None and s.checkpoint_every is not None and s.copies is not None
     assert s.ahead is not None and s.again is not None and s.fragile is not None
     assert s.recovery is not None and s.into is not None
-    plan, reference = planned(s.flow, s.instances)
+    undisturbed, reference = planned(s.flow, s.instances)
+    plan = replace(undisturbed, state_memory=s.state_memory)
     if s.database:
         plan = _with_a_database(plan)
+    changes = _changes(s, plan)
+    reference = None if changes else reference
     world.tell(s)
     world.loss, world.doubling, world.slow = s.loss or 0.0, s.doubling or 0.0, s.slow or 0.0
     faults: Faults | None = None
@@ -99,6 +111,7 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
     readers = Readers(world, seed, s.queries, s.flow)
     try:
         job = _job(world, s, replace(plan, checkpoint_every=s.checkpoint_every), reference)
+        upgrader = Upgrader(job, _times(rng, changes, len(plan.instances())), s.flow)
         late = rng.randrange(1 + (s.faults or 0))
         faults = Faults(
             job, _times(rng, (s.faults or 0) - late, len(plan.instances())), late, s.kinds
@@ -107,19 +120,14 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
         if s.stop and job.tier is not None:
             mover.stop_at = rng.randrange(150 * len(plan.instances()))
         readers.begin(job)
-        _run(world, job, faults, mover)
+        _run(world, job, faults, mover, upgrader)
         while (saved := _left(job)) is not None:
             what = "stopped:" if isinstance(job.error, Stopped) else "all is lost:"
             world.tell(what, job.error, "; goes on from", saved)
             job = faults.job = mover.job = _job(world, s, job.plan, reference, saved, job)
             readers.begin(job, None if reference is not None else saved.checkpoint)
             _run(world, job, faults, mover)
-        if reference is None:
-            job.ledger.check_recorded()
-            reference, counted = repeated(plan, job.ledger.published)
-            job.judge(reference)
-        else:
-            counted = totals_of_flow(s.flow)
+        counted = totals_of_flow(s.flow) if reference is not None else _judge(job, undisturbed)
         if job.error is None:
             readers.judge(job)
         kind, why = _judged(job, counted)
@@ -137,6 +145,22 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
     )
 
 
+def _judge(job: SimulatedJob, plan: Plan) -> Totals:
+    """Judge what the sinks were given, where it is known only now. Returns the totals."""
+    job.ledger.check_recorded()
+    boundaries, versions = job.ledger.published, job.versions
+    found = upgraded(plan, boundaries, versions) if versions else repeated(plan, boundaries)
+    job.judge(found[0])
+    return found[1]
+
+
+def _changes(s: Scenario, plan: Plan) -> int:
+    """How often the code of a job is to be changed."""
+    fixed = s.durable or s.database or s.recovery != "state" or s.queries
+    fixed = fixed or plan.check or plan.state_memory is not None
+    return 0 if fixed or s.flow not in OTHER_VERSIONS else s.upgrades or 0
+
+
 def _with_a_database(plan: Plan) -> Plan:
     """The plan with a sink that is visible by epoch."""
     sink = DatabaseSink(SimulatedDatabase())
@@ -146,7 +170,9 @@ def _with_a_database(plan: Plan) -> Plan:
 
 def _moves(job: SimulatedJob) -> Counter[str]:
     ended = Counter("move given up" if m.failed else "move" for m in job.entry.moved)
-    return ended + Counter({"move refused": job.answers["refused"]})
+    upgrades = Counter("upgrade given up" if u.failed else "upgrade" for u in job.entry.upgraded)
+    counted = {"move refused": job.answers["refused"], "files opened": job.opened}
+    return ended + upgrades + Counter(counted)
 
 
 def _job(
@@ -179,6 +205,7 @@ def _job(
             recovery=s.recovery,
             restore_into=s.into,
             stand_by=STAND_BY_SECONDS,
+            switch_seconds=world.rng.choice((0.0, 0.1, 0.3)) if _changes(s, plan) else 0.0,
         ),
         nodes=s.nodes,
         operator_nodes=s.operator_nodes or 0,
@@ -192,6 +219,8 @@ def _job(
         tier=tier,
         database=database,
     )
+    if _changes(s, plan):
+        job.defers = True  # what its sinks are to be given is known only at the end
     if before is not None and saved is not None:
         before.all_dead()
         job.goes_on(before, saved.checkpoint)
@@ -214,11 +243,19 @@ def _times(rng: random.Random, faults: int, instances: int) -> list[int]:
     return sorted(times)
 
 
-def _run(world: World, job: SimulatedJob, faults: Faults, mover: Mover) -> None:
+def _run(
+    world: World,
+    job: SimulatedJob,
+    faults: Faults,
+    mover: Mover,
+    upgrader: Upgrader | None = None,
+) -> None:
     quiet, most = 0, _most_events(job)
     while not job.over:
         faults.strike()
         mover.strike()
+        if upgrader is not None:
+            upgrader.strike()
         if faults.at:
             quiet = 0
         elif not quiet:

@@ -26,7 +26,7 @@ _ALL_BITS = np.uint64(2**64 - 1)
 _U27, _U29, _U30, _U31, _U32 = (np.uint64(n) for n in (27, 29, 30, 31, 32))
 
 FEW_RUNS = 1024
-"""So many runs of one epoch a batch is expected to have at most; with more it is read twice."""
+"""How many runs of one epoch a batch is expected to have at most; with more it is read twice."""
 
 
 @kept_njit(nogil=True, inline="always")

@@ -119,7 +119,7 @@ def cover(held: Iterable[KeyRange], wanted: KeyRange) -> list[tuple[KeyRange, Ke
     """Which held ranges give which parts of a wanted one: (held, part), the parts tile it exactly.
 
     Held ranges may overlap; few are taken, and the wanted one itself where it is held. None if some
-    key group is held by nobody.
+    key group is held by no range.
     """
     ranges = set(held)
     if wanted in ranges:

@@ -73,6 +73,7 @@ class OperatorHarness:
         """
         return self._epoch(records, self.watermark)
 
+    @placed
     def advance_watermark(self, time: int) -> list[Any]:
         """No record with a lesser time will come: windows that end by then close, timers that are
         due are called. Returns what is emitted."""
@@ -86,6 +87,7 @@ class OperatorHarness:
         emitted."""
         return self._epoch((), NEVER, ended=True)
 
+    @placed
     def restart(self, *, instances: int = 1) -> None:
         """Checkpoint the operator and go on with new instances made from the stored form."""
         groups = self._bench.key_groups

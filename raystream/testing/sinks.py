@@ -21,7 +21,7 @@ from typing import Any
 from raystream.api.batch import Batch
 from raystream.api.connectors import Sink, sink_of
 from raystream.api.keys import key_groups as groups_of
-from raystream.errors import Where
+from raystream.errors import Where, placed
 from raystream.io.files.declared import batch_of_records
 from raystream.schema.records import record_schema
 from raystream.schema.types import KeyRange, SinkContext
@@ -29,6 +29,7 @@ from raystream.schema.types import KeyRange, SinkContext
 GROUPS = 8
 
 
+@placed
 def check_sink(
     make: Callable[[], Any],
     records: Iterable[Any],
@@ -268,9 +269,11 @@ class _Job:
         return batch_of_records(self.record, rows, str) if rows else None
 
     def _commit(self) -> None:
-        """Commit the newest checkpoint that all instances have stored; save it, or not yet."""
+        """Commit the newest checkpoint that all instances have stored. A new one is saved, or not
+        yet. The run that saved a checkpoint stays its run: a later run does not save it again."""
         self.committed = max(self.committed, min(i.stored for i in self.instances))
-        if self.committed == self.last or self.rng.random() < 0.6:
+        new = self.committed > self.saved
+        if new and (self.committed == self.last or self.rng.random() < 0.6):
             self.saved, self.saved_by = self.committed, self.run_name
 
     def _published(self) -> int:

@@ -22,7 +22,7 @@ from raystream.dataflow.register import Boundary
 from raystream.dataflow.sources.arrival_split import ArrivalSplit
 from raystream.dataflow.sources.live import LiveSplit, Senders, Sent
 from raystream.dataflow.sources.split_reader import SplitReader, tell_end
-from raystream.errors import Where
+from raystream.errors import Where, placed
 from raystream.schema.records import RecordSchema
 from raystream.schema.types import BEFORE_ALL, LocalDirectory, SourceContext, Split
 from raystream.testing.sinks import Fuse, Killed
@@ -34,6 +34,7 @@ SILENT_MOST = 200
 """Reads in a row without a record after which nothing more comes."""
 
 
+@placed
 def check_source(
     make: Callable[[], Any],
     *,

@@ -32,7 +32,7 @@ def ray_runtime() -> Iterator[Path]:
         patch.setenv("TMPDIR", str(spills))
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_metrics_report_interval_ms", "1000")
+        patch.setenv("RAY_metrics_report_interval_ms", "4000")
         patch.delenv("RAY_ADDRESS", raising=False)
         start_ray(
             num_cpus=4,

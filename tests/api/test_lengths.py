@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import raystream as rs
-from raystream.errors import GraphError
+from raystream.errors import ConfigError, GraphError
 from raystream.schema.lengths import seconds_of
 
 
@@ -86,3 +86,31 @@ def test_a_flow_runs_with_them() -> None:
     flow.source(ticks, epochs=rs.by_time(seconds="10s")).through(Count()).to(sink)
     flow.run(checkpoint_seconds=timedelta(seconds=1))
     assert sink.records() == [Tick(0, "a60"), Tick(60_000, "a60")]
+
+
+NATS, REDIS = "nats://127.0.0.1", "redis://127.0.0.1"
+WAITING: dict[str, Callable[[Any], Any]] = {
+    "rs.io.kafka": lambda wait: rs.io.kafka("x", servers="a:9092", wait=wait).settings.wait,
+    "rs.io.kinesis": lambda wait: rs.io.kinesis("x", Tick, wait=wait).where.wait,
+    "rs.io.postgres_changes": lambda wait: (
+        rs.io.postgres_changes("postgres://x", Tick, table="x", operation=None, wait=wait)
+        .asked.wait
+    ),
+    "rs.io.postgres_rows": lambda every: (
+        rs.io.postgres_rows("postgresql://x", Tick, table="x", rising="time", every=every)
+        .asked.every
+    ),
+    "wait": lambda wait: rs.io.sqlite("x", table="x", wait=wait).wait,
+    "nats": lambda give_up: rs.io.nats(NATS, "x", Tick, give_up=give_up).give_up,
+    "redis": lambda give_up: rs.io.redis(REDIS, "x", Tick, give_up=give_up).give_up,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_connectors_wait_as_long_as_is_said(name: str) -> None:
+    of = WAITING[name]
+    assert of("5m") == of(timedelta(minutes=5)) == of(300) == 300.0
+    with pytest.raises(ConfigError, match=rf"{name}.*'soon'\)? is no length of time"):
+        of("soon")
+    with pytest.raises(ConfigError, match=r"must be (not below|above) 0"):
+        of(-1)

@@ -215,6 +215,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
     "State": (lambda n: Tally(n=n), lambda n: None, {}),
     "CpuThreshold": (rs.CpuThreshold, rs.CpuThreshold, {}),
     "RateBased": (rs.RateBased, rs.RateBased, {}),
+    "PoolOptions": (rs.PoolOptions, rs.PoolOptions, {"spare": 1}),
     "io.callable": (
         lambda *a, **n: written(rs.io.callable(*a, **n)),
         rs.io.callable,
@@ -285,11 +286,22 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
     ),
     "io.redis": (rs.io.redis, rs.io.redis, {"url": "redis://h", "stream": "s", **RECORD}),
     "io.nats": (rs.io.nats, rs.io.nats, {"url": "nats://h", "subject": "s", **RECORD}),
+    "io.rabbitmq": (rs.io.rabbitmq, rs.io.rabbitmq, {"url": "amqp://h", "name": "q", **RECORD}),
     "io.sqs": (rs.io.sqs, rs.io.sqs, {"url": "https://h/q", **RECORD}),
     "io.kafka": (
         lambda *a, **n: words_from(rs.io.kafka(*a, **n)),
         rs.io.kafka,
         {"topic": "t", **RECORD, "servers": "127.0.0.1:1"},
+    ),
+    "io.kinesis": (
+        lambda *a, **n: words_from(rs.io.kinesis(*a, **n)),
+        rs.io.kinesis,
+        {"stream": "s", **RECORD},
+    ),
+    "io.kinesis sink": (
+        lambda *a, **n: words().to(rs.io.kinesis(*a, **n)),
+        rs.io.kinesis,
+        {"stream": "s", "key": "word"},
     ),
     "io.postgres_changes": (
         lambda *a, **n: source(rs.io.postgres_changes(*a, **n)),
@@ -362,7 +374,7 @@ NOT_CALLED = {
     "difference": "it takes anything",
     "check_sink": "all that it takes are functions of the user's",
     "check_source": "all that it takes are functions of the user's",
-    **dict.fromkeys(["KeyState", "Load", "Report", "Target", "Unable", "PoolOptions"], "a record"),
+    **dict.fromkeys(["KeyState", "Load", "Report", "Target", "Unable"], "a record"),
     **dict.fromkeys(["KeyRange", "SinkContext", "SourceContext", "Split", "Window"], "a record"),
     **dict.fromkeys(["BadLine", "BadMessage", "FailedRecord", "Line", "PartFile"], "a record"),
     **dict.fromkeys(["Float32", "Float64", "Int8", "Int16", "Int32", "Int64", "Timer"], "a type"),

@@ -205,12 +205,12 @@ def a_source_without_positions() -> None:
     rs.Flow("test").source(Whole())  # type: ignore[arg-type]  # here
 
 
-@refused(r"run\(\) has no option 'spare'(.|\n)*Is it spares\?")
+@refused(r"run\(\) has no option 'spare'(.|\n)*Is it spares=\?")
 def an_option_that_is_not() -> None:
     rs.Flow("test").run(spare=1)  # here
 
 
-@refused(r"run\(\) has no option 'xyzzy'(.|\n)*There are cluster, instances, ")
+@refused(r"run\(\) has no option 'xyzzy'(.|\n)*It has cluster, instances, ")
 def an_option_that_is_like_no_other() -> None:
     rs.Flow("test").run(xyzzy=1)  # here
 

@@ -115,6 +115,7 @@ def test_compiled_operators_are_measured_and_right(
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_recovery_is_measured(runtime: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "WARM_SECONDS", 4.0)
     monkeypatch.setattr(recovery, "BETWEEN_SECONDS", 2.0)
@@ -128,6 +129,7 @@ def test_recovery_is_measured(runtime: None, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.long
 def test_chaos_finds_every_answer_right() -> None:
     line = "benchmarks.chaos --seconds 10 --rate 40 --kinds kill --every 2 --moves 20"
     done = subprocess.run(

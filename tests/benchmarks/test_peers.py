@@ -351,6 +351,7 @@ def test_what_is_unknown_is_refused(line: str) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_ours_is_compared_with_nobody(tmp_path: Path) -> None:
     line = "compare --peers none --records 20000 --works w2 --forms raystream:batch --runs 1 --data"
     result = CliRunner().invoke(app, [*line.split(), str(tmp_path)])

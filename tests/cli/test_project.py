@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,11 +28,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(project: Path, *command: str) -> str:
+def run(project: Path, *command: str, **env: str) -> str:
+    base = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
     done = subprocess.run(
         [sys.executable, "-m", *command],
         cwd=project,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())},
+        env=base | env,
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -56,8 +59,34 @@ def test_its_flow_runs_and_writes_its_answers(project: Path) -> None:
     assert '10,"sensor-0",20.24,false' in rows
 
 
+def test_its_answers_go_where_it_is_told(project: Path, tmp_path: Path) -> None:
+    run(project, "raystream", "run", "my_sensors.flow:flow", "--local", OUT=f"{tmp_path}/means")
+    assert list((tmp_path / "means" / "Mean").glob("*.csv"))
+
+
+def test_its_readme_is_done_as_written(project: Path) -> None:
+    """Its commands are those that the tests above run, and one that brings pytest."""
+    text = (project / "README.md").read_text(encoding="utf-8")
+    typed = [
+        line for b in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in b.splitlines()
+    ]
+    assert typed == [
+        "raystream plan my_sensors.flow:flow",
+        "raystream check my_sensors.flow:flow",
+        "raystream run my_sensors.flow:flow --local",
+        "pip install pytest",
+        "python -m pytest",
+    ]
+    for line in typed[:2]:
+        program, *arguments = line.split()
+        assert "my_sensors" in run(project, program, *arguments) or arguments[0] == "check"
+
+
 def test_it_is_well_typed_and_tidy(project: Path) -> None:
-    run(project, "mypy", "--strict", "--no-error-summary", "my_sensors")
+    strict = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)]}
+    (project / "pyrightconfig.json").write_text(json.dumps(strict))
+    shown = run(project, "pyright", "--pythonpath", sys.executable, "my_sensors")
+    assert shown.startswith("0 errors")
     run(
         project,
         "ruff",
@@ -92,8 +121,14 @@ def test_its_job_is_one_of_kuberay(project: Path) -> None:
 def test_the_entry_point_of_its_job_is_a_command_that_there_is(project: Path) -> None:
     job = next(yaml.safe_load_all((project / "rayjob.yaml").read_text()))
     command = job["spec"]["entrypoint"].split()
-    assert command[:2] == ["raystream", "run"]
-    assert command[2] == "my_sensors.flow:live"
+    (mount,) = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0][
+        "volumeMounts"
+    ]
+    assert command[:2] == [
+        "env",
+        f"OUT={mount['mountPath']}/out",
+    ]  # a pod's own folders do not stay
+    assert command[2:5] == ["raystream", "run", "my_sensors.flow:live"]
     options = {word for word in command if word.startswith("--")}
     known = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200"}).output
     assert all(option in known for option in options), known

@@ -1,4 +1,4 @@
-"""Law L2: an epoch is complete when some of its pieces tile, whoever sent them, in any order."""
+"""Law L2: an epoch is complete when some of its pieces tile, in any order and from any instance."""
 
 from __future__ import annotations
 
@@ -226,3 +226,39 @@ def test_ends_of_any_ranges_from_any_senders(last: list[int], rng: random.Random
             assert [len(p.rows) > 0 for p in applied] == [e >= epoch for e in ends]
     assert inlet.finished
     assert inlet.position == max(last)
+
+
+def of_code(epoch: int, keys: KeyRange, code: int) -> Piece:
+    made = piece(epoch, keys)
+    return Piece(made.header._replace(code=code), made.rows, made.offsets)
+
+
+def test_pieces_of_older_code_do_not_count_after_the_epoch_in_which_it_ended() -> None:
+    whole = KeyRange(0, GROUPS)
+    inlet = Inlet(GROUPS)
+    for epoch in (1, 2):  # of an instance that was replaced and does not know it
+        inlet.receive(of_code(epoch, whole, 0))
+    assert inlet.apply(1)[0].header.code == 0
+    inlet.go_over(7)
+    assert not inlet.ready(2)
+    assert inlet.rows == 0
+    assert not inlet.receive(of_code(2, whole, 0))
+    assert inlet.receive(of_code(2, whole, 7))
+    assert inlet.apply(2)[0].header.code == 7
+
+
+@pytest.mark.parametrize("looked_ahead", [False, True])
+def test_a_piece_of_newer_code_takes_the_place_of_an_older_one_before_the_consumer_goes_over(
+    looked_ahead: bool,
+) -> None:
+    whole = KeyRange(0, GROUPS)
+    inlet = Inlet(GROUPS)
+    inlet.receive(of_code(1, whole, 0))
+    inlet.receive(of_code(2, whole, 0))
+    inlet.apply(1)
+    if looked_ahead:  # the consumer was held up before it could apply it
+        assert inlet.ready(2)
+    assert inlet.receive(of_code(2, whole, 7))
+    inlet.go_over(7)
+    assert inlet.apply(2)[0].header.code == 7
+    assert inlet.rows == 0

@@ -24,6 +24,7 @@ PAGES = [
     *ROOT.glob("docs/*.md"),
     *ROOT.glob("docs/reference/*.md"),
     *ROOT.glob("docs/internals/*.md"),
+    *ROOT.glob("docs/tutorials/*.md"),
 ]
 APPS = {
     "raystream": "raystream.cli.app",

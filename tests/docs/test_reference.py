@@ -42,6 +42,7 @@ CALLED: dict[str, Any] = {
     "rs.io.iterable": rs.io.iterable,
     "rs.io.push": rs.io.push,
     "rs.io.kafka": rs.io.kafka,
+    "rs.io.kinesis": rs.io.kinesis,
     "rs.io.postgres_changes": rs.io.postgres_changes,
     "rs.io.postgres_rows": rs.io.postgres_rows,
 }

@@ -258,5 +258,5 @@ def test_another_package_adds_a_scheme(tmp_path: Path, monkeypatch: pytest.Monke
     store.put("a", b"1")
     assert (tmp_path / "bucket" / "x" / "a").read_bytes() == b"1"
     assert rs.io.added.open_bucket("gs://y").url == str(tmp_path / "y")  # type: ignore[attr-defined]
-    with pytest.raises(AttributeError, match=r"rs\.io has no 'pulsar'; it has .*parquet.*added"):
-        _ = rs.io.pulsar  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"rs\.io has no 'adde'\. Is it added\?"):
+        _ = rs.io.adde  # type: ignore[attr-defined]

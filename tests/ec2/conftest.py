@@ -28,8 +28,9 @@ def cluster_yaml() -> dict[str, Any]:
 def head_options() -> list[str]:
     """What `cluster.yaml` gives `ray start` on the head, paths of the head and ports left out."""
     (command,) = [c for c in cluster_yaml()["head_start_ray_commands"] if "ray start" in c]
-    words = shlex.split(command.partition("ray start")[2])
-    return [w for w in words if not w.startswith(("--autoscaling-config", "--port", "--object"))]
+    words = shlex.split(command.partition("ray start")[2].partition(">>")[0])
+    elsewhere = ("--autoscaling-config", "--port", "--object", "--block")
+    return [w for w in words if not w.startswith(elsewhere)]
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,8 @@ import datetime
 import decimal
 import json
 import pickle
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -19,7 +21,11 @@ import raystream as rs
 from raystream.api.flow import Flow
 from raystream.errors import ConfigError, InputError
 from raystream.io import BadLine
+from raystream.io.following.pieces import piece_of
 from raystream.testing import Collect
+from tests.gates import LIMIT_SECONDS
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Row(NamedTuple):
@@ -181,14 +187,17 @@ def test_rows_and_bad_lines_are_the_input(lines: list[Any], chunk: int) -> None:
 
 
 def test_it_can_be_carried_to_other_processes() -> None:
+    """Also the types of pieces of files that are followed, which are found in the same way."""
     source: Any = rs.io.csv("a.csv", Row, bad="stream")
-    assert pickle.loads(pickle.dumps(source.record)) is source.record
-    from raystream.io.files import bad_lines
-
-    name = source.record.__name__
-    made = bad_lines._MADE.pop(name)
-    bad_lines.mixed_of.cache_clear()
-    assert getattr(bad_lines, name)._fields == made._fields
+    kinds = [source.record, piece_of(Row)]
+    assert pickle.loads(pickle.dumps(kinds)) == kinds
+    code = "import pickle, sys; print([k._fields for k in pickle.load(sys.stdin.buffer)])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(kinds), capture_output=True, cwd=ROOT,
+        timeout=LIMIT_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().strip() == str([k._fields for k in kinds])
     assert pickle.loads(pickle.dumps(source.stages(None)))[0].name == "records"
 
 

@@ -39,6 +39,8 @@ ELSEWHERE = {
     "mqtt": "recorded: tests/io/subscriptions/test_mqtt.py",
     "redis": "recorded: tests/io/subscriptions/test_redis.py",
     "nats": "recorded: tests/io/subscriptions/test_nats.py",
+    "kinesis": "check_source, at least once: tests/io/kinesis/",
+    "rabbitmq": "recorded: tests/io/subscriptions/test_rabbitmq.py",
     "sqs": "recorded: tests/io/subscriptions/test_sqs.py",
 }
 NO_CONNECTOR = {

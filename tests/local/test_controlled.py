@@ -93,7 +93,7 @@ def test_output_does_not_depend_on_how_many_instances_there_are(
 
     expected = run()
     assert len(expected) > 20
-    several = {"Discount": 3, "sales": 2, "rules": 2}
+    several = {"discount": 3, "sales": 2, "rules": 2}
     if flow is controlled:
         assert [run(instances=several, seed=s) for s in range(6)] == [expected] * 6
     assert run(instances=several, check=True, checkpoint_every=3)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import raystream as rs
 from raystream.errors import ConfigError, StateError
+from raystream.state.segments import cold_rows
 from raystream.testing import Collect
 from tests.flows import Line, Running
 
@@ -53,6 +55,22 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="count: rows that memory has no room for") as error:
         flow_of(Collect()).run(state_memory=1, state_folder=tmp_path / "gone")
     assert str(tmp_path / "gone") in str(error.value)
+    assert "test_state_memory.py" in str(error.value)
+
+
+@pytest.mark.parametrize(("used", "ends"), [(89, False), (91, True)])
+def test_a_disk_that_fills_up_ends_the_job_before_it_is_full(
+    used: int, ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other programs of the node need some of it, too."""
+    disk = SimpleNamespace(disk_usage=lambda _: (200, used, 100 - used))  # some is for root alone
+    monkeypatch.setattr(cold_rows, "shutil", disk)
+    flow = flow_of(Collect())
+    if not ends:
+        flow.run(state_memory=1, state_folder=tmp_path)
+        return
+    with pytest.raises(StateError, match=r"count: the disk of .* is 91% full") as error:
+        flow.run(state_memory=1, state_folder=tmp_path)
     assert "test_state_memory.py" in str(error.value)
 
 

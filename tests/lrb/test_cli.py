@@ -20,6 +20,7 @@ from lrb.oracle.answers import KINDS
 from lrb.query import folder
 from lrb.query.source import look_through
 from raystream.errors import ConfigError
+from raystream.submitted import SUBMITTED
 from spark_ingest.layout import row_files, split
 from tests.lrb.rows import balance, report, travel_time
 from tests.lrb.running import TWO, prepare
@@ -220,7 +221,7 @@ def test_output_without_permission_is_refused(data: Path, tmp_path: Path) -> Non
 def test_relative_paths_are_refused_inside_of_a_submitted_job(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(options.SUBMITTED, "{}")
+    monkeypatch.setenv(SUBMITTED, "{}")
     names = {"run": ("--input", "--out"), "validate": ("--input", "--answers")}
     given = names.get(command, ("--out",))
     told = refused(command, *(word for name in given for word in (name, "data")))
@@ -229,7 +230,7 @@ def test_relative_paths_are_refused_inside_of_a_submitted_job(
 
 
 def test_whole_paths_are_fine_inside_of_a_submitted_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(options.SUBMITTED, "{}")
+    monkeypatch.setenv(SUBMITTED, "{}")
     assert options.absolute(Path("/data"), "--input") == Path("/data")
     with pytest.raises(ConfigError, match="runs in a copy"):
         options.absolute(Path("data"), "--input")

@@ -111,4 +111,3 @@ def test_both_sides_speak_tls_1_3_and_ask_for_a_certificate() -> None:
         assert context.minimum_version is ssl.TLSVersion.TLSv1_3
         assert context.verify_mode is ssl.CERT_REQUIRED
     assert connecting(FIRST).check_hostname
-    assert accepting(FIRST, clients=False).verify_mode is ssl.CERT_NONE

@@ -267,16 +267,30 @@ BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
 }
 
 
+CAUGHT = {
+    _trims_too_far: (IN_PARTS, 4),
+    _forgets_dirty_rows: (OUTLIVED, 14),
+    _forgets_removed_rows: (MOVED, 36),
+    _leaves_sinks_open: (AT_THE_END, 18),
+    _holds_what_has_parts_missing: (IN_PARTS, 8),
+}
+"""Schedules that catch what few others catch. They are tried first: from seed 0 on, each was found
+after 34 to 257 schedules."""
+
+
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda f: f.__name__[1:])
 def test_a_broken_engine_is_caught(
     broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(simulator, "EVENTS_MAX", 200)
-    scenarios = (Scenario("words"), AT_THE_END, OUTLIVED, UNHEARD, MOVED, IN_PARTS, UNKNOWN)
-    for s, seed in product(scenarios, range(TRIES)):
+    known = (Scenario("words"), AT_THE_END, OUTLIVED, UNHEARD, MOVED, IN_PARTS, UNKNOWN)
+    schedules = [(s, seed) for seed, s in product(range(TRIES), known)]
+    if broken in CAUGHT:
+        schedules.insert(0, CAUGHT[broken])
+    for s, seed in schedules:
         planned(s.flow, s.instances or _instances(seed))  # before it breaks
     broken(monkeypatch)
-    tried = (simulate(s, seed) for seed, s in product(range(TRIES), scenarios))
+    tried = (simulate(replace(s, upgrades=0), seed) for s, seed in schedules)
     assert any(o.kind == "wrong" and BROKEN[broken] in o.why for o in tried)
 
 

@@ -3,45 +3,50 @@ change no bit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from raystream.controller.planning.plans import make_plan
-from raystream.simulation import references
 from raystream.simulation.flows import FLOWS
 from raystream.simulation.scenarios import Scenario
 from raystream.simulation.simulator import simulate
 from raystream.state.tiers.tiered_table import TieredTable
 
 
-@pytest.fixture
-def brought(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Plans with one byte of memory for rows. Gets an entry each time rows come from disk."""
-    times: list[int] = []
+def test_schedules_with_rows_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    brought: list[int] = []
     take_in = TieredTable._take_in
 
     def noted(table: TieredTable, rows: Any) -> list[Any]:
-        times.append(len(rows.records))
+        brought.append(len(rows.records))
         return take_in(table, rows)
 
-    def small(*args: Any, **kwargs: Any) -> Any:
-        plan = make_plan(*args, **kwargs)
-        plan.state_memory = 1
-        return plan
-
-    for name in FLOWS:
-        references.totals_of_flow(name)  # those of rows in memory
-    references.plan_of.cache_clear()
     monkeypatch.setattr(TieredTable, "_take_in", noted)
-    monkeypatch.setattr(references, "make_plan", small)
-    yield times
-    references.plan_of.cache_clear()
-
-
-def test_schedules_with_rows_on_disk(brought: list[int]) -> None:
     for seed, name in enumerate(FLOWS, 1045):
-        outcome = simulate(Scenario(name), seed)
+        outcome = simulate(Scenario(name, state_memory=1), seed)
         assert outcome.kind != "wrong", f"{name} {seed}: {outcome.why}"
     assert len(brought) > 100
+
+
+DEATHS: dict[str, Any] = {"moves": 0, "kinds": ("kill",), "faults": 5, "recovery": "state"}
+MOVES: dict[str, Any] = {"moves": 5, "faults": 0, "recovery": "state"}
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "others", "what"),
+    [
+        ("words", 1, DEATHS, "operator"),
+        ("windows", 5, DEATHS, "operator"),
+        ("windows", 10, MOVES, "move"),
+        ("sessions", 9023, {}, "move"),
+    ],
+    ids=["words, deaths", "windows, deaths", "windows, moves", "sessions, moves"],
+)
+def test_successors_open_the_files_of_those_before(
+    name: str, seed: int, others: dict[str, Any], what: str
+) -> None:
+    """Instances begin with rows that others have left on the disk of the node. Without those rows
+    each of these schedules is wrong."""
+    outcome = simulate(Scenario(name, state_memory=1, **others), seed)
+    assert outcome.kind == "right", outcome.why
+    assert outcome.faults["files opened"] and outcome.faults[what]

@@ -19,8 +19,8 @@ from raystream.simulation.simulator import Outcome, run_many, simulate
 from raystream.simulation.world import Box, World
 from tests.examples import FACTOR
 
-FRESH = 420
-"""Schedules with seeds that nobody tried before, over all flows in turn, 20 of each."""
+FRESH = 126
+"""Schedules with seeds that nobody tried before, over all flows in turn, 6 of each."""
 SCHEDULES, FIRST = 12, 13
 """The seed is one from which every kind of fault comes in each flow."""
 
@@ -36,11 +36,16 @@ def _what_was_there_is_no_garbage() -> Iterator[None]:
 
 @pytest.mark.parametrize("flow", FLOWS)
 def test_faults_change_no_bit(flow: str) -> None:
-    scenario = Scenario(flow)
-    kinds, faults, wrong = run_many([scenario], SCHEDULES, FIRST)
-    assert not wrong, "\n".join(f"{o.why}\n{command(s, o.seed)}" for s, o in wrong)
-    assert kinds["right"] > SCHEDULES * 0.6
-    assert {"operator", "source", "sink", "keeper", "node", "pause", "connection"} <= {*faults}
+    needed = {"operator", "source", "sink", "keeper", "node", "pause", "connection"}
+    struck = Counter[str]()
+    for first in range(FIRST, FIRST + 3 * SCHEDULES, SCHEDULES):
+        kinds, faults, wrong = run_many([Scenario(flow)], SCHEDULES, first)
+        assert not wrong, "\n".join(f"{o.why}\n{command(s, o.seed)}" for s, o in wrong)
+        assert kinds["right"] > SCHEDULES * 0.6
+        struck += faults
+        if needed <= {*struck}:  # kinds are drawn, so a few schedules may lack one
+            break
+    assert needed <= {*struck}
 
 
 def test_faults_change_no_bit_by_fresh_seeds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,9 +66,9 @@ def test_without_faults_nothing_is_recovered() -> None:
 @pytest.mark.parametrize("flow", FLOWS)
 def test_without_faults_all_that_is_asked_for_in_time_moves(flow: str) -> None:
     scenario = Scenario(flow, faults=0, loss=0, doubling=0, slow=0, fragile=0, moves=3, copies=1)
-    outcomes = [simulate(replace(scenario, recovery="state"), seed) for seed in range(12)]
+    outcomes = [simulate(replace(scenario, recovery="state"), seed) for seed in range(8)]
     assert not [o.why for o in outcomes if o.kind != "right"]
-    assert sum(o.faults["move"] for o in outcomes) > 10
+    assert sum(o.faults["move"] for o in outcomes) > 6
 
 
 def test_a_node_is_left_although_moves_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,31 @@ def test_a_sink_that_keeps_its_output_at_each_checkpoint_has_each_record_once() 
     rs.testing.check_sink(lambda: Prepared(place), ROWS, read=place.read, clear=place.clear)
 
 
+def test_each_saved_checkpoint_is_that_of_one_run() -> None:
+    """A run that goes on from a checkpoint and is lost before all its instances are there has saved
+    nothing: files of a range would be looked for under its name, and there are none."""
+    place, went_on = Place(), set[tuple[int, str]]()
+    runs: dict[str, tuple[int, str]] = {}
+
+    class Notes(Prepared):
+        def open(self, context: rs.SinkContext) -> None:
+            if context.resumed:
+                at = min(context.committed, runs.get(context.run, (context.committed, ""))[0])
+                runs[context.run] = at, context.resumed
+            super().open(context)
+
+    def clear() -> None:
+        went_on.update(runs.values())
+        assert len({at for at, _ in runs.values()}) == len(set(runs.values()))
+        runs.clear()
+        place.clear()
+
+    for seed in range(1, 401):
+        rs.testing.check_sink(lambda: Notes(place), ROWS, read=place.read, clear=clear, seed=seed)
+    clear()  # looks at the last one
+    assert {resumed for _, resumed in went_on} == {"run", "run-2"}
+
+
 def test_a_sink_that_keeps_it_only_when_it_is_committed_is_found() -> None:
     """An instance that dies between a checkpoint and its commit takes it along."""
     place = Place()

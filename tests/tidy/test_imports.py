@@ -54,6 +54,8 @@ def _allowed(path: Path) -> set[str]:
         return {"time", "uuid"}  # a shell: the clock and the name of a run in this process
     if name == "raystream/local/asking.py":
         return {"asyncio", "random", "threading", "time"}  # it asks the world
+    if name.startswith("raystream/io/kinesis/"):
+        return {"threading"}  # splits share a client and a list of shards
     if name == "raystream/io/databases/waiting.py":
         return {"time"}  # how long a database that is gone is waited for
     if name == "raystream/io/following/source.py":
@@ -63,7 +65,7 @@ def _allowed(path: Path) -> set[str]:
     if name.startswith("raystream/io/subscriptions/"):  # connections, again and again
         return {"asyncio", "queue", "random", "socket", "threading", "time"}
     if name.startswith("raystream/io/push/"):
-        return {"asyncio", "random", "secrets", "socket", "threading"}  # it is a server
+        return {"asyncio", "random", "secrets", "socket", "threading", "pyarrow.flight"}  # servers
     if _part(path) == "schema":
         return {"uuid.UUID"}  # the type of values; it makes none up
     if _part(path) in {"local", "simulation", "testing"}:

@@ -10,7 +10,6 @@ from ray.exceptions import RayError
 from raystream.actors.keepers.fetching import NotHeldError, fetch
 from raystream.controller.protocol.recovery import Place
 from raystream.errors import StateError
-from raystream.schema.types import KeyRange
 from raystream.state.images.partition import fold, without_slots
 
 
@@ -25,28 +24,24 @@ class CommittedRows(NamedTuple):
 
 def rows_at(
     keepers: Sequence[Any],
-    operator: str,
-    vertex: int,
+    place: Place,
     checkpoint: int,
-    groups: int,
-    group: int | None,
+    versions: Sequence[tuple[int, int]],
 ) -> CommittedRows | None:
-    """The rows of one key group, or of all key groups.
+    """The rows of an operator in a range.
 
     Args:
         keepers: the actors of the keepers.
-        operator: its name. vertex: its number in the plan.
+        place: of the operator and the range.
         checkpoint: the epoch of the committed checkpoint.
-        groups: the number of key groups of the job.
-        group: the key group to read; None for all.
+        versions: see `ImageStore.images`.
 
     Returns:
         None if the keepers do not hold the checkpoint any more, because a newer one is committed or
         a keeper has died.
     """
-    keys = KeyRange(0, groups) if group is None else KeyRange(group, group + 1)
     try:
-        fetched = fetch(keepers, Place(vertex, operator, keys, 0), checkpoint)
+        fetched = fetch(keepers, place, checkpoint, versions=versions)
         if fetched is None:
             return None
         rows, ended = [], False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from ray.exceptions import AuthenticationError, RayError
@@ -11,9 +12,20 @@ from raystream.errors import JobError
 
 LOOK_SECONDS = 5.0
 ANSWER_SECONDS = 2.0
-GONE_SECONDS = 45.0
-"""A head that has not answered for this long is given up. Ray itself does so after a minute, and
-ends the process that asks, without a word about the job."""
+RAY_WAITS = "RAY_gcs_rpc_server_reconnect_timeout_s"
+"""The variable that says how many seconds Ray waits for a head that is gone; 60 unless it is set.
+Then Ray ends the process that asks, without a word about the job."""
+BEFORE_SECONDS = 15.0
+"""A head is given up this long before Ray does so."""
+
+
+def patience() -> float:
+    """How many seconds a head may be silent before it is given up."""
+    try:
+        waits = float(os.environ.get(RAY_WAITS, "60"))
+    except ValueError:
+        waits = 60.0
+    return max(waits - BEFORE_SECONDS, waits / 2)
 
 
 class HeadGoneError(JobError):
@@ -49,7 +61,7 @@ class Head:
             raise self._gone("another one has begun at its address") from None
         except RayError:
             silent = time.monotonic() - self._heard
-            if silent >= GONE_SECONDS:
+            if silent >= patience():
                 raise self._gone(f"its head has not answered for {silent:.0f} s") from None
         self._looked = time.monotonic()
 

@@ -24,11 +24,15 @@ from raystream.actors.control.state_routes import KeptRows, StateRoutes
 from raystream.actors.network.connections import Joining
 from raystream.actors.network.frames import Refused
 from raystream.actors.network.lookups import LookUpConnection
+from raystream.controller.protocol.recovery import Place
 from raystream.dataflow.assignment import Serving
 from raystream.dataflow.queries.looking import NotYet
 from raystream.dataflow.queries.request import AskedKeys, Moment, StateRequest
-from raystream.errors import ConfigError, JobError, StateError, caller
+from raystream.dataflow.upgrading.versions import begins_of
+from raystream.errors import ConfigError, JobError, StateError, caller, placed
 from raystream.schema.kinds import plain_key
+from raystream.schema.lengths import Seconds, wait_of
+from raystream.schema.types import KeyRange
 from raystream.state.images.readable import plain_name, plain_rows, readable
 
 WAIT_SECONDS = 10.0
@@ -172,7 +176,7 @@ class StateReader:
 
     def _ask(self, request: StateRequest) -> str:
         """Ask all owners at once. Returns why some keys have no answer; empty if none is known."""
-        lacking, asked = "", list[tuple[AskedKeys, LookUpConnection]]()
+        lacking, asked, kept = "", list[tuple[AskedKeys, LookUpConnection]](), self._kept
         for part in request.queries(self._routes.assignment):
             try:
                 connection = self._connection(part.serving)
@@ -182,7 +186,7 @@ class StateReader:
                 lacking = self._lost(part.serving, error)
         for part, connection in asked:
             try:
-                reply = connection.receive(self._kept.rows, self._time_left() + CALL_SECONDS)
+                reply = connection.receive(kept.rows, kept.words, self._time_left() + CALL_SECONDS)
             except OSError as error:
                 lacking = self._lost(part.serving, error)
                 continue
@@ -196,6 +200,7 @@ class StateReader:
                 lacking = {
                     NotYet.LATER: f"{part.serving.instance} has not come to epoch {self._least}",
                     NotYet.ELSEWHERE: f"{part.serving.instance} does not own its keys any more",
+                    NotYet.CHANGED: f"{self.run} has no checkpoint since its upgrade",
                 }[reply.not_yet]
         return lacking
 
@@ -229,8 +234,12 @@ class StateReader:
 
     def _at_checkpoint(self, read: Callable[[], T | None]) -> tuple[int, T]:
         """The epoch of the committed checkpoint, and what `read` finds there. Waits until the
-        checkpoint is not before what was seen. If the keepers drop it meanwhile, reads the next."""
+        checkpoint is not before what was seen. If the keepers drop it meanwhile, reads the next.
+
+        The controller is asked each time which checkpoint is committed, because keepers may hold an
+        older one for long."""
         while True:
+            self._routes = self._asked_routes()
             committed = self._routes.committed
             if not committed:
                 self._pause("there is no committed checkpoint yet")
@@ -241,7 +250,6 @@ class StateReader:
                 if found is not None:
                     return committed, found
                 self._pause(f"the keepers do not hold checkpoint {committed} any more")
-            self._routes = self._asked_routes()
 
     def _committed(self, batch: Any) -> dict[int, dict[str, Any]] | None:
         """The rows of a batch of keys at the committed checkpoint, by the positions of the keys.
@@ -267,7 +275,9 @@ class StateReader:
         do not hold it any more."""
         routes, kept = self._routes, self._kept
         keepers = [k for p in routes.keepers if (k := actor(self.run, p)) is not None]
-        found = rows_at(keepers, self.operator, kept.vertex, routes.committed, routes.groups, group)
+        keys = KeyRange(0, routes.groups) if group is None else KeyRange(group, group + 1)
+        place = Place(kept.vertex, self.operator, keys, 0)
+        found = rows_at(keepers, place, routes.committed, begins_of(routes.assignment.versions))
         if found is not None and found.ended:
             raise self._over()
         return None if found is None else pa.Table.from_batches(found.rows, kept.rows)
@@ -332,12 +342,13 @@ class StateReader:
         return routes
 
 
+@placed
 def query(
     job: str,
     operator: str,
     *,
     address: str = "auto",
-    wait: float = WAIT_SECONDS,
+    wait: Seconds = WAIT_SECONDS,
     seen: tuple[int, int] | None = None,
 ) -> StateReader:
     """Read rows of state of a job while it runs on Ray.
@@ -357,9 +368,8 @@ def query(
     where = caller(2)[0]
     if not (isinstance(job, str) and isinstance(operator, str) and operator):
         raise ConfigError(f"query({job!r:.80}, {operator!r:.80}): names", where=where)
-    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 < wait < 86400:
-        raise ConfigError(f"query({wait=!r:.80}): seconds, up to a day", where=where)
-    return StateReader(job, operator, address=address, wait=float(wait), seen=seen)
+    seconds = wait_of("query", "wait", wait, zero=False)
+    return StateReader(job, operator, address=address, wait=seconds, seen=seen)
 
 
 def _batch(keys: Sequence[Any], schema: Any, operator: str, names: Sequence[str]) -> Any:

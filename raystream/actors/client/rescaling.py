@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
 
-from raystream.actors.client.jobs import chosen
-from raystream.actors.cluster.connecting import visited
-from raystream.actors.control.actor_names import CONTROLLER, actor, running
+from raystream.actors.client.changing import changed_job
 from raystream.actors.control.answers import Moves
 from raystream.controller.protocol.history import MoveRecord
 from raystream.controller.protocol.move_requests import MoveMode
-from raystream.errors import ConfigError, JobError
+from raystream.errors import ConfigError
 
-ANSWER_SECONDS = 30.0
-"""How long a controller may take to answer."""
 MOVE_SECONDS = 3600.0
 """How long moves may take to end: they may have to wait for nodes that are started."""
-LOOK_SECONDS = 0.2
 
 
 def scale(job: str, address: str, instances: Mapping[str, int], mode: MoveMode) -> list[MoveRecord]:
@@ -83,49 +76,17 @@ def node_id(named: str) -> str:
 
 def _asked(job: str, address: str, request: Callable[[Any], Any]) -> list[MoveRecord]:
     """Ask a job for moves, and wait until they have ended."""
-    with visited(address):
-        run = chosen(job, running())
-        controller = actor(run, CONTROLLER)
-        if controller is None:
-            raise ConfigError(f"{run} has ended")
-        before = _moves(run, controller).ended
-        refusal = _answer(run, request(controller))
-        if refusal:
-            raise ConfigError(f"{run}: {refusal}")
-        due = time.monotonic() + MOVE_SECONDS
-        while time.monotonic() < due:
-            moves = _moves(run, controller)
+    with changed_job(job, address, "moves") as asked:
+        before = asked.now().ended
+        asked.ask(request(asked.controller))
+
+        def made(moves: Moves) -> list[MoveRecord] | None:
             done = [m for m in moves.ended if m not in before]
-            if not moves.under_way and (done or not moves.over):
-                return done
-            if moves.over:
-                break
-            time.sleep(LOOK_SECONDS)
-        waiting = ", ".join(f"{m.operator} ({m.why or 'no process yet'})" for m in moves.under_way)
-        if moves.over:
-            raise JobError(f"{run} has ended before it could move {waiting or 'anything'}")
-        raise JobError(f"{run} has not moved after {MOVE_SECONDS:g} s: {waiting}")
+            return done if not moves.under_way and (done or not moves.over) else None
+
+        return asked.until(made, _doing, MOVE_SECONDS)
 
 
-def _moves(run: str, controller: Any) -> Moves:
-    """All moves of a job; waits while the job or its controller begins."""
-    due = time.monotonic() + ANSWER_SECONDS
-    while time.monotonic() < due:
-        moves: Moves | None = _answer(run, controller.moves.remote())
-        if moves is not None:
-            return moves
-        time.sleep(LOOK_SECONDS)
-    raise JobError(f"{run} has not begun within {ANSWER_SECONDS:g} s")
-
-
-def _answer(run: str, call: Any) -> Any:
-    try:
-        return ray.get(call, timeout=ANSWER_SECONDS)
-    except RayError as error:
-        if isinstance(error, RayActorError) and actor(run, CONTROLLER) is None:
-            raise JobError(
-                f"{run} has ended meanwhile",
-                hint="What was moved before is in the report that `raystream run` prints.",
-            ) from None
-        first = str(error).partition("\n")[0]
-        raise JobError(f"the controller of {run} does not answer: {first}") from None
+def _doing(moves: Moves) -> str:
+    waiting = ", ".join(f"{m.operator} ({m.why or 'no process yet'})" for m in moves.under_way)
+    return f"move {waiting or 'anything'}"

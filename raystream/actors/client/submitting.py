@@ -16,6 +16,7 @@ from ray.exceptions import (
 )
 
 from raystream.actors.client.head_watch import Head, HeadGoneError
+from raystream.actors.cluster.by_value import make_portable
 from raystream.actors.cluster.connecting import cluster
 from raystream.actors.cluster.environment import environments, runtime_env
 from raystream.actors.cluster.pickling import refuse_unpicklable
@@ -31,18 +32,21 @@ from raystream.actors.control.answers import Charter
 from raystream.actors.control.calls import cause_of
 from raystream.actors.control.controller import Controller
 from raystream.actors.control.node_pool import release
-from raystream.api.connectors import as_given
 from raystream.controller.options import Options
 from raystream.controller.protocol.strategies import strategy_of
 from raystream.controller.reporting.report import JobReport, Sample
 from raystream.dataflow.plan import Plan
-from raystream.errors import ConfigError, GraphError, JobError, RaystreamError
+from raystream.errors import ConfigError, JobError, RaystreamError
 from raystream.security.contexts import Certificates
 from raystream.security.credentials import Credentials
 
 FOLLOW_SECONDS = 0.5
-ON_HEAD = {"node:__internal_head__": 0.001}
-"""The controller runs on the head node: Ray itself does not survive the end of that one either."""
+HEAD_NODE = "node:__internal_head__"
+"""What Ray's head node offers, and no other."""
+CONTROLLER_NODE = "controller_node"
+"""What nodes offer that are to host controllers."""
+A_BIT = 0.001
+"""How much of that a controller takes."""
 SAMPLES_SECONDS = 60.0
 """How long the controller may take to answer with samples, before it is asked again."""
 END_SECONDS = 10.0
@@ -69,18 +73,17 @@ def run_on_ray(
         certificates: for TLS between the processes of the job; None for none.
 
     Raises:
-        GraphError: the flow is defined in `__main__`, which other processes cannot import, or holds
-            what cannot be pickled.
+        GraphError: the flow holds what cannot be pickled.
         ConfigError: there is no cluster at the address. Otherwise what the job raised.
     """
     options = options or Options()
-    run = plan.durable.run if plan.durable is not None else new_run(plan.job)
+    run = plan.run = plan.durable.run if plan.durable is not None else new_run(plan.job)
     with ready(plan, address, options, durable=plan.durable is not None, on_note=on_note):
         env = environments()
         remote: Any = ray.remote  # its stubs do not know these options
         kind = remote(
             num_cpus=0,
-            resources=ON_HEAD,
+            resources=home(),
             lifetime="detached",
             namespace=NAMESPACE,
             name=actor_name(run, CONTROLLER),
@@ -108,6 +111,20 @@ def run_on_ray(
                 raise JobError(f"the controller died: {str(error).partition(chr(10))[0]}") from None
 
 
+def home() -> dict[str, float]:
+    """What a node has to offer that runs the controller: `controller_node` if a node offers that,
+    otherwise what only the head offers. When that node is gone, Ray starts the controller again on
+    the next node that offers it.
+
+    It is no affinity to a node: a node that has just joined may not know that one yet, and would
+    run the controller itself.
+    """
+    listed: Any = ray.nodes
+    offered = [n["Resources"] for n in listed() if n["Alive"]]
+    wanted = CONTROLLER_NODE if any(r.get(CONTROLLER_NODE) for r in offered) else HEAD_NODE
+    return {wanted: A_BIT}
+
+
 def _advice(plan: Plan) -> str:
     """What to do when the cluster of a job is gone."""
     if plan.durable is not None:
@@ -129,7 +146,7 @@ def ready(
     Raises:
         GraphError, ConfigError: see `run_on_ray`.
     """
-    refuse_main(plan)
+    make_portable(plan.vertices)
     if options.copies < 1 or options.spares < 0 or options.restore_into < 1:
         raise ConfigError(
             f"copies={options.copies}, spares={options.spares}, restore_into="
@@ -140,7 +157,7 @@ def ready(
             f"recovery={options.recovery!r} takes no checkpoints: there is nothing to be saved"
         )
     with cluster(address, on_note=on_note):
-        refuse_unpicklable(plan)
+        refuse_unpicklable(plan.vertices)
         yield
 
 
@@ -201,28 +218,3 @@ def _end(run: str, controller: Any, result: Any) -> None:
 def _release(run: str) -> None:
     with contextlib.suppress(RayError, RuntimeError):
         release(run)
-
-
-def refuse_main(plan: Plan) -> None:
-    """Refuse flows whose code lives in `__main__`.
-
-    Raises:
-        GraphError: names what is defined there.
-    """
-    for vertex in plan.vertices:
-        owned: list[Any] = [as_given(vertex.source), as_given(vertex.sink)]
-        owned += [vertex.spec and vertex.spec.target]
-        owned += [f.spec.target for f in vertex.fused]
-        owned += [s.cls for s in (*vertex.schemas, *(p.schema for p in vertex.ports))]
-        for thing in owned:
-            if thing is None:
-                continue
-            module = getattr(thing, "__module__", None) or type(thing).__module__
-            if module == "__main__":
-                name = getattr(thing, "__name__", type(thing).__name__)
-                raise GraphError(
-                    f"{name} is defined in __main__, which a cluster's processes cannot import",
-                    where=vertex.where,
-                    hint="Put the flow into a module and run it with"
-                    " `raystream run module:flow --address auto`.",
-                )

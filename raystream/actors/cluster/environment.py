@@ -18,6 +18,8 @@ import ray
 from ray.job_config import JobConfig
 
 from raystream.actors.cluster import ray_internals as internals
+from raystream.actors.cluster.log_lines import FORM
+from raystream.submitted import submitted
 
 MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
@@ -48,12 +50,13 @@ def runtime_env(variables: dict[str, str]) -> dict[str, Any]:
 
 
 def fixed() -> dict[str, str]:
-    """The variables of all instances of any job: a fixed hash seed, memory.
+    """The variables of all instances of any job: a fixed hash seed, memory, the form of logs.
 
-    A variable of `MEMORY` that the submitter has set keeps its value.
+    A variable of `MEMORY` that the submitter has set keeps its value, and so does `FORM`.
     """
     memory = {name: os.environ.get(name, value) for name, value in MEMORY.items()}
-    return {"PYTHONHASHSEED": "0", "NUMBA_DISABLE_INTEL_SVML": "1", **memory}
+    logs = {FORM: os.environ[FORM]} if FORM in os.environ else {}
+    return {"PYTHONHASHSEED": "0", "NUMBA_DISABLE_INTEL_SVML": "1", **memory, **logs}
 
 
 @contextlib.contextmanager
@@ -129,6 +132,7 @@ def _all_find_modules() -> bool:
     return submitted() or set(_own_folders()) <= internals.driver_folders()
 
 
-def submitted() -> bool:
-    """Whether this process is the entrypoint of a submitted Ray job."""
-    return "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
+def node_id() -> str:
+    """The id of this node; empty where this process is connected to no Ray. To ask Ray itself would
+    start one."""
+    return str(ray.get_runtime_context().get_node_id()) if ray.is_initialized() else ""

@@ -6,14 +6,14 @@ Ray would say it of the whole plan, with all records that it holds.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from ray import cloudpickle
 
 from raystream.api.connectors import as_given
-from raystream.dataflow.plan import Plan
+from raystream.dataflow.plan import Vertex
 from raystream.errors import GraphError, Where
 
 dumps: Any = cloudpickle.dumps  # it ships no types
@@ -21,13 +21,13 @@ DEPTH = 8
 """How many levels deep a part is searched for that cannot be pickled."""
 
 
-def refuse_unpicklable(plan: Plan) -> None:
-    """Check that sources, operators and sinks can be pickled.
+def refuse_unpicklable(vertices: Iterable[Vertex]) -> None:
+    """Check that sources, operators and sinks of vertices can be pickled.
 
     Raises:
         GraphError: one cannot. It names the node and the part to blame, but shows no values.
     """
-    for name, thing, where in _things(plan):
+    for name, thing, where in _things(vertices):
         error = _fails(thing)
         if error is None:
             continue
@@ -46,9 +46,9 @@ def refuse_unpicklable(plan: Plan) -> None:
         )
 
 
-def _things(plan: Plan) -> Iterator[tuple[str, Any, Where | None]]:
+def _things(vertices: Iterable[Vertex]) -> Iterator[tuple[str, Any, Where | None]]:
     """The name of each node, what the user made it of, and its place."""
-    for vertex in plan.vertices:
+    for vertex in vertices:
         target = None if vertex.spec is None else vertex.spec.target
         for thing in (as_given(vertex.source), target, as_given(vertex.sink)):
             if thing is not None:

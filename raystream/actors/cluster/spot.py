@@ -4,7 +4,7 @@ EC2 tells a spot instance about two minutes before it takes it, in the instance'
 a small process of its own on each node (`cluster.yaml` starts it): it asks every few seconds, and
 when the notice is there it has Ray drain the node. From then on Ray puts nothing new there, its
 autoscaler does not count the node any more, and controllers find it among the nodes that end
-(`raystream.actors.control.node_pool.ending`).
+(`raystream.actors.cluster.head.ending`).
 """
 
 from __future__ import annotations

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import ray
-from ray.exceptions import RayError
 
 from raystream.actors.cluster import ray_internals as internals
+from raystream.actors.cluster.head import UNREACHABLE
 
 NAMESPACE = "raystream"
 CONTROLLER = "controller"
+HEAD_SECONDS = 60.0
+"""How long the head of the cluster, which may be gone for a while, is asked again."""
+AGAIN_SECONDS = 0.5
+
+A = TypeVar("A")
 
 
 def new_run(job: str) -> str:
@@ -25,10 +32,32 @@ def job_of(run: str) -> str:
     return run.rpartition("-")[0]
 
 
+def patiently(ask: Callable[[], A]) -> A:
+    """The answer of the head of the cluster, which is asked again while it does not answer.
+
+    Raises:
+        RayError, OSError, RuntimeError: it has not answered for long. Whatever else `ask` raises.
+    """
+    until = time.monotonic() + HEAD_SECONDS
+    while True:
+        try:
+            return ask()
+        except UNREACHABLE:
+            if time.monotonic() > until:
+                raise
+            time.sleep(AGAIN_SECONDS)
+
+
+def _named() -> list[str]:
+    """The names of all of our actors that are alive."""
+    named: Any = ray.util.list_named_actors
+    found = patiently(lambda: named(all_namespaces=True))
+    return [n["name"] for n in found if n["namespace"] == NAMESPACE]
+
+
 def running() -> list[str]:
     """The runs in the cluster whose controller is alive."""
-    named: Any = ray.util.list_named_actors
-    names = [n["name"] for n in named(all_namespaces=True) if n["namespace"] == NAMESPACE]
+    names = _named()
     end = actor_name("", CONTROLLER)
     return sorted(n.removesuffix(end) for n in names if n.endswith(end))
 
@@ -40,19 +69,17 @@ def actor_name(run: str, process: str) -> str:
 
 def processes_of(run: str) -> list[str]:
     """The processes of a run that are alive, without the controller."""
-    named: Any = ray.util.list_named_actors
     prefix = actor_name(run, "")
-    names = [n["name"] for n in named(all_namespaces=True) if n["namespace"] == NAMESPACE]
-    found = [n.removeprefix(prefix) for n in names if n.startswith(prefix)]
+    found = [n.removeprefix(prefix) for n in _named() if n.startswith(prefix)]
     return [n for n in found if n != CONTROLLER]
 
 
 def actor(run: str, process: str) -> Any:
-    """The handle of a process; None when it is gone."""
+    """The handle of a process; None when it is gone, or the head has not said for long."""
     find: Any = ray.get_actor
     try:
-        return find(actor_name(run, process), NAMESPACE)
-    except (ValueError, RayError):
+        return patiently(lambda: find(actor_name(run, process), NAMESPACE))
+    except (ValueError, *UNREACHABLE):
         return None
 
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from raystream.actors.cluster.environment import Environment
 from raystream.controller.options import Options
-from raystream.controller.protocol.history import MoveRecord
+from raystream.controller.planning.upgrading import FlowOutline
+from raystream.controller.protocol.history import MoveRecord, UpgradeRecord
 from raystream.controller.protocol.move_requests import Move
 from raystream.security.credentials import Credentials
 
@@ -41,4 +42,17 @@ class Moves(NamedTuple):
     ended: tuple[MoveRecord, ...]
     """Those that have."""
     over: bool = False
+    """Whether the job has ended."""
+
+
+class RunningCode(NamedTuple):
+    """The code of a job."""
+
+    outline: FlowOutline
+    """What another version of the code has to fit."""
+    number: int
+    """The number of the version; 0 for the one that the job began with."""
+    ended: tuple[UpgradeRecord, ...]
+    """The upgrades that are settled, or were given up."""
+    over: bool
     """Whether the job has ended."""

@@ -215,6 +215,7 @@ def cause_of(error: Any) -> RaystreamError:
     """The error of ours inside one of Ray's."""
     inner = error.cause
     if isinstance(inner, RaystreamError):
+        inner.where = inner.where and inner.where.read()  # others cannot read a notebook
         return inner
     return JobError(f"{type(inner).__name__}: {inner}")
 

@@ -15,16 +15,17 @@ from typing import Any
 
 import ray
 
+from raystream.actors.cluster.head import UNREACHABLE
 from raystream.actors.control.actor_names import actor, kill, processes_of, restarts
-from raystream.actors.control.answers import Charter, JobOutcome, Moves
+from raystream.actors.control.answers import Charter, JobOutcome, Moves, RunningCode
 from raystream.actors.control.job_loop import JobLoop
 from raystream.actors.control.journal_writer import Fenced
 from raystream.actors.control.node_pool import release
-from raystream.actors.control.nodes import UNREACHABLE
 from raystream.actors.control.processes import ActorPool
 from raystream.actors.control.requests import Requests
 from raystream.actors.control.state_routes import StateRoutes, state_routes
 from raystream.actors.control.succession import claim, has_begun, kept_plan
+from raystream.controller.planning.upgrading import outline_of
 from raystream.controller.protocol.journal import JournalEntry, newest
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.move_requests import (
@@ -34,6 +35,7 @@ from raystream.controller.protocol.move_requests import (
     evenly,
 )
 from raystream.controller.protocol.parts.replication import KEEPER
+from raystream.controller.protocol.upgrading.requests import UpgradeRequest
 from raystream.controller.reporting.report import JobReport, Sample
 from raystream.controller.reporting.status import Status
 from raystream.dataflow.plan import Plan
@@ -171,6 +173,29 @@ class Controller:
         if self._job() is None:
             return NOT_BEGUN
         return self._requests.ask(lambda number: on.Drain(number, node, because))
+
+    @ray.method(concurrency_group="control")
+    def code(self) -> RunningCode | None:
+        """The code that the job runs, in words, and the upgrades so far; None if the job has not
+        begun yet."""
+        job = self._job()
+        if job is None:
+            return None
+        entry = job.machine.journal
+        settled = entry.assignment.settled
+        outline = outline_of(job.plan, settled[-1].shapes if settled else None)
+        number = settled[-1].number if settled else 0
+        return RunningCode(outline, number, entry.upgraded, job.machine.ended)
+
+    @ray.method(concurrency_group="control")
+    def upgrade(self, wanted: UpgradeRequest) -> str:
+        """Go over to other code.
+
+        Returns why that cannot be; empty if the controller has taken it up.
+        """
+        if self._job() is None:
+            return NOT_BEGUN
+        return self._requests.ask(lambda number: on.UpgradeTo(number, wanted))
 
     @ray.method(concurrency_group="control")
     def moves(self) -> Moves | None:

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from raystream.actors.cluster.head import UNREACHABLE
 from raystream.actors.control.actor_names import processes_of
 from raystream.actors.control.answers import Charter
 from raystream.actors.control.exporter import Exporter
-from raystream.actors.control.nodes import UNREACHABLE, Nodes
+from raystream.actors.control.nodes import Nodes
 from raystream.actors.control.processes import ActorPool
 from raystream.actors.control.reporter import Reporter
 from raystream.actors.control.requests import Requests
@@ -70,6 +71,8 @@ class JobLoop:
         self._nodes = Nodes(charter.run, self.note)
         self._exporter = Exporter(plan.job, again=entry is not None)
         self._scaling: Scaling | None = None
+        self._hires: list[do.Hire] = []
+        """Processes that are to be started when the head answers again."""
         self._turn = 0
         self._asked = self._polled = 0.0
 
@@ -112,7 +115,7 @@ class JobLoop:
         alive: list[str] = []
         if entry is not None:
             alive = processes_of(self._run)
-            self._actors.watch_keepers([k.process for k in entry.keepers])
+            self._actors.watch_keepers({k.process: k.node for k in entry.keepers})
         self._nodes.look()
         nodes = self._nodes
         return self.machine.start(nodes.alive, alive, time.time(), nodes.for_operators, nodes.zones)
@@ -122,16 +125,24 @@ class JobLoop:
         todo: list[Command] = []
         for event in self._actors.events(0.0):  # this may be late, and those came before
             todo += self._hear(event)
+        self._tell()
         self.reporter.sample()
         if self._exporter.due() and self.reporter.started:
             self._exporter.give(self.reporter.status(self._run, self.notes.said))
         if self._nodes.due():
             self._nodes.look()
+            self._actors.restores.links.learn((), self._nodes.alive)
             self._actors.look_after(k.process for k in self.machine.journal.keepers)
             with suppress(*UNREACHABLE):
                 todo += self._leave_nodes()
         todo += self._hear(on.Tick(self._nodes.alive, self._nodes.for_operators, self._nodes.zones))
         return todo + self._scale()
+
+    def _tell(self) -> None:
+        """Put into the story what came of restores."""
+        told, self._actors.restores.told = self._actors.restores.told, []
+        for text in told:
+            self.note(text)
 
     def _ask_some(self) -> None:
         """Ask the instances whose turn it is for their progress."""
@@ -151,10 +162,21 @@ class JobLoop:
         Raises:
             RaystreamError: the job has failed.
         """
+        head_answers = self._nodes.head_answers
+        if head_answers:
+            todo.extendleft(self._hires[::-1])
+            self._hires = []
         while todo:
             if isinstance(todo[0], do.Write):
                 do.catch_up(todo)
+            if isinstance(todo[0], do.Keep) and not head_answers:
+                return  # what follows names the keeper
             command = todo.popleft()
+            if isinstance(command, do.Hire) and not head_answers:
+                self._hires.append(command)
+                continue
+            if isinstance(command, do.Kill) and self._is_put_off(command.process):
+                continue
             if isinstance(command, do.Answer):
                 self._requests.answer(command.request, command.refusal)
                 continue
@@ -171,6 +193,12 @@ class JobLoop:
             else:
                 self._actors.perform(command)
             self._hear_at_once(todo)
+
+    def _is_put_off(self, process: str) -> bool:
+        """Whether a process was to be started later. It is not started any more."""
+        there = len(self._hires)
+        self._hires = [hire for hire in self._hires if hire.process != process]
+        return len(self._hires) < there
 
     def _hear_at_once(self, todo: deque[Command]) -> None:
         for event in self._actors.at_once():

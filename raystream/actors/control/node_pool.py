@@ -16,6 +16,7 @@ import ray
 from ray.exceptions import RayError
 
 from raystream.actors.cluster import ray_internals as internals
+from raystream.actors.cluster.head import ending
 from raystream.actors.control.actor_names import NAMESPACE, running
 from raystream.controller.elastic.pool import (
     MARKET,
@@ -77,17 +78,6 @@ def release(run: str) -> None:
     if held.run == run:
         ask(NOTHING)
         internals.kv_put(f"{CLAIM}{held.number}", "", NAMESPACE)
-
-
-def ending() -> dict[str, float]:
-    """The nodes that Ray drains, and when they end (Unix seconds; infinity if that is not known).
-
-    Ray drains a node before its autoscaler ends it, after `ray drain-node`, and when EC2 takes it
-    away (`raystream.actors.cluster.spot` tells Ray). A node that ends by itself is not
-    among them once it is dead.
-    """
-    found = internals.draining_nodes().items()
-    return {node: at / 1000 if at else float("inf") for node, at in found}
 
 
 def operator_nodes(used: Collection[str], ending: Collection[str]) -> list[PoolNode]:

@@ -6,7 +6,7 @@ an event later (`calls.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, assert_never
 
@@ -22,12 +22,14 @@ from raystream.actors.keepers.keeper import Keeper
 from raystream.actors.worker.instance import InstanceActor, versions
 from raystream.controller.options import Options
 from raystream.controller.protocol import register_views as registering
+from raystream.controller.protocol.gathering.links import LinkMeter, Links, Ways
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.calls import (
     Brought,
     Hello,
     KeeperActorCalls,
+    KeeperUse,
     ProcessCalls,
     Refusal,
     ServesAt,
@@ -58,6 +60,42 @@ STOP_SECONDS = 5.0
 
 KEEPER_GROUPS = ("restore", "register", "save", "journal", "trim")
 """What a keeper does at the same time as it stores images, each one after the other."""
+PASSING = 4
+"""How many parts a keeper passes on at the same time."""
+
+
+class Restores:
+    """What is known of links, and what came of restores."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, str] = {}
+        """The nodes of keepers."""
+        self.links = LinkMeter()
+        """What keepers have said of links."""
+        self.told: list[str] = []
+        """How states came, in words, for the story."""
+
+    def ways(self, holders: Iterable[str]) -> Ways | None:
+        """What a restore from these keepers plans with; None while no link was measured."""
+        if not self.links.pairs:
+            return None
+        nodes = tuple(self.at.get(h, "") for h in holders)
+        return Ways(Links(pairs=dict(self.links.pairs)), nodes)
+
+    def became(self, process: str, attempt: do.Attempt, answer: ServesAt | Refusal) -> Event:
+        """What it means that a process was given a place."""
+        if isinstance(answer, ServesAt):
+            if answer.gathered:
+                self.told.append(answer.gathered)
+            return on.Became(process, attempt, answer.address, answer.nbytes)
+        if answer is Refusal.PLACED:
+            return on.AlreadyPlaced(process, attempt)
+        return on.Missing(process, attempt)
+
+    def said(self, process: str, use: KeeperUse) -> Event:
+        """What it means what a keeper says of itself."""
+        self.links.learn(use.links)
+        return on.KeeperSaid(process, use)
 
 
 class ActorPool:
@@ -92,6 +130,7 @@ class ActorPool:
         self._retiring: set[str] = set()
         self._killed: set[str] = set()
         self._pids: dict[str, int] = {}
+        self.restores = Restores()
         common: dict[str, Any] = {
             "num_cpus": 0,
             "max_restarts": 0,
@@ -109,7 +148,7 @@ class ActorPool:
         )(InstanceActor)
         self._keeper = remote(
             **common,
-            concurrency_groups=dict.fromkeys(KEEPER_GROUPS, 1) | {"park": 2},
+            concurrency_groups=dict.fromkeys(KEEPER_GROUPS, 1) | {"park": 2, "pass on": PASSING},
             runtime_env=runtime_env(env.others),
         )(Keeper)
 
@@ -147,10 +186,11 @@ class ActorPool:
     ) -> None:
         calls, asked = self._calls, ProcessCalls
         match command:
-            case do.Become(process, place, committed, holders, held, attempt):
-                became = partial(_became, process, attempt)
-                keepers = [*self._handles.of(holders)]
-                what = (place, committed, keepers, self._ships, held)
+            case do.Become(process, place, committed, holders, held, attempt, versions):
+                became = partial(self.restores.became, process, attempt)
+                there = {h: k for h in holders if (k := self._handles[h]) is not None}
+                ways = self.restores.ways(there)
+                what = (place, committed, [*there.values()], self._ships, held, ways, versions)
                 calls.place(process, attempt, PLACE_SECONDS, became, asked.become, *what)
             case do.Deliver(process, committed, to, attempt):
                 takers = [(keys, a) for p, keys in to if (a := self._handles[p]) is not None]
@@ -243,11 +283,16 @@ class ActorPool:
         name = self._handles.name(process)
         keeper = self._keeper.options(name=name, scheduling_strategy=here)
         self._handles.started(process, keeper.remote(self._plan, *self._kept))
-        self.watch_keepers([process])
+        self.watch_keepers({process: node})
 
-    def watch_keepers(self, processes: Iterable[str]) -> None:
-        """Hear of the death of keepers."""
-        for process in processes:
+    def watch_keepers(self, nodes: Mapping[str, str]) -> None:
+        """Hear of the death of keepers.
+
+        Args:
+            nodes: by keeper its node.
+        """
+        self.restores.at.update(nodes)
+        for process in nodes:
             self._calls.watch(process, _nothing, KeeperActorCalls.watch)
             began = partial(self._pid, process)
             self._calls.call(process, "start", START_SECONDS, began, KeeperActorCalls.pid)
@@ -276,7 +321,7 @@ class ActorPool:
         hangs is as bad as a dead one."""
         for process in keepers:
             if process in self._pids:
-                said = partial(on.KeeperSaid, process)
+                said = partial(self.restores.said, process)
                 self._calls.poll(process, WRITE_SECONDS, said, KeeperActorCalls.use)
 
     def events(self, seconds: float) -> list[Event]:
@@ -335,14 +380,6 @@ class ActorPool:
 
 def _nothing(_: Any) -> None:
     """An answer that says nothing new."""
-
-
-def _became(process: str, attempt: do.Attempt, answer: ServesAt | Refusal) -> Event:
-    if isinstance(answer, ServesAt):
-        return on.Became(process, attempt, *answer)
-    if answer is Refusal.PLACED:
-        return on.AlreadyPlaced(process, attempt)
-    return on.Missing(process, attempt)
 
 
 def _done(process: str, error: RaystreamError | None) -> Event:

@@ -64,7 +64,8 @@ class Reporter:
         committed = self.committed()
         now, totals = time.time(), self.written.totals
         entry = machine.journal
-        return status_of(self._plan, run, entry, members, committed, now, notes, totals)
+        links = dict(self._actors.restores.links.pairs)
+        return status_of(self._plan, run, entry, members, committed, now, notes, totals, links)
 
     def committed(self) -> Committed | None:
         """The committed checkpoint; None in a job without checkpoints, and before it begins."""

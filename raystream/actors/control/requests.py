@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from raystream.controller.protocol.messages.events import Drain, Event, Rescale
+from raystream.controller.protocol.messages.events import Drain, Event, Rescale, UpgradeTo
 
 ANSWER_SECONDS = 20.0
 """How long the machine may take to say whether it takes a request up."""
@@ -75,7 +75,7 @@ class Requests:
         found = []
         while not self._events.empty():
             event = self._events.get()
-            number = event.request if isinstance(event, Rescale | Drain) else 0
+            number = event.request if isinstance(event, Rescale | Drain | UpgradeTo) else 0
             with self._lock:
                 wanted = not number or number in self._waiting
                 self._waiting.discard(number)

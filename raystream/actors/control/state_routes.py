@@ -9,6 +9,7 @@ from raystream.api.row_shapes import shape_of
 from raystream.controller.protocol.journal import JournalEntry
 from raystream.dataflow.assignment import Assignment
 from raystream.dataflow.plan import Plan
+from raystream.dataflow.upgrading.versions import version_at
 from raystream.security.credentials import Credentials
 
 
@@ -35,7 +36,7 @@ class StateRoutes(NamedTuple):
     groups: int
     """The number of key groups."""
     operators: Mapping[str, KeptRows]
-    """The operators that keep rows, by name."""
+    """The operators that keep rows, by name, with the class of the committed checkpoint."""
     assignment: Assignment
     """Which instances own which ranges."""
     committed: int
@@ -53,8 +54,12 @@ def state_routes(plan: Plan, entry: JournalEntry, credentials: Credentials) -> S
     if plan.durable is None and not entry.started:
         return None
     operators = {}
+    version = version_at(entry.assignment.versions, entry.committed)
     for vertex in plan.vertices:
         shape = None if vertex.spec is None else shape_of(vertex.spec)
+        if shape and version and version.shapes[vertex.name] != shape.fingerprint:
+            spec = version.of(vertex).spec
+            shape = None if spec is None else shape_of(spec)
         if shape is not None:
             kept = KeptRows(vertex.id, shape.gone, shape.rows, shape.fingerprint)
             operators[vertex.name] = kept

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -80,11 +80,15 @@ class Backup:
             return self._kept.images.store(vertex, keys, whole)
 
     def chains(
-        self, vertex: int, checkpoint: int, wanted: KeyRange
+        self,
+        vertex: int,
+        checkpoint: int,
+        wanted: KeyRange,
+        versions: Sequence[tuple[int, int]] = (),
     ) -> list[tuple[KeyRange, KeptChain[Any]]]:
         """See `KeptImages.chains`."""
         with self._changed:
-            return self._kept.chains(vertex, checkpoint, wanted)
+            return self._kept.chains(vertex, checkpoint, wanted, versions)
 
     def read(self, number: int, keys: KeyRange | None = None) -> Any | None:
         """A part (uint8 array), or what it has of a range inside its own. None if it is not held

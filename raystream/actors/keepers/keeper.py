@@ -16,7 +16,11 @@ from typing import Any
 
 import ray
 
+from raystream.actors.cluster.environment import node_id
 from raystream.actors.keepers.backup import Backup
+from raystream.actors.keepers.left_rows import sweep_rows
+from raystream.actors.keepers.timing import Timed
+from raystream.controller.protocol.gathering.links import Hop, LinkMeter
 from raystream.controller.protocol.journal import JournalEntry, Shelf
 from raystream.controller.protocol.messages.calls import KeeperUse
 from raystream.dataflow.plan import Plan
@@ -29,7 +33,7 @@ from raystream.native.lazy_pandas import put_off_pandas
 from raystream.schema.types import KeyRange
 from raystream.state.images.image_store import Stored
 from raystream.state.keeping.files import Folder, sweep
-from raystream.state.keeping.kept_images import KeptChain, KeptPart
+from raystream.state.keeping.kept_images import KeptChain
 
 LOOK_SECONDS = 0.5
 GET_SECONDS = 60.0
@@ -58,6 +62,8 @@ class Keeper:
         put_off_pandas()
         self._plan = plan
         sweep(folder)
+        sweep_rows(folder)
+        self._folder = folder
         budget = usual_memory() if memory is None else memory
         self._backup = Backup(
             budget,
@@ -71,6 +77,8 @@ class Keeper:
         self._registering = threading.Lock()
         self._journal: Shelf[JournalEntry] = Shelf()
         self._watchers = 0
+        self._meter = LinkMeter()
+        self._timed = Timed()
 
     # ------------------------------------------------------------ images
 
@@ -81,6 +89,7 @@ class Keeper:
         part: KeyRange,
         image: Stored[Any],
         others: Sequence[Any] = (),
+        before: Hop | None = None,
     ) -> tuple[bool, Any]:
         """Keep a part (uint8 array) of an image, and pass it on to other keepers, one after the
         other.
@@ -91,22 +100,47 @@ class Keeper:
         Returns what `Backup.store` does, and the call of the next keeper; None if there is none.
         """
         what = (vertex, keys, part, image)
-        onward = others[0].store.remote(*what, others[1:]) if others else None
+        onward = self._send_on(what, others) if others else None
+        if before is not None:
+            self._meter.note(before._replace(receiver=self._node()))
         return self._backup.store(*what), onward
+
+    def _send_on(
+        self, what: tuple[int, KeyRange, KeyRange, Stored[Any]], others: Sequence[Any]
+    ) -> Any:
+        """Send a part to the next keeper. How long that took goes with the next part."""
+        first, *rest = others
+        call = first.store.remote(*what, rest, *self._timed.of(first))
+        self._timed.watch(first, call, self._node(), what[3].size)
+        return call
+
+    @staticmethod
+    def _node() -> str:
+        return node_id()
 
     @ray.method(concurrency_group="restore")
     def images(
-        self, vertex: int, checkpoint: int, wanted: KeyRange
-    ) -> list[tuple[KeyRange, list[tuple[KeptPart[Any], ...]]]]:
-        """For each range that overlaps the wanted one, the parts of the images that make up its
-        state at a checkpoint."""
-        found = self._backup.chains(vertex, checkpoint, wanted)
-        return [(keys, [s.data for s in chain]) for keys, chain in found]
+        self,
+        vertex: int,
+        checkpoint: int,
+        wanted: KeyRange,
+        versions: Sequence[tuple[int, int]] = (),
+    ) -> list[tuple[KeyRange, KeptChain[Any]]]:
+        """For each range that overlaps the wanted one, the images that make up its state at a
+        checkpoint, in parts. versions: see `ImageStore.images`."""
+        return self._backup.chains(vertex, checkpoint, wanted, versions)
 
     @ray.method(concurrency_group="restore")
     def read(self, number: int, keys: KeyRange | None = None) -> Any | None:
         """A part of an image; see `Backup.read`."""
         return self._backup.read(number, keys)
+
+    @ray.method(concurrency_group="pass on")
+    def pass_on(self, way: Sequence[Any], number: int, keys: KeyRange | None = None) -> Any | None:
+        """A part that the last of these keepers holds; see `KeeperActorCalls.pass_on`."""
+        first, *rest = way
+        ask = first.pass_on.remote(rest, number, keys) if rest else first.read.remote(number, keys)
+        return ray.get(ask, timeout=GET_SECONDS)
 
     @ray.method(concurrency_group="trim")
     def trim(self, committed: int, assigned: list[tuple[int, KeyRange]]) -> int:
@@ -245,12 +279,13 @@ class Keeper:
     @ray.method(concurrency_group="journal")
     def use(self) -> KeeperUse:
         """What its images take, and whether it can store more."""
-        return self._backup.use()
+        return self._backup.use()._replace(links=tuple(self._meter.pairs.items()))
 
     @ray.method(concurrency_group="journal")
     def stop(self) -> None:
-        """Remove all files: the job has ended."""
+        """Remove all files: the job has ended. Also those of instances that have died."""
         self._backup.stop()
+        sweep_rows(self._folder, ended=self._plan.run)
 
     @ray.method(concurrency_group="park")
     def watch(self) -> None:

@@ -28,9 +28,9 @@ from raystream.state.log.epoch_log import LogEntry
 CHECKPOINT, ENDED, IDLE = 1, 2, 4
 """Flags of a header."""
 
-_HEAD = struct.Struct("<qqIIIB6x")
-"""Epoch, watermark, rows, the producer's range, flags. With the beginning of a frame it fills a
-multiple of 8 bytes."""
+_HEAD = struct.Struct("<qqIIIB2xI")
+"""Epoch, watermark, rows, the producer's range, flags, the version of the code. With the beginning
+of a frame it fills a multiple of 8 bytes."""
 _WHOLE = struct.Struct(BEGINNING.format + _HEAD.format[1:])
 _PADDING = [bytes(-size % ALIGNED) for size in range(ALIGNED)]
 _OFFSET = np.dtype(np.int64)
@@ -65,9 +65,8 @@ def epoch_frame(entry: LogEntry[Header], keys: KeyRange) -> bytes | None:
         size += nbytes
     lo, hi = header.keys
     flags = CHECKPOINT * header.checkpoint | ENDED * header.ended | IDLE * header.idle
-    parts[0] = _WHOLE.pack(
-        EPOCH, _HEAD.size, size, header.epoch, header.watermark, rows.length, lo, hi, flags
-    )
+    at = (header.epoch, header.watermark, rows.length)
+    parts[0] = _WHOLE.pack(EPOCH, _HEAD.size, size, *at, lo, hi, flags, header.code)
     return b"".join(parts)
 
 
@@ -95,7 +94,7 @@ class EpochDecoder:
         """
         at, arrays = self._offsets, []
         try:
-            epoch, watermark, rows, lo, hi, flags = _HEAD.unpack(head)
+            epoch, watermark, rows, lo, hi, flags, code = _HEAD.unpack(head)
             for dtype in self._dtypes or ():
                 end = at + rows * dtype.itemsize
                 arrays.append(body[at:end].view(dtype))
@@ -117,5 +116,6 @@ class EpochDecoder:
             flags & CHECKPOINT > 0,
             flags & ENDED > 0,
             flags & IDLE > 0,
+            code=code,
         )
         return Piece(header, Columns(self._schema, arrays, rows), offsets)

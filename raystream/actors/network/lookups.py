@@ -80,7 +80,7 @@ def serve_queries(connection: socket.socket, reader: Reader, look_up: LookUp) ->
             answer = look_up.answer(query, seconds)
             head, body = _packed(answer)
         except RaystreamError as error:
-            head, body = msgpack.packb([0, "", b"", str(error)]), []
+            head, body = msgpack.packb([0, "", b"", str(error), ""]), []
         send(connection, REPLY, head, body)
 
 
@@ -104,10 +104,10 @@ def _query(frame: Frame, schema: Any) -> tuple[StateQuery, float]:
 
 def _packed(answer: Looked | NotYet) -> tuple[bytes, list[memoryview]]:
     if isinstance(answer, NotYet):
-        return msgpack.packb([0, answer.value, b"", ""]), []
+        return msgpack.packb([0, answer.value, b"", "", ""]), []
     at = answer.found.at.astype("<i4").tobytes()
     rows = answer.found.batch().serialize()
-    return msgpack.packb([answer.epoch, "", at, ""]), [memoryview(rows)]
+    return msgpack.packb([answer.epoch, "", at, "", answer.shape]), [memoryview(rows)]
 
 
 class LookUpConnection:
@@ -148,11 +148,12 @@ class LookUpConnection:
         head = msgpack.packb([query.vertex, query.least, seconds])
         send(self._connection, QUERY, head, [memoryview(query.keys.serialize())])
 
-    def receive(self, rows: Any, seconds: float) -> Reply:
+    def receive(self, rows: Any, shape: str, seconds: float) -> Reply:
         """The answer to the oldest query that has none yet.
 
         Args:
-            rows: the Arrow schema of the operator's rows. seconds: how long the answer may take.
+            rows: the Arrow schema of the operator's rows. shape: their fingerprint.
+            seconds: how long the answer may take.
 
         Raises:
             OSError: the connection is broken, no answer came in time, or it is damaged.
@@ -164,9 +165,11 @@ class LookUpConnection:
                 raise ConnectionError("the instance has ended the connection")
             if frame.kind != REPLY:
                 return Reply(0, None, [], None, frame.head.decode(errors="replace"))
-            epoch, not_yet, at, refused = msgpack.unpackb(frame.head)
+            epoch, not_yet, at, refused, found = msgpack.unpackb(frame.head)
             if refused or not_yet:
                 return Reply(0, NotYet(not_yet) if not_yet else None, [], None, refused)
+            if found != shape:
+                return Reply(0, NotYet.CHANGED, [], None, "")
             batch = pa.ipc.read_record_batch(pa.py_buffer(frame.body), rows)
         except (ValueError, TypeError, pa.ArrowException, msgpack.UnpackException) as error:
             raise ConnectionError(f"what came is no answer: {error}") from None

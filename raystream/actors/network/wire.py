@@ -104,9 +104,11 @@ def _chunks(headers: list[Header], rows: Columns, offsets: np.ndarray) -> Iterat
 
 
 def _packed(h: Header) -> list[int | None]:
-    """A header as it travels; of a run also how many epochs it speaks for, and its lag."""
+    """A header as it travels; of a run also how many epochs it speaks for, and its lag. The
+    version of the code comes last, once there is another than the first."""
     flags = CHECKPOINT * h.checkpoint | ENDED * h.ended | IDLE * h.idle
-    run = [] if h.epochs == 1 else [h.epochs, h.lag]
+    run = [] if h.epochs == 1 and not h.code else [h.epochs, h.lag]
+    run += [h.code] if h.code else []
     return [h.epoch, h.watermark, flags, *run]
 
 

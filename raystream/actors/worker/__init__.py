@@ -12,6 +12,8 @@ reading          how a source reads
 register_client  how a source asks where its epochs end
 shipping         checkpoints on their way to keepers
 uploads          the calls that send them there
-warmup           loading, while no other process needs the processor, what may be needed soon
+row_files        where its rows lie that memory has no room for, and what is left there
+warmup           loading, while no other process needs the processor, what may be needed soon;
+                 the code of other versions of the flow
 fate             how a shell ends: stopped, done or failed
 """

@@ -33,6 +33,8 @@ from raystream.state.log.epoch_log import Bound
 
 WAIT_SECONDS = 0.5
 """How long the thread waits at most before it looks whether the shell stops."""
+HOLD_SECONDS = 0.005
+"""How often a source looks whether the code after its epoch is settled."""
 MARKS = 256
 """A source or sink reports for this many of its newest epochs when it passed them."""
 BOUND = Bound(AHEAD, AHEAD_BYTES, SMALL_AHEAD)
@@ -154,7 +156,7 @@ class ComputeLoop:
             if not machine.ready():
                 self._stand_still()
                 continue
-            stop = machine.checkpoints.stop
+            stop = machine.end_of_step
             taken = source.take(machine.position + 1, lambda: fate.stopping, stop)
             if taken is None or not self._has_room() or not self._may_publish():
                 break
@@ -172,9 +174,10 @@ class ComputeLoop:
         self._linger()
 
     def _stand_still(self) -> None:
-        """Act on commits, at the checkpoint with which the job is stopped."""
+        """Act on commits, at the checkpoint with which the job is stopped, or where it waits for
+        the word to go over to other code."""
         with self._meter.meanwhile("idle"):
-            time.sleep(WAIT_SECONDS)
+            time.sleep(HOLD_SECONDS if self._machine.switching.told else WAIT_SECONDS)
         self._act()
 
     def _run_operator(self) -> None:

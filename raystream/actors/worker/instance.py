@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
@@ -25,19 +26,25 @@ import ray
 from ray.exceptions import RayError
 
 from raystream.actors.cluster.directory import SharedDirectory
+from raystream.actors.cluster.environment import node_id
+from raystream.actors.cluster.log_lines import LineWriter, name_lines
+from raystream.actors.cluster.user_code import show_code
 from raystream.actors.keepers.fetching import RESTORE_SECONDS, Fetched, NotHeldError, fetch
 from raystream.actors.worker.fate import ours
 from raystream.actors.worker.register_client import Claimer
+from raystream.actors.worker.row_files import row_folder
 from raystream.actors.worker.shell import Role, Shell
 from raystream.actors.worker.shipping import Ship
 from raystream.actors.worker.uploads import Uploads
 from raystream.actors.worker.warmup import Loading
+from raystream.controller.protocol.gathering.links import Ways
 from raystream.controller.protocol.messages.calls import Brought, Hello, Refusal, ServesAt
 from raystream.controller.protocol.recovery import Place
 from raystream.dataflow.assignment import Assignment
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
 from raystream.dataflow.register import Ask, Boundaries, Boundary, HeldBoundary, PlaceSet
+from raystream.dataflow.upgrading.versions import CodeVersion, begins_of, version_at
 from raystream.durable.saves import Saves
 from raystream.durable.store import open_store
 from raystream.errors import RaystreamError
@@ -46,6 +53,8 @@ from raystream.schema.types import KeyRange
 from raystream.security.credentials import Credentials
 from raystream.state.images.image import decode
 from raystream.state.images.partition import partition
+from raystream.state.keeping.files import sweep
+from raystream.state.tiers.row_folder import RowFolder
 
 ASK_SECONDS = 1.0
 """How long a source waits for a place of the boundary register before it asks again."""
@@ -70,22 +79,8 @@ def node_address() -> str:
 
 def spill_folder() -> Path:
     """Create a folder for the logs of this process, and remove those of dead processes."""
-    where = Path(tempfile.gettempdir())
-    for left in where.glob(f"{SPILL_PREFIX}*-*"):
-        pid = left.name.removeprefix(SPILL_PREFIX).partition("-")[0]
-        if pid.isdecimal() and not _alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
+    sweep(None, SPILL_PREFIX)
     return Path(tempfile.mkdtemp(prefix=f"{SPILL_PREFIX}{os.getpid()}-"))
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # of another user, so it is there
-    return True
 
 
 class InstanceActor:
@@ -98,6 +93,7 @@ class InstanceActor:
         self._plan: Plan
         self._credentials = credentials
         self._folder: Path | None = None
+        self._files: RowFolder | None = None
         self._uploads: Uploads | None = None
         self._claimer = Claimer(_ask, _ask_all, _look)
         self._shell: Shell | None = None
@@ -109,8 +105,8 @@ class InstanceActor:
         """Take the plan, and report what process this is. It is not done by the constructor,
         because Ray hides what a constructor raises."""
         self._plan = plan
-        node = ray.get_runtime_context().get_node_id()
-        return Hello(versions(), node, os.getpid(), self._shell is not None)
+        show_code(plan.vertices)
+        return Hello(versions(), node_id(), os.getpid(), self._shell is not None)
 
     def warm(self) -> None:
         """Begin to load what any instance may need, while no other process needs the processor."""
@@ -124,14 +120,16 @@ class InstanceActor:
         yield from warm(self._plan)
 
     def become(
-        self, place: Place, committed: int, holders: list[Any], ships: bool, held: bool
+        self,
+        place: Place,
+        committed: int,
+        holders: list[Any],
+        ships: bool,
+        held: bool,
+        ways: Ways | None = None,
+        versions: tuple[CodeVersion, ...] = (),
     ) -> ServesAt | Refusal:
-        """Take a place.
-
-        Args:
-            holders: the keepers that may have the images of the range at `committed`.
-            ships: whether it is to store checkpoints.
-            held: whether an owner will send it more (`accept`) before it can begin.
+        """See `ProcessCalls.become`.
 
         Raises:
             RayError: an image cannot be had: its keeper died. Another may have it.
@@ -140,7 +138,11 @@ class InstanceActor:
         with _told():
             if self._shell is not None:
                 return Refusal.PLACED
-            found = self._images(holders, place, committed) if committed else Fetched(())
+            files = self._files = row_folder(self._plan, place, committed)
+            began, begins = time.monotonic(), begins_of(versions)
+            found: Fetched | None = Fetched(())
+            if committed:
+                found = self._images(holders, place, committed, files, ways, begins)
             if found is None:
                 return Refusal.MISSING
             role = Role(
@@ -151,9 +153,13 @@ class InstanceActor:
                 committed=committed,
                 images=found.images() if committed else (),
                 holders=found.whole,
+                files=files,
+                version=version_at(versions, committed),
             )
+            vertex = self._plan.vertices[place.vertex]
+            name_lines(LineWriter(self._plan.job, vertex.name, place.name))
             self._folder = self._folder or spill_folder()
-            self._uploads = Uploads(place.name, place.vertex)
+            self._uploads = Uploads(place.name, place.vertex, node_id())
             try:
                 self._shell = self._made(role, self._uploads.store if ships else None)
             except NotHeldError:
@@ -161,7 +167,9 @@ class InstanceActor:
             if not held:
                 self._shell.open()
             self._has_role.set()
-        return ServesAt(self._shell.address, found.nbytes)
+        told = found.told(time.monotonic() - began)
+        gathered = f"{place.name}: {told}" if told else ""
+        return ServesAt(self._shell.address, found.nbytes, gathered)
 
     def _made(self, role: Role, ship: Ship | None) -> Shell:
         return Shell(
@@ -200,9 +208,25 @@ class InstanceActor:
                 self._mine().advance(decode(data))
             self._mine().open()
 
-    def _images(self, holders: list[Any], place: Place, committed: int) -> Fetched | None:
-        """The images of a range: from keepers, or from the durable tier if the run resumes."""
-        fetched = fetch(holders, place, committed)
+    def _images(
+        self,
+        holders: list[Any],
+        place: Place,
+        committed: int,
+        files: RowFolder | None,
+        ways: Ways | None,
+        begins: Sequence[tuple[int, int]],
+    ) -> Fetched | None:
+        """The images of a range: from keepers, or from the durable tier if the run resumes. Where
+        `files` has rows that were left, only newer images, if that is enough."""
+        left = None if files is None else files.left
+        after = None if left is None else left.upto
+        fetched = fetch(holders, place, committed, after, ways, node_id(), begins)
+        if files is not None and left is not None:
+            if fetched is not None and fetched.newer:
+                left.unread = fetched.unread
+            else:
+                files.left = None
         if fetched is not None:
             return fetched
         durable = self._plan.durable
@@ -298,6 +322,8 @@ class InstanceActor:
             self._shell.stop()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+        if self._files is not None:
+            self._files.remove()
 
 
 def _ask(ask: Ask[Any], split: str, epoch: int) -> HeldBoundary | None:

@@ -25,6 +25,7 @@ from raystream.dataflow.sources.epochs import (
     senders_at,
 )
 from raystream.dataflow.sources.live import LiveSplit, Sent
+from raystream.dataflow.sources.pace import release_of
 from raystream.dataflow.sources.recorded import Recorded
 from raystream.dataflow.sources.split_reader import SplitReader, tell_end
 from raystream.schema.types import KeyRange, Split
@@ -96,7 +97,8 @@ class SourceReader:
     ) -> None:
         self.plan, self.vertex = plan, vertex
         self.meter = meter or Meter()
-        self._paced = plan.clock is not None and plan.clock.speed is not None
+        self._release = release_of(plan)
+        self._paced = self._release is not None
         self.paced_from: float | None = None
         self.waited = False
         self.readers: list[ReadAhead] = []
@@ -155,14 +157,13 @@ class SourceReader:
         return taken
 
     def _due(self, epoch: int) -> float:
-        """The Unix time at which an epoch ends. For paced sources only."""
-        clock, paced_from = self.plan.clock, self.paced_from
-        assert clock is not None and clock.speed is not None and paced_from is not None
-        return paced_from + epoch * clock.seconds / clock.speed
+        """The Unix time at which an epoch is released. For paced sources only."""
+        assert self._release is not None and self.paced_from is not None
+        return self.paced_from + self._release(epoch)
 
     def is_due(self, epoch: int, now: float) -> bool:
-        """Whether an epoch has ended by `now` (Unix time), so that the source is behind its pace.
-        Always False without a pace."""
+        """Whether an epoch is to be released by `now` (Unix time), so that the source is behind its
+        pace. Always False without a pace."""
         return self._paced and self.paced_from is not None and now >= self._due(epoch)
 
     def positions(self) -> Positions:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,18 @@ from raystream.actors.worker.reading import Claim, CommitTeller, SourceReader
 from raystream.actors.worker.register_client import Claimer, RegisterKeeping
 from raystream.actors.worker.shipping import PART_BYTES, Ship, Shipper
 from raystream.actors.worker.subscriptions import AHEAD, Subscriptions
+from raystream.actors.worker.warmup import CodeLoader
 from raystream.api.connectors import hears_commits
 from raystream.dataflow.assignment import Assignment
 from raystream.dataflow.instances.asking import AskingInstance
 from raystream.dataflow.instances.base import Instance
-from raystream.dataflow.instances.making import make_instance
+from raystream.dataflow.instances.making import made_instance
 from raystream.dataflow.pieces import Header
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.progress import Progress, marks_of
 from raystream.dataflow.snapshot import Captured, view_with
 from raystream.dataflow.tenure import Storing, Tenure
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.dataflow.warming import warm_vertex
 from raystream.errors import JobError, RaystreamError
 from raystream.local.asking import Asker
@@ -47,6 +50,7 @@ from raystream.state.images.image import Image
 from raystream.state.log.epoch_log import EpochLog
 from raystream.state.log.spill import DiskSpill
 from raystream.state.tables.backend import WHOLE
+from raystream.state.tiers.row_folder import LeftRows, RowFolder
 
 LOG_BYTES = 1 << 30
 """Memory that the logs of one instance may take before they spill to disk."""
@@ -79,6 +83,15 @@ class Role:
     holders: Collection[Any] = frozenset()
     """The keepers that hold images of exactly this range, up to that checkpoint, as far as is known
     when the images were gone through."""
+    files: RowFolder | None = None
+    """Where rows lie that memory has no room for; if some were left there, the images are newer."""
+    version: CodeVersion | None = None
+    """The version of the code with which it begins; None for the one that the job began with."""
+
+    @property
+    def left(self) -> LeftRows | None:
+        """The rows with which it begins."""
+        return None if self.files is None else self.files.left
 
 
 class Shell:
@@ -112,8 +125,7 @@ class Shell:
         self.vertex: Vertex = plan.vertices[role.vertex]
         self.fate, self.meter, self.cursors = Fate(), Meter(), Cursors()
         turns = Turns()
-        self.machine = _machine(plan, self.vertex, role.keys, folder, log_bytes)
-        view_with(turns, self.machine)
+        self.machine = _machine(plan, self.vertex, role, folder, log_bytes)
         self.machine.outlets.guard = self.cursors.changed
         self.tenure: Tenure[Any] = Tenure(
             self.machine,
@@ -127,6 +139,7 @@ class Shell:
                 holders=role.holders,
                 guard=threading.Lock(),
             ),
+            left=role.left,
         )
         self.role = replace(role, images=())  # their memory is the store's
         self._joining = joining = Joining(credentials)
@@ -144,6 +157,7 @@ class Shell:
             cursors=self.cursors,
             held_bytes=held_bytes,
         )
+        self._follow_versions(turns)
         self.server.look_up = answering(self.tenure, self.fate, turns, self._loop)
         if ship is not None:
             most = PART_BYTES if plan.durable is None else WHOLE
@@ -153,6 +167,16 @@ class Shell:
         self._host, self._directory = host, directory or LocalDirectory()
         self._control = threading.Lock()
         self._cpu = time.process_time()
+
+    def _follow_versions(self, turns: Turns) -> None:
+        """Let the instance go over to other code, once this process has it."""
+        machine = self.machine
+        view_with(turns, machine)
+        machine.swapping = turns
+        machine.upgraded.append(lambda: view_with(turns, machine))
+        wake = partial(self._inbox.put, None)
+        loader = CodeLoader(machine, lambda: self.begun, wake, self.fate.fail)
+        self.tenure.get_code = loader.get
 
     @property
     def address(self) -> str:
@@ -195,7 +219,7 @@ class Shell:
                 writer=self.role.name,
                 owns=lambda: self.tenure.owns,
             )
-        for _ in warm_vertex(self.plan, self.vertex):
+        for _ in warm_vertex(self.plan, self.machine.vertex):
             pass
         self.machine.open()
 
@@ -305,10 +329,12 @@ class Shell:
 
 
 def _machine(
-    plan: Plan, vertex: Vertex, keys: KeyRange, folder: Path | None, log_bytes: int
+    plan: Plan, vertex: Vertex, role: Role, folder: Path | None, log_bytes: int
 ) -> Instance:
     """The machine of an instance, whose logs spill into a folder if there is one."""
-    machine = make_instance(plan, vertex, keys)
+    machine = made_instance(plan, vertex, role.keys, role.version)
+    if role.files is not None and machine.table is not None:
+        machine.table.keep_in(role.files)
     budget = log_bytes // max(1, len(vertex.outputs))
     for e in vertex.outputs:
         spill = None if folder is None else DiskSpill(folder / str(e.id), e.schema)

@@ -13,6 +13,7 @@ import numpy as np
 import ray
 from ray.exceptions import OwnerDiedError, RayActorError, RayError, RayTaskError
 
+from raystream.actors.keepers.timing import Timed
 from raystream.schema.types import KeyRange
 from raystream.state.images.image import ImageHeader
 from raystream.state.images.image_store import Stored
@@ -29,15 +30,18 @@ class Uploads:
     Args:
         sender: the name of the instance.
         vertex: its vertex.
+        node: the id of its node.
     """
 
-    def __init__(self, sender: str, vertex: int) -> None:
+    def __init__(self, sender: str, vertex: int, node: str = "") -> None:
         self.unstored = ""
         """Why the newest checkpoint is not stored, if its keepers could not; otherwise empty."""
         self._sender = sender
         self._vertex = vertex
+        self._node = node
         self._sent: list[Any] = []
         """The calls of the parts that are on their way, the oldest first."""
+        self._timed = Timed()
 
     def store(
         self, keepers: tuple[Any, ...], header: ImageHeader, part: KeyRange, data: memoryview
@@ -54,12 +58,18 @@ class Uploads:
             ended=header.input_position.ended,
             oldest=header.oldest,
             sender=self._sender,
+            code=header.code,
         )
+        alone = not self._sent
         ahead = 0 if part.hi == header.keys.hi else PARTS_AHEAD
         first, *others = keepers
         held = True
         try:
-            self._sent.append(first.store.remote(self._vertex, header.keys, part, image, others))
+            what = (self._vertex, header.keys, part, image, others)
+            call = first.store.remote(*what, *self._timed.of(first))
+            if alone:
+                self._timed.watch(first, call, self._node, len(data))
+            self._sent.append(call)
             while len(self._sent) > ahead:
                 held &= _all_hold(self._sent.pop(0))
         except (RayActorError, OwnerDiedError):

@@ -10,9 +10,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from raystream.actors.cluster.user_code import show_code
+from raystream.dataflow.instances.base import Instance
+from raystream.dataflow.upgrading.versions import CodeVersion
+from raystream.dataflow.warming import warm_vertex
+from raystream.errors import what_was_raised
 from raystream.native.thread_priority import set_idle
 
 LOOK_SECONDS = 0.2
@@ -74,3 +79,77 @@ def idle_seconds() -> float | None:
         return (int(first[4]) + int(first[5])) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return None
+
+
+class CodeLoader:
+    """Loads and compiles the code of one vertex, and then tells the instance of the versions.
+
+    An instance that has begun goes on meanwhile. One that has not waits: it may need the code at
+    its first step.
+
+    Args:
+        begun: whether the instance has begun.
+        loaded: called when the instance was told.
+        failed: called when a settled version cannot be had: the instance cannot go on.
+    """
+
+    def __init__(
+        self,
+        machine: Instance,
+        begun: Callable[[], bool],
+        loaded: Callable[[], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._machine, self._begun = machine, begun
+        self._loaded, self._failed = loaded, failed
+        self._vertex = machine.vertex
+        self._lock = threading.Lock()
+        self._wanted: Sequence[CodeVersion] | None = None
+        self._busy = False
+
+    def get(self, versions: Sequence[CodeVersion]) -> None:
+        """These are the versions now."""
+        if not self._begun():
+            self._load(versions)
+            return
+        with self._lock:
+            self._wanted = versions
+            if self._busy:
+                return
+            self._busy = True
+        threading.Thread(target=self._run, name="code", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                versions, self._wanted = self._wanted, None
+                if versions is None:
+                    self._busy = False
+                    return
+            try:
+                self._load(versions)
+            except BaseException as error:
+                self._failed(error)
+
+    def _load(self, versions: Sequence[CodeVersion]) -> None:
+        """Load what the instance does not run yet.
+
+        Raises:
+            Exception: what the user's code raised, if a version is settled.
+        """
+        switching = self._machine.switching
+        for version in versions:
+            if version.number <= switching.version:
+                continue
+            try:
+                vertex = version.of(self._vertex)
+                show_code([vertex])
+                for _ in warm_vertex(self._machine.plan, vertex):
+                    pass
+            except Exception as error:
+                if version.settled:
+                    raise
+                switching.fail(version.number, what_was_raised(error))
+                versions = [v for v in versions if v.settled]
+        switching.tell(versions)
+        self._loaded()

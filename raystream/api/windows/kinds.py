@@ -9,7 +9,7 @@ from typing import Any
 
 from raystream.api.arguments import whole
 from raystream.api.windows.zones import Zone, zone_of
-from raystream.errors import GraphError
+from raystream.errors import GraphError, placed
 from raystream.schema.lengths import Seconds, seconds_of
 from raystream.schema.records import caller
 
@@ -73,6 +73,7 @@ class Global:
 WindowKind = Tumbling | Sliding | Session | Counted | Global
 
 
+@placed
 def tumbling(
     *,
     seconds: Seconds | None = None,
@@ -132,6 +133,7 @@ def tumbling(
     return Tumbling(many * _DAY, 0, later, **rest)
 
 
+@placed
 def sliding(
     *,
     seconds: Seconds,
@@ -155,6 +157,7 @@ def sliding(
     )
 
 
+@placed
 def session(*, gap: Seconds) -> Session:
     """Windows that last until a key was silent for `gap` seconds.
 
@@ -163,6 +166,7 @@ def session(*, gap: Seconds) -> Session:
     return Session(seconds_of("session", "gap", gap))
 
 
+@placed
 def global_window(*, every: Seconds | None = None, count: int | None = None) -> Global:
     """One window for each key, which closes at the end of the input.
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from raystream.api.flow import Stream
 from raystream.api.protocols import ControlledBy, KeyedControlledBy, Mapped
 from raystream.api.world.steering import ControlledOperator
-from raystream.errors import GraphError
+from raystream.errors import GraphError, placed
 from raystream.schema.fields import AnyRecord
 from raystream.schema.records import caller
 from raystream.schema.state import State
@@ -19,6 +19,7 @@ S = TypeVar("S", bound=State)
 R = TypeVar("R", bound=State)
 
 
+@placed
 def controlled(
     op: ControlledBy[T, C, R, U] | KeyedControlledBy[T, S, C, R, U], /, *, by: Stream[C]
 ) -> Mapped[T, U]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from raystream.api.arguments import check_flag, whole
-from raystream.errors import GraphError, Where
+from raystream.errors import Where
 from raystream.schema.lengths import Seconds, seconds_of
 
 CONCURRENCY = 16
-"""So many calls are under way at once in an instance, unless the user says otherwise."""
+"""How many calls are under way at once in an instance, unless the user says otherwise."""
 CONCURRENCY_MOST = 10_000
 TIMEOUT_SECONDS = 30.0
 RETRIES = 2
@@ -60,12 +60,9 @@ def checked(options: Mapping[str, Any], where: Where) -> Mapping[str, Any]:
     """The options of a mark, of the right types.
 
     Raises:
-        GraphError: there is no such option, or its value is wrong.
+        GraphError: a value is wrong.
     """
     found = dict(options)
-    for name in found:
-        if name not in NAMES:
-            raise GraphError(f"operator({name}=...): there is no such option", where=where)
     for name, least, most in (
         ("concurrency", 1, CONCURRENCY_MOST),
         ("retries", 0, RETRIES_MOST),

@@ -15,6 +15,9 @@ from typing import Any
 from raystream.errors import GraphError, Where
 
 LEAVE_AWAY = "Leave compiled=True away, or use the batch form (rs.Batch)."
+SOURCE = "__raystream_source__"
+"""The attribute of a function that holds the text of its file, where other processes have no such
+file: it was defined in `__main__`, as in a cell of a notebook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,13 @@ def source_of(function: Callable[..., Any], operator: str) -> FunctionSource:
     function = getattr(function, "__func__", function)
     code = function.__code__
     try:
-        file = inspect.getsourcefile(function) or code.co_filename
-        lines, _ = inspect.findsource(function)
-        tree = _parsed("".join(lines))
+        text = getattr(function, SOURCE, None)
+        if text is None:
+            file = inspect.getsourcefile(function) or code.co_filename
+            text = "".join(inspect.findsource(function)[0])
+        else:
+            file = code.co_filename
+        tree = _parsed(text)
     except (OSError, TypeError, SyntaxError):
         raise GraphError(
             f"{operator}: the source of {function.__qualname__} cannot be read, so it"

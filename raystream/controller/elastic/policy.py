@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from raystream.controller.elastic.range_cuts import even, heaviest, weight
-from raystream.errors import ConfigError, caller
+from raystream.errors import ConfigError, caller, placed_class
 from raystream.schema.types import KeyRange
 
 KEPT = 64
@@ -137,6 +137,7 @@ class Policy(Protocol):
         ...
 
 
+@placed_class
 @dataclass(frozen=True)
 class CpuThreshold:
     """The policy of SEEP (Castro Fernandez et al., SIGMOD 2013, section 5.1).
@@ -260,6 +261,7 @@ class CpuThreshold:
         return Target(load.operator, ranges, why)
 
 
+@placed_class
 @dataclass(frozen=True)
 class RateBased:
     """Sizes all operators in one step from true processing rates, as DS2 does (Kalavri et al., OSDI

@@ -16,8 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
+from raystream.api.arguments import whole
+from raystream.errors import ConfigError, placed_class
+from raystream.schema.lengths import Seconds, seconds_of
+
+NODES_MOST = 1 << 20
+"""The most nodes that anybody may ask for."""
 OPERATOR_NODE = "operator_node"
 """The resource of which a node offers one if operators may run there; the head node offers none."""
 MARKET, SPOT = "market", "spot"
@@ -25,19 +32,44 @@ MARKET, SPOT = "market", "spot"
 does not always have any, and may take one back at any time."""
 
 
-class PoolOptions(NamedTuple):
+@placed_class
+@dataclass(frozen=True, init=False)
+class PoolOptions:
     """How large a pool is."""
 
     spare: int
     """How many nodes are kept ready in addition to those in use."""
-    idle_seconds: float = 120.0
+    idle_seconds: float
     """How long a node has to be one too many before it is given back."""
-    nodes_max: int = 100
+    nodes_max: int
     """The most nodes that are ever asked for. It may not exceed the `max_workers` of the cluster:
     asked for more nodes than it may start, Ray's autoscaler starts none."""
-    spot_seconds: float = 300.0
+    spot_seconds: float
     """While nodes are missing: how long to wait for the next one before other machines than spot
     machines are asked for."""
+
+    def __init__(
+        self,
+        spare: int,
+        idle_seconds: Seconds = 120.0,
+        nodes_max: int = 100,
+        spot_seconds: Seconds = 300.0,
+    ) -> None:
+        """The arguments are the attributes; lengths of time may be given as `timedelta` or text.
+
+        Raises:
+            ConfigError: one of them is no number of nodes, or no length of time.
+        """
+        whole_number = partial(whole, "PoolOptions", most=NODES_MOST, error=ConfigError)
+        length = partial(seconds_of, "PoolOptions", zero=True, endless=True, error=ConfigError)
+        given = {
+            "spare": whole_number("spare", spare, least=0),
+            "idle_seconds": float(length("idle_seconds", idle_seconds)),
+            "nodes_max": whole_number("nodes_max", nodes_max, least=1),
+            "spot_seconds": float(length("spot_seconds", spot_seconds)),
+        }
+        for name, value in given.items():
+            object.__setattr__(self, name, value)  # it is frozen
 
 
 class PoolNode(NamedTuple):

@@ -6,5 +6,6 @@ plans        lists the splits, looks at the first rows, settles the clock
 program      the fingerprint of a plan and of the user's code
 resuming     where a run with a durable tier begins
 run_options  checks the options of `run`
+upgrading    which flows a running job may go over to
 time_units   finds times that are in another unit than the flow
 """

@@ -14,6 +14,7 @@ from raystream.controller.planning.changes import ResumeWishes, changes_of, flow
 from raystream.controller.planning.program import program_of
 from raystream.controller.planning.time_units import warn_of
 from raystream.dataflow.plan import Clock, Plan, plan_of, vertices_of
+from raystream.dataflow.sources.pace import length_of
 from raystream.dataflow.sources.recorded import cutting_of
 from raystream.dataflow.sources.split_reader import SplitReader
 from raystream.durable.manifest import Saved, differs
@@ -28,10 +29,9 @@ from raystream.errors import (
 from raystream.filesystem import seen_file
 from raystream.schema.types import BEFORE_ALL, NEVER, Split
 
-PACED_EPOCH_SECONDS = 0.05
-"""Real seconds that an epoch of a paced run lasts, unless the flow says otherwise."""
-UNPACED_EPOCH_SECONDS = 1.0
-"""Event seconds of an epoch of an unpaced run, unless the flow says otherwise."""
+TAKEN_SECONDS = 0.05
+"""Real seconds that an epoch of an unpaced run is taken to last, where the time between checkpoints
+is given and not the number of epochs."""
 
 
 def make_plan(
@@ -101,7 +101,8 @@ def make_plan(
 def _splits(node: SourceNode) -> list[Split]:
     try:
         found = list(node.source.splits())
-    except RaystreamError:
+    except RaystreamError as error:
+        error.where = error.where or node.where
         raise
     except Exception as error:
         raise OperatorError(
@@ -127,8 +128,8 @@ def _splits(node: SourceNode) -> list[Split]:
 
 def _epoch_real_seconds(sources: list[SourceNode], clock: Clock | None) -> float:
     if clock is None:
-        return sources[0].epochs.seconds or PACED_EPOCH_SECONDS
-    return clock.seconds / clock.speed if clock.speed else PACED_EPOCH_SECONDS
+        return sources[0].epochs.seconds or TAKEN_SECONDS
+    return clock.seconds / clock.speed if clock.speed else TAKEN_SECONDS
 
 
 def _clock(flow: Flow, sources: list[SourceNode], splits: dict[str, list[Split]]) -> Clock | None:
@@ -139,10 +140,7 @@ def _clock(flow: Flow, sources: list[SourceNode], splits: dict[str, list[Split]]
     speed = _one("speed", [n.epochs.speed for n in timed], timed)
     seconds = _one("seconds", [n.epochs.seconds for n in timed], timed)
     if seconds is None:
-        finest = max(n.epochs.ticks for n in timed) * flow.ticks
-        wanted = PACED_EPOCH_SECONDS * speed if speed else UNPACED_EPOCH_SECONDS
-        coarsest = min(n.epochs.ticks for n in timed) * flow.ticks
-        seconds = max(1, round(wanted * coarsest)) / coarsest if finest else wanted
+        seconds = length_of(speed, min(n.epochs.ticks for n in timed) * flow.ticks)
     found = []
     for n in timed:
         first = _first(n, splits[n.name])
@@ -214,7 +212,8 @@ def _first(node: SourceNode, splits: list[Split]) -> Fraction | None:
     assert epochs.column is not None
     found: list[int] = []
     for split in splits:
-        reader = SplitReader(split.name, node.name, node.schema, node.source.read, split.begin)
+        read, where = node.source.read, node.where
+        reader = SplitReader(split.name, node.name, node.schema, read, split.begin, where=where)
         rows = reader.next()
         reader.close()
         if rows is not None:

@@ -29,7 +29,7 @@ def program_of(plan: Plan) -> str:
     parts = [
         repr((layout.groups, layout.ticks, sorted(layout.shapes.items()), layout.edges)),
         repr((clock, sorted(plan.splits.items()))),
-        *_texts(_modules(_objects(plan.vertices))),
+        *_texts(modules_of(plan.vertices)),
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -46,10 +46,11 @@ def _objects(vertices: Iterable[Vertex]) -> list[Any]:
     return found
 
 
-def _modules(objects: Iterable[Any]) -> dict[str, types.ModuleType]:
-    """The user's modules that define these objects, and those of the user's that they import."""
+def modules_of(vertices: Iterable[Vertex]) -> dict[str, types.ModuleType]:
+    """The user's modules that define what vertices are made of, and those of the user's that they
+    import."""
     found: dict[str, types.ModuleType] = {}
-    names = [_home(o) for o in objects]
+    names = [_home(o) for o in _objects(vertices)]
     while names:
         name = names.pop()
         module = sys.modules.get(name)

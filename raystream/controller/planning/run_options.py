@@ -59,8 +59,9 @@ def check_run_options(given: Mapping[str, Any]) -> float:
     for name in ("check", "ui"):
         if not isinstance(given[name], bool):
             raise _wrong(name, given[name], "True or False")
-    if not isinstance(given["resume"], bool | None):
-        raise _wrong("resume", given["resume"], "True, False or None")
+    for name in ("resume", "values"):
+        if not isinstance(given[name], bool | None):
+            raise _wrong(name, given[name], "True, False or None")
     return seconds_of(
         "", "checkpoint_seconds", given["checkpoint_seconds"], zero=True, error=ConfigError
     )

@@ -6,7 +6,8 @@ messages        commands and events between the machine and its shell; calls of 
 job             what all parts look at
 journal         what the controller has to know again after its own death
 totals          what a job has done in all, in counts that never fall
-history         what has happened to a job: recoveries and moves that have ended
+history         what has happened to a job: recoveries, moves and upgrades that have ended
+upgrading       a running job goes over to other code after one epoch
 gathering       plans for the way of state to the node that restores it (no restore uses them yet)
 members         instances as the controller knows them, and processes without a place
 placement       places that are taken together: phases and events

@@ -1,4 +1,4 @@
-"""What has happened to a job: recoveries, and moves that have ended."""
+"""What has happened to a job: recoveries, and moves and upgrades that have ended."""
 
 from __future__ import annotations
 
@@ -68,3 +68,23 @@ class MoveRecord:
     def ended(self) -> float:
         """Seconds since the job's start at which the move was done, or given up."""
         return self.t + self.place + self.restore + self.replay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeRecord:
+    """An upgrade that is settled, or was given up: the job has other code, or should have."""
+
+    t: float
+    """Seconds since the job's start at which the upgrade was asked for."""
+    name: str
+    """Where the flow was found, `module:name`."""
+    number: int
+    """The number of the version of the code; 0 if the upgrade was given up."""
+    after: int
+    """The last epoch that the code before has made; 0 if the upgrade was given up."""
+    tries: int
+    """How many epochs were proposed."""
+    seconds: float
+    """How long it took until the epoch was settled, or the upgrade was given up."""
+    failed: str = ""
+    """Why the upgrade was given up; empty if it was not."""

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from raystream.controller.protocol.history import MoveRecord, Recovery
+from raystream.controller.protocol.history import MoveRecord, Recovery, UpgradeRecord
 from raystream.controller.protocol.move_requests import Move
 from raystream.controller.protocol.recovery import Place
 from raystream.controller.protocol.totals import Totals
+from raystream.controller.protocol.upgrading.requests import Upgrade
 from raystream.dataflow.assignment import Assignment
 from raystream.dataflow.progress import Progress
 from raystream.dataflow.register import NO_VIEW
@@ -110,6 +111,12 @@ class JournalEntry:
     moved are there."""
     drained: frozenset[str] = frozenset()
     """The nodes that the job leaves and does not use again."""
+    upgrade: Upgrade | None = None
+    """The upgrade of the code that is under way."""
+    upgraded: tuple[UpgradeRecord, ...] = ()
+    """The upgrades that are settled or were given up."""
+    versions: int = 0
+    """How many numbers were given to versions of the code."""
     totals: Totals = field(default_factory=Totals)
     """What the job has done in all, as far as it is shown."""
     over: Any = None

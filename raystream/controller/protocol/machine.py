@@ -51,6 +51,7 @@ from raystream.controller.protocol.parts.replication import (
 from raystream.controller.protocol.parts.requests import RequestHandler
 from raystream.controller.protocol.placement import Placement
 from raystream.controller.protocol.strategies import strategy_of
+from raystream.controller.protocol.upgrading.upgrades import Upgrades
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
 from raystream.errors import JobError, OvertakenError, RaystreamError, StateError, Stopped
@@ -93,6 +94,7 @@ class Machine:
         self.moves = Rebalancing(job, self.placements, beginning, self._checkpoints)
         self._requests = RequestHandler(job, self.hiring, self.placements, self.moves)
         self.commits = Commits(job)
+        self._upgrades = Upgrades(job)
         self._drill = Drill(job, self.placements)
         self._out: list[Command] = []
         self._decisions = Decisions(job, self._checkpoints, self.moves)
@@ -126,8 +128,7 @@ class Machine:
 
     @property
     def under_replicated(self) -> int:
-        """How many ranges have fewer copies of their checkpoint than they should. The boundary
-        register counts as one."""
+        """How many ranges lack a copy of their checkpoint; the boundary register counts as one."""
         return self.replication.under_replicated
 
     @property
@@ -197,6 +198,8 @@ class Machine:
                 self._answer(request, *self._requests.rescale(wanted))
             case on.Drain(request, node, because):
                 self._answer(request, *self._requests.drain(node, because))
+            case on.UpgradeTo(request, code):
+                self._answer(request, *self._upgrades.take_up(code))
             case on.Tick() | on.Gone() if self.ended:
                 self._out += self.replication.after_the_end(event)
             case _ if not self.ended:
@@ -207,8 +210,8 @@ class Machine:
                     self._end(error)
         return self._flush()
 
-    def _answer(self, request: int, refusal: str, commands: list[Command]) -> None:
-        self._out += [*commands, do.Answer(request, refusal)]
+    def _answer(self, request: int, why: str, commands: list[Command]) -> None:
+        self._out += [*commands, do.Answer(request, why)]
 
     def _flush(self) -> list[Command]:
         out, self._out = self._out, []
@@ -259,7 +262,7 @@ class Machine:
                 self._out += self._checkpoints.want_last()
             case on.Cancel():
                 self._end(Stopped("the job was stopped"))
-            case on.Rescale() | on.Drain():
+            case on.Rescale() | on.Drain() | on.UpgradeTo():
                 raise AssertionError(f"{event} is answered by `handle`")
             case _:
                 assert_never(event)
@@ -278,9 +281,8 @@ class Machine:
     # ------------------------------------------------------------ time
 
     def _tick(self, event: on.Tick) -> None:
-        job = self._job
-        job.nodes, job.for_operators = event.nodes, event.for_operators
-        job.zones = event.zones
+        job, zones = self._job, event.zones
+        job.nodes, job.for_operators, job.zones = event.nodes, event.for_operators, zones
         self.hiring.tick()
         self._out += self.replication.start_keepers(event.nodes)
         self._out += self.replication.choose()
@@ -298,14 +300,13 @@ class Machine:
             self._end_if_wanted()
 
     def _move(self) -> None:
-        """Do what is due of moves."""
-        self._out += self.moves.look()
+        """Do what is due of moves and upgrades."""
+        self._out += self.moves.look() + self._upgrades.look()
         self._out += self.placements.tick()
         if self.journal.drained:
             self._out += self._requests.leave("its node is to be left")
             self._out += self.replication.vacate()
-        self._out += self.moves.attempts()
-        self._out += self.placements.prepare()
+        self._out += self.moves.attempts() + self.placements.prepare()
 
     # ------------------------------------------------------------ what instances say
 

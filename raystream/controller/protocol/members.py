@@ -21,6 +21,11 @@ commit. A job that ends soon does without them, and their start would take half 
 there is most to do."""
 
 
+SWITCH_SECONDS = 1.5
+"""The epoch after which a job goes over to other code is this far ahead, so that all instances have
+heard of it, and are known to have, before the first of them comes there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolOptions:
     """How a job is run, as far as the machine has to know. See `raystream.controller.options`."""
@@ -35,6 +40,8 @@ class ProtocolOptions:
     """How many instances share the range of an operator's instance that died."""
     stand_by: float = STAND_BY_SECONDS
     """How many seconds after the job began spare processes are started."""
+    switch_seconds: float = SWITCH_SECONDS
+    """How far ahead, in seconds, the epoch is after which a job goes over to other code."""
 
 
 @dataclass(eq=False)

@@ -15,7 +15,7 @@ from raystream.controller.protocol.journal import InstanceRecord, JournalEntry, 
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.recovery import Place
-from raystream.dataflow.plan import Durable, Edge, Plan
+from raystream.dataflow.plan import Durable, Edge, Plan, Vertex
 from raystream.dataflow.sinks import shows_at_once
 from raystream.durable.manifest import Saved, SavedChain, SavedLayout
 from raystream.errors import Stopped
@@ -222,13 +222,15 @@ def columns_of(plan: Plan) -> dict[str, tuple[str, int]]:
 
 def layout_of(plan: Plan) -> SavedLayout:
     """What must be the same in a plan that goes on from a checkpoint of this plan."""
-    shapes = {}
-    for vertex in plan.vertices:
-        shape = None if vertex.spec is None else shape_of(vertex.spec)
-        shapes[vertex.name] = "" if shape is None else shape.fingerprint
     words = tuple(_in_words(plan, e) for e in plan.edges)
     kinds = {v.name: v.kind for v in plan.vertices}
-    return SavedLayout(plan.groups, plan.ticks, shapes, words, kinds)
+    return SavedLayout(plan.groups, plan.ticks, shapes_of(plan.vertices), words, kinds)
+
+
+def shapes_of(vertices: Iterable[Vertex]) -> dict[str, str]:
+    """By vertex the fingerprint of its rows; empty for one without rows."""
+    shapes = {v.name: None if v.spec is None else shape_of(v.spec) for v in vertices}
+    return {name: "" if s is None else s.fingerprint for name, s in shapes.items()}
 
 
 def _in_words(plan: Plan, edge: Edge) -> str:

@@ -59,8 +59,10 @@ def shortage(holder: Holder, use: MemoryUse = UNKNOWN, *, died: bool = False) ->
         keeps += f", and its process takes {amount(use.own)}"
     node = f"; the node uses {amount(use.node)} of {amount(use.limit)}" if use.limit else ""
     killed = " and was killed for it, again" if died else ""
+    told = f"{holder.operator} has no memory left{killed}: {holder.instance} {keeps}{node}"
     return StateError(
-        f"{holder.operator} has no memory left{killed}: {holder.instance} {keeps}{node}",
+        told,
+        bare=told,
         where=holder.where,
         hint="Let rows that were not touched for long lie on disk (--state-memory, state_memory=),"
         " give the operator more instances on more nodes, or have it remove rows that are not"
@@ -76,9 +78,13 @@ def no_room(node: str, use: KeeperUse, seconds: float) -> StateError:
         use: what the keeper of the node holds, and why it cannot write.
         seconds: for how long nothing was committed.
     """
-    return StateError(
+    told = (
         f"no checkpoint could be stored for {seconds:g} s: the keeper of node {node[:8]} has"
-        f" {amount(use.memory)} of them in memory and {amount(use.disk)} in files, and {use.why}",
+        f" {amount(use.memory)} of them in memory and {amount(use.disk)} in files, and {use.why}"
+    )
+    return StateError(
+        told,
+        bare=told,
         hint="Give the node more disk, or say where there is some (state_folder=,"
         " --state-folder). With --durable the job goes on with `raystream run --resume`.",
     )

@@ -60,6 +60,8 @@ class Status:
     """Which operator reads from which: producer and consumer, each pair once."""
     totals: Totals = field(default_factory=Totals)
     """What it has done in all, in counts that never fall."""
+    links: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Bytes a second from one node to another, as they were measured where checkpoints go."""
     epoch_seconds: float | None = None
     """In a paced job, whose epoch 1 begins at 0 seconds, the real seconds of an epoch; otherwise
     None."""
@@ -108,6 +110,7 @@ def status_of(
     now: float,
     notes: Iterable[tuple[float, str]] = (),
     totals: Totals | None = None,
+    links: Mapping[tuple[str, str], float] | None = None,
 ) -> Status:
     """The state of a job, from what its controller knows.
 
@@ -116,6 +119,7 @@ def status_of(
         now: the Unix time.
         notes: seconds since the start, and the text.
         totals: those of the newest entry that is written; unless given, those of `entry`.
+        links: see `Status`.
     """
     clock = plan.clock
     paced = clock is not None and clock.speed is not None
@@ -143,8 +147,9 @@ def status_of(
         ),
         committed=committed,
         keepers=tuple(p.node for p in entry.keepers),
-        story=story(entry.recoveries, entry.moved, notes),
+        story=story(entry.recoveries, entry.moved, notes, entry.upgraded),
         totals=entry.totals if totals is None else totals,
+        links=links or {},
         epoch_seconds=clock.seconds / clock.speed
         if clock is not None and clock.speed and paced
         else None,

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from raystream.controller.protocol.history import MoveRecord, Recovery
+from raystream.controller.protocol.history import MoveRecord, Recovery, UpgradeRecord
 
 NOTES_MAX = 100
 """How many notes are kept of a job: the newest."""
@@ -15,7 +15,7 @@ AGAIN_SECONDS = 60.0
 
 
 class Notes:
-    """What a story has besides recoveries and moves.
+    """What a story has besides recoveries, moves and upgrades.
 
     A note that is repeated over and over is shown once, and again only after `AGAIN_SECONDS`
     without it.
@@ -47,7 +47,7 @@ class Told:
     t: float
     """Seconds since the job's start."""
     kind: str
-    """One of "recovery", "scale out", "scale in", "move" and "note"."""
+    """One of "recovery", "scale out", "scale in", "move", "upgrade" and "note"."""
     what: str
     """What happened, in words."""
     because: str = ""
@@ -64,13 +64,14 @@ def story(
     recoveries: Iterable[Recovery] = (),
     moved: Iterable[MoveRecord] = (),
     notes: Iterable[tuple[float, str]] = (),
+    upgraded: Iterable[UpgradeRecord] = (),
 ) -> tuple[Told, ...]:
     """All that happened, in order.
 
     Args:
         notes: seconds since the start, and the text.
     """
-    told = [*map(_recovery, recoveries), *map(_move, moved)]
+    told = [*map(_recovery, recoveries), *map(_move, moved), *map(_upgrade, upgraded)]
     told += [Told(t=t, kind="note", what=text) for t, text in notes]
     return tuple(sorted(told, key=lambda x: x.t))
 
@@ -115,6 +116,21 @@ def _move(m: MoveRecord) -> Told:
     what += f", at the {m.tries}. attempt" if m.tries > 1 else ""
     phases = (("place", m.place), ("restore", m.restore), ("replay", m.replay))
     return Told(t=m.t, kind=kind, what=what, because=m.because, phases=phases, nbytes=m.nbytes)
+
+
+def _upgrade(u: UpgradeRecord) -> Told:
+    what = f"the job keeps its code: {u.failed}"
+    if not u.failed:
+        what = f"other code from epoch {u.after + 1:,} on"
+        what += f", the {u.tries}. that was proposed" if u.tries > 1 else ""
+    return Told(
+        t=u.t,
+        kind="upgrade",
+        what=f"{u.name}: {what}",
+        because="asked for",
+        phases=() if u.failed else (("settle", u.seconds),),
+        failed=bool(u.failed),
+    )
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -18,6 +18,8 @@ from raystream.controller.reporting.story import Told
 from raystream.schema.types import BEFORE_ALL, NEVER
 
 Mood = Literal["idle", "busy", "hot", "blocked", "dead"]
+DISK_FULL = 0.8
+"""A disk with rows of state is said to fill up when this share of it is in use."""
 CELLS_MAX = 64
 """Cells of a bar of key groups, and of a bar of instances."""
 LISTED_MAX = 40
@@ -386,6 +388,11 @@ def _nodes(
 
 def _warnings(now: Status) -> tuple[str, ...]:
     found = [f"{w.name} is dead: {w.dead}" for w in now.workers if w.dead]
+    found += [
+        f"{w.name}: the disk with its rows is {full:.0%} full; the job ends at 90 %"
+        for w in now.workers
+        if w.progress is not None and (full := w.progress.on_disk.full) >= DISK_FULL
+    ]
     if (committed := now.committed) is not None:
         found += [w for w in (committed.unsaved, committed.unstored) if w]
         if committed.under_replicated:

@@ -6,9 +6,9 @@ calls      what a call of the user's code gave, and what becomes of its failures
 answers    answers as entries of the register, and as the output of an epoch
 
 What cannot be computed again is recorded once. An entry is of a key group and an epoch: key groups
-stay what they are when ranges are split and merged, so an entry belongs to whoever has its key
-group. The first entry that is written counts, whoever wrote it, and it lies in all places of the
-register before anybody acts on it. Whoever comes to the epoch later reads it and asks nothing: an
+stay what they are when ranges are split and merged, so an entry belongs to the owner of its key
+group. The first entry that is written counts, and it lies in all places of the register before any
+instance acts on it. An instance that comes to the epoch later reads it and asks nothing: an
 instance after a failure, a candidate of a move, an instance of another range. A question whose
 entry was not written before its process died is asked again. So the world is asked at least once,
 and what it answered counts once.

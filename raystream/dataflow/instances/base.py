@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +15,8 @@ from raystream.dataflow.instances.outlets import Outlets
 from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.sources.epochs import EpochRows
+from raystream.dataflow.upgrading.switching import Switching
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.schema.types import BEFORE_ALL, KeyRange, SinkContext
 from raystream.state.counts import IN, Counts
 from raystream.state.images.image import EndedRange, InputPosition
@@ -42,6 +46,12 @@ class Instance(ABC):
         """Of a sink: the last epoch that a predecessor has written."""
         self.inlets: dict[int, Inlet] = {}
         self.outlets = Outlets(plan, vertex, keys)
+        self.switching = Switching()
+        self.swapping: AbstractContextManager[Any] = nullcontext()
+        """Held while it goes over to other code, which is brief. A process whose other threads look
+        at the rows sets its lock."""
+        self.upgraded: list[Callable[[], None]] = []
+        """Called when it has gone over to other code."""
 
     @property
     def load(self) -> np.ndarray:
@@ -88,6 +98,36 @@ class Instance(ABC):
     def ready(self) -> bool:
         """Whether the next epoch can be applied as far as the input goes. A source has one until it
         ends, though its rows may still have to be read."""
+
+    def runs(self, version: CodeVersion | None) -> None:
+        """It was made with the code of this version; None: with the one that the job began with."""
+        if version is not None:
+            self.switching.version = self.outlets.code = version.number
+
+    def _may_pass(self) -> bool:
+        """Whether it may apply the next epoch, as far as versions of the code go. It goes over to
+        another version if that makes the next epoch."""
+        if self.switching.holds(self.position):
+            return False
+        while self.switching.due(self.position):
+            version = self.switching.next()
+            for inlet in self.inlets.values():
+                inlet.go_over(version.number)
+            self._upgrade(version.of(self.vertex), version.number)
+            for told in self.upgraded:
+                told()
+        return True
+
+    def _upgrade(self, vertex: Vertex, number: int) -> None:
+        """Go over to other code of the same vertex, version `number`, between two epochs."""
+        with self.swapping:
+            self.vertex = vertex
+            self.outlets.upgrade(vertex, number)
+
+    def end_of_step(self, after: int, upto: int) -> int:
+        """The epoch at which a step of a source ends that begins after one epoch, and could go on
+        to another, because no epoch before has rows."""
+        return self.switching.stop(after, self.checkpoints.stop(after, upto))
 
     @abstractmethod
     def step(self, rows: EpochRows | None = None) -> Header:

@@ -41,6 +41,13 @@ class ControlledInstance(KeyedInstance):
         bound: dict[str, Any] = {spec.control.argument: self.row.row}
         return replace(spec, process=partial(spec.process, **bound))
 
+    def _upgrade(self, vertex: Vertex, number: int) -> None:
+        """As of any operator; the row of the control stream goes on, too."""
+        control = self.control_row()
+        super()._upgrade(vertex, number)
+        if control:
+            self.row.restore(control)
+
     def takes(self, edge: int) -> KeyRange:
         """All key groups of the control stream, and its own range of the other edges."""
         return KeyRange(0, self.plan.groups) if edge in self._controls else self.keys

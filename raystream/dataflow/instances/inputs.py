@@ -55,7 +55,7 @@ class ReceivingInstance(Instance):
 
     def ready(self) -> bool:
         """Whether all pieces of the next epoch are there."""
-        if self.ended:
+        if self.ended or (self.switching.told and not self._may_pass()):
             return False
         epoch = self.position + 1
         for inlet in self.inlets.values():  # noqa: SIM110  asked for at each piece that comes
@@ -71,6 +71,8 @@ class ReceivingInstance(Instance):
             return self._step_of_one(only, before)
         inlets = self.inlets
         last = min([inlet.reach(epoch) for inlet in inlets.values()])
+        if last > epoch and self.switching.told:
+            last = self.switching.stop(epoch - 1, last)
         if last > epoch:
             last = self._stop(epoch, last)
         pieces = {edge: inlet.apply(epoch, last) for edge, inlet in inlets.items()}
@@ -170,7 +172,7 @@ class ReceivingInstance(Instance):
         """As `Instance.stand`; also tells the inlets which ranges of their producers have ended."""
         super().stand(checkpoint, at)
         for edge in self.vertex.inputs:
-            inlet = Inlet(self.plan.groups, checkpoint)
+            inlet = Inlet(self.plan.groups, checkpoint, self.switching.version)
             inlet.ended = [
                 silence(e.epoch, KeyRange(e.lo, e.hi), edge.schema, len(self.takes(edge.id)))
                 for e in at.inlets.get(edge.id, ())

@@ -13,6 +13,7 @@ from raystream.dataflow.logic.select import logic_of
 from raystream.dataflow.order import assemble
 from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
+from raystream.dataflow.snapshot import refill, stored_rows
 from raystream.errors import InternalError
 from raystream.schema.blocks import folded
 from raystream.schema.types import KeyRange
@@ -28,17 +29,20 @@ class KeyedInstance(ReceivingInstance):
         if vertex.spec is None:
             raise InternalError(f"{vertex.name} is no operator")
         self.spec = self._bound(vertex.spec)
-        self.logic = logic_of(self.spec, plan)
-        if plan.state_memory is not None:
-            self.logic = self._tiered(plan, plan.state_memory)
+        self.logic = self._logic(plan)
         self._nothing = [nothing(schema, len(keys)) for schema in vertex.spec.outputs]
 
-    def _tiered(self, plan: Plan, memory: int) -> Logic:
-        """The logic, with its oldest rows on disk if it supports that. memory: bytes."""
+    def _logic(self, plan: Plan) -> Logic:
+        """A new logic of the operator."""
+        logic = logic_of(self.spec, plan)
+        return logic if plan.state_memory is None else self._tiered(logic, plan, plan.state_memory)
+
+    def _tiered(self, logic: Logic, plan: Plan, memory: int) -> Logic:
+        """A logic, with its oldest rows on disk if it supports that. memory: bytes."""
         from raystream.dataflow.logic.tiered import tiered
 
         folder = Path(plan.state_folder or gettempdir())
-        return tiered(self.logic, self.spec, plan.ticks, memory, folder)
+        return tiered(logic, self.spec, plan.ticks, memory, folder)
 
     def _bound(self, spec: OperatorSpec) -> OperatorSpec:
         """The operator as this instance calls it."""
@@ -57,6 +61,22 @@ class KeyedInstance(ReceivingInstance):
         if rows and self.table is not None:
             self.table.make_room(rows * len(self.keys) // self.plan.groups, self.keys)
         super().open()
+
+    def _upgrade(self, vertex: Vertex, number: int) -> None:
+        """As of any instance. The new code goes on with the rows as they are stored now.
+
+        Raises:
+            StateError: a row cannot be stored, or the user's `upgrade` failed.
+        """
+        rows = stored_rows(self)
+        super()._upgrade(vertex, number)
+        assert vertex.spec is not None
+        with self.swapping:
+            self.spec = self._bound(vertex.spec)
+            self.logic = self._logic(self.plan)
+            refill(self, rows)
+            self.logic.open(self.keys)
+            self._nothing = [nothing(schema, len(self.keys)) for schema in vertex.spec.outputs]
 
     def _next_due(self) -> int:
         """The least time at which a window closes or a timer rings."""

@@ -12,6 +12,7 @@ from raystream.dataflow.instances.keyed import KeyedInstance
 from raystream.dataflow.instances.sink import SinkInstance
 from raystream.dataflow.instances.source import SourceInstance
 from raystream.dataflow.plan import Plan, Vertex
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.schema.types import KeyRange
 
 
@@ -20,6 +21,19 @@ def make_instance(plan: Plan, vertex: Vertex, keys: KeyRange, sink: Any = None) 
     if vertex.kind == "source":
         return SourceInstance(plan, vertex, keys)
     return make_receiving(plan, vertex, keys, sink)
+
+
+def made_instance(
+    plan: Plan, vertex: Vertex, keys: KeyRange, version: CodeVersion | None, sink: Any = None
+) -> Instance:
+    """A new instance of a vertex that goes on with what a version of the code has made.
+
+    Args:
+        version: None for the code that the job began with. sink: see `SinkInstance`.
+    """
+    machine = make_instance(plan, vertex if version is None else version.of(vertex), keys, sink)
+    machine.runs(version)
+    return machine
 
 
 def make_receiving(

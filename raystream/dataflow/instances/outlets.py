@@ -16,7 +16,7 @@ from raystream.dataflow.emission import (
     one_of,
 )
 from raystream.dataflow.logic.select import logic_of
-from raystream.dataflow.pieces import Header, Piece
+from raystream.dataflow.pieces import ANY_CODE, Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.sources.event_times import EventTimes
 from raystream.errors import OperatorError
@@ -50,6 +50,8 @@ class Outlets:
         self.counted = [(name, at_port(name)) for name in port_names(vertex)]
         """What goes out, or comes to a sink (`port_names`), and the name it is counted under."""
         self._nothing: list[tuple[int, Columns, np.ndarray]] = []
+        self.code = 0
+        """The number of the version of the code that makes the epochs."""
         self.last = NEVER
         """The epoch after which the range has ended; NEVER while that is not known."""
         self.guard: AbstractContextManager[Any] = nullcontext()
@@ -60,6 +62,14 @@ class Outlets:
         """Load references."""
         for _, logic in self.fused:
             logic.open(self.keys)
+
+    def upgrade(self, vertex: Vertex, number: int) -> None:
+        """Run the fused operators of another version of the code. The streams are the same, and so
+        are the logs."""
+        fused = [(f, logic_of(f.spec, self.plan)) for f in vertex.fused]
+        for _, logic in fused:
+            logic.open(self.keys)
+        self.vertex, self.fused, self.code, self._nothing = vertex, fused, number, []
 
     def emit(self, head: list[Emission], header: Header, counts: Counts) -> None:
         """Run the fused operators on what the head emitted and log one entry per edge."""
@@ -74,6 +84,8 @@ class Outlets:
                 counts.add(OUT, folded(ports[edge.port].offsets, groups))
         else:
             pieces = self._silence()
+        if self.code:
+            header = header._replace(code=self.code)
         with self.guard:
             for at, rows, offsets in pieces:
                 told = self.times.header(at, header)
@@ -130,7 +142,8 @@ class Outlets:
         if epoch <= self.last:
             return None
         rows, offsets = next((rows, at) for e, rows, at in self._silence() if e == edge)
-        return LogEntry(epoch, Header(epoch, self.keys, NEVER, False, True), rows, offsets)
+        header = Header(epoch, self.keys, NEVER, False, True, code=ANY_CODE)
+        return LogEntry(epoch, header, rows, offsets)
 
     def is_ahead(self, epoch: int, bound: Bound) -> bool:
         """Whether one of the logs holds more, from an epoch on, than a bound allows. A run of empty

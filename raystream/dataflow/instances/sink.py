@@ -134,12 +134,15 @@ class SinkInstance(ReceivingInstance):
     def _call(self, doing: str, call: Any) -> None:
         try:
             call()
-        except RaystreamError:
+        except RaystreamError as error:
+            error.where = error.where or self.vertex.where
             raise
         except Exception as error:
+            could_not = f"sink {self.vertex.name} could not {doing}"
             raise JobError(
-                f"sink {self.vertex.name} could not {doing}: {what_was_raised(error)}",
+                f"{could_not}: {what_was_raised(error)}",
                 where=user_frame(error) or self.vertex.where,
+                bare=f"{could_not}: {type(error).__name__}",
             ) from error
 
 

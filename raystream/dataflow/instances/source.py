@@ -25,7 +25,9 @@ class SourceInstance(Instance):
 
     def ready(self) -> bool:
         """Whether it has not ended, and is not at the checkpoint with which the job is stopped."""
-        return not (self.ended or self.checkpoints.stops(self.position))
+        if self.ended or self.checkpoints.stops(self.position):
+            return False
+        return not self.switching.told or self._may_pass()
 
     def step(self, rows: EpochRows | None = None) -> Header:
         """Emit the rows of the next epoch, or a run of epochs without rows."""

@@ -35,7 +35,7 @@ from raystream.state.tiers.structured_tier import StructuredTier
 ROW_BYTES = 64
 """The rows of records that an epoch brings take at least so much each."""
 LEAST_AT_ONCE = 64
-"""So many records of an epoch are taken at once in any case, if they are of one key group."""
+"""How many records of an epoch are taken at once in any case, if they are of one key group."""
 
 
 def tiered(logic: Logic, spec: OperatorSpec, ticks: int, memory: int, folder: Path) -> Logic:

@@ -218,5 +218,6 @@ class Untimely(Exception):
             f"{spec.name} set the timer {spec.state.name}.{spec.state.timer} of key {key!r} to"
             f" {self.due!r:.80}, which is no time, in epoch {epoch}",
             where=spec.where,
-            hint="A time is an int, as in the records; rs.NEVER unsets the timer.",
+            hint="A timer is an int in the time unit of the flow; rs.NEVER unsets it. Of a datetime"
+            " t it is (t - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1).",
         )

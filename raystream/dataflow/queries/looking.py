@@ -33,6 +33,8 @@ class Looked(NamedTuple):
     """The epoch at whose end the rows were so."""
     found: FoundRows
     """The rows, and which keys they belong to."""
+    shape: str
+    """The fingerprint of the rows."""
 
 
 class NotYet(Enum):
@@ -45,6 +47,8 @@ class NotYet(Enum):
     OVER = "over"
     """The input has ended, and the instance that had the rows is gone. A checkpoint of the end has
     no rows, because no record will come that needs them."""
+    CHANGED = "changed"
+    """The rows are of another class than the client knows of: the job was upgraded."""
 
 
 def look_up(tenure: Tenure[Any], query: StateQuery) -> Looked | NotYet:
@@ -65,7 +69,8 @@ def look_up(tenure: Tenure[Any], query: StateQuery) -> Looked | NotYet:
     epoch = max(machine.position, query.least) if machine.ended else machine.position
     if epoch < query.least:
         return NotYet.LATER
-    return Looked(epoch, machine.table.look_up(query.keys))
+    table = machine.table
+    return Looked(epoch, table.look_up(query.keys), table.shape.fingerprint)
 
 
 def _within(keys: Any, machine: Instance) -> bool:

@@ -2,6 +2,7 @@
 
 split_reader  one split: its batches from a position on; errors of sources
 recorded      recorded data: cut by event time
+pace          how long the epochs of a paced job are, and when each is released
 arrival       other data: cut where the boundary register says
 arrival_split one split of such data
 live          the same for what cannot be read again: the register holds the rows, too

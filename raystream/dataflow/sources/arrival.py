@@ -126,6 +126,7 @@ def reader_of(vertex: Vertex, split: ArrivalSplit) -> SplitReader:
         split.position,
         None if known is None else source,
         ahead=source.read_ahead,
+        where=vertex.where,
     )
     if known is not None:
         reader.knows(known)

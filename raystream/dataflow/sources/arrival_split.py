@@ -89,7 +89,7 @@ class ArrivalSplit:
         """The boundary that would publish everything that was read.
 
         Args:
-            silent: for how many seconds nothing has come, on the clock of whoever reads.
+            silent: for how many seconds nothing has come, on the clock of the reader.
         """
         self._silent = silent
         due = self._due()

@@ -47,7 +47,7 @@ from raystream.schema.types import NEVER
 ENTRY_BYTES = 8 << 20
 """A boundary takes as many batches as fit into this, and at least one."""
 SENDERS = 10_000
-"""So many senders of a split are known: the ones that were recorded last."""
+"""How many senders of a split are known: the ones that were recorded last."""
 
 
 class Sent(NamedTuple):

@@ -59,7 +59,7 @@ LEAP = 10**9
 """A row that is this many epochs or more after those before it is taken for an error."""
 
 SPARSE = 4
-"""Epochs are not taken together if not one in so many of them has rows."""
+"""Epochs are not taken together if less than one in this many has rows."""
 
 _NO_RUNS = Runs(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -310,7 +310,8 @@ class Recorded:
             known = new if positions is None else positions.get(name, new)
             _, at, last, end, *greatest = known
             guard = self.rule.guard(vertex.name, name, *greatest) if self.rule else None
-            reader = SplitReader(name, vertex.name, self.schema, vertex.source.read, at)
+            read, where = vertex.source.read, vertex.where
+            reader = SplitReader(name, vertex.name, self.schema, read, at, where=where)
             split = RecordedSplit(
                 reader, self.cutting, taken=taken, last=last, end=end, guard=guard
             )

@@ -15,6 +15,7 @@ from raystream.errors import (
     OperatorError,
     RaystreamError,
     StateError,
+    Where,
     user_frame,
     what_was_raised,
 )
@@ -50,19 +51,25 @@ class SplitReader:
         recorded: Source[Any] | None = None,
         *,
         ahead: int = 1,
+        where: Where | None = None,
     ) -> None:
+        """
+        Args:
+            where: where the source joins the flow, for errors that name no other place.
+        """
         self.split = Split(name)
         self.source = source
         self.schema = schema
         self.position = position
         self.ahead = ahead
+        self.where = where
         self.sent: tuple[str, int, np.ndarray | None] | None = None
         """The sender and sequence of the batch that was read last, if it has them, and the sequence
         of each row, if they have such."""
         self.ends: np.ndarray | None = None
         """The positions after each row of the batch that was read last, if the source says so."""
         self._recorded = recorded
-        with told(self.source, "read", self.split):
+        with told(self.source, "read", self.split, self.where):
             self._batches = read(self.split, position)
         if not isinstance(self._batches, Iterator):
             raise self._unlike("returned", self._batches)
@@ -79,7 +86,7 @@ class SplitReader:
             OperatorError: the source's code raised.
         """
         while True:
-            with told(self.source, "read", self.split):
+            with told(self.source, "read", self.split, self.where):
                 found = next(self._batches, self._END)
             if found is self._END:
                 return None
@@ -133,7 +140,7 @@ class SplitReader:
             OperatorError: the source's code raised.
         """
         if self._recorded is not None:
-            with told(self.source, "acknowledge", self.split):
+            with told(self.source, "acknowledge", self.split, self.where):
                 self._recorded.acknowledge(self.split, number)
 
     def knows(self, sequences: Mapping[str, int]) -> None:
@@ -143,7 +150,7 @@ class SplitReader:
             OperatorError: the source's code raised.
         """
         if self._recorded is not None:
-            with told(self.source, "knows", self.split):
+            with told(self.source, "knows", self.split, self.where):
                 self._recorded.knows(self.split, sequences)
 
     @property
@@ -154,7 +161,7 @@ class SplitReader:
     def _check_ends(self, before: int, rows: int) -> None:
         ends = self.ends
         assert ends is not None
-        if ends.dtype != np.int64 or ends.shape != (rows,):
+        if ends.dtype not in (np.int64, np.object_) or ends.shape != (rows,):
             wrong = f"{ends.dtype} of shape {ends.shape} for {rows} records"
         elif rows and not (before < ends[0] and ends[-1] <= self.position):
             wrong = f"{ends[0]} to {ends[-1]} for a batch from {before} to {self.position}"
@@ -164,7 +171,8 @@ class SplitReader:
             return
         raise InputError(
             f"{self.source}.read({self.split.name!r}) yields as positions of records {wrong}",
-            hint="An int64 array beside a batch has the position after each of its records.",
+            hint="An int64 array beside a batch has the position after each of its records; where"
+            " 64 bits do not suffice, an array of Python's ints.",
         )
 
     def _stays(self) -> InputError:
@@ -204,8 +212,8 @@ def tell_end(source: Source[Any], name: str, split: str) -> None:
 
 
 @contextmanager
-def told(source: str, method: str, split: Split) -> Iterator[None]:
-    """Turn what a source's code raises into errors that name the source and the split."""
+def told(source: str, method: str, split: Split, where: Where | None = None) -> Iterator[None]:
+    """Turn what a source's code raises into errors that name the source, the split and a place."""
     try:
         yield
     except StateError as error:  # what it wanted to put into a batch
@@ -213,16 +221,26 @@ def told(source: str, method: str, split: Split) -> Iterator[None]:
             f"{source}.{method}({split.name!r}): {error.message}",
             where=error.where or user_frame(error),
             hint=error.hint,
+            bare=f"{source}.{method}({split.name!r}) yields a value that does not fit",
         ) from error
-    except RaystreamError:
+    except InputError as error:
+        error.bare = error.bare or f"{source}: {split.name} holds what was not declared"
+        error.where = error.where or where
+        raise
+    except RaystreamError as error:
+        error.where = error.where or where
         raise
     except OSError as error:
+        could_not = f"{source}: cannot read {split.name}"
         raise InputError(
-            f"{source}: cannot read {split.name}: {what_was_raised(error)}",
-            where=user_frame(error),
+            f"{could_not}: {what_was_raised(error)}",
+            where=user_frame(error) or where,
+            bare=f"{could_not}: {type(error).__name__}",
         ) from error
     except Exception as error:
+        raised = f"{source}.{method}({split.name!r}) raised"
         raise OperatorError(
-            f"{source}.{method}({split.name!r}) raised {what_was_raised(error)}",
-            where=user_frame(error),
+            f"{raised} {what_was_raised(error)}",
+            where=user_frame(error) or where,
+            bare=f"{raised} {type(error).__name__}",
         ) from error

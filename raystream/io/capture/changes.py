@@ -2,9 +2,9 @@
 
 A row's sequence is the place of its transaction's commit in the log of the server: it rises from
 transaction to transaction, and rows of one transaction have the same and stay together. A large
-transaction comes in parts, so that nobody has to hold all of it: all but the last part are of a
-sender of their own, which is the transaction, and their sequences number its rows. So whoever reads
-the log again may cut it otherwise, and the job leaves out what it has.
+transaction comes in parts, so that no process has to hold all of it: all but the last part are of
+a sender of their own, which is the transaction, and their sequences number its rows. So the log may
+be cut otherwise when it is read again, and the job leaves out what it has.
 """
 
 from __future__ import annotations

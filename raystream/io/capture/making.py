@@ -11,6 +11,7 @@ from raystream.api.arguments import check_flag, check_record
 from raystream.errors import ConfigError, GraphError, caller, placed
 from raystream.io.files.columns import mapping_of
 from raystream.schema.fields import AnyRecord, Field
+from raystream.schema.lengths import Seconds, wait_of
 from raystream.schema.records import record_schema
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def postgres_changes(
     lsn: str | None = None,
     number: str | None = None,
     committed: str | None = None,
-    heartbeat: float = 10.0,
-    wait: float = 60.0,
+    heartbeat: Seconds = 10.0,
+    wait: Seconds = 60.0,
 ) -> ChangedRows[U]:
     """The rows of a table and then its changes, as they are committed, by logical replication. It
     needs the extra `postgres`, and a server with `wal_level = logical`.
@@ -63,14 +64,14 @@ def postgres_changes(
         table: with its schema before it if it is not in the first one of the search path.
         operation: the field of type `str` that says what happened. None: the record has none.
         columns: the names of columns by field, where they are others.
-        slot: what the server calls its place in the log for this source, which nobody else may
-            read; made if it is not there. Unless given: `raystream_` and the table. A slot stays
+        slot: what the server calls its place in the log for this source, which no other client
+            may read; made if it is not there. Unless given: `raystream_` and the table. It stays
             when the job ends, so that it can go on; drop it when it is not needed any more, because
             the server keeps its log for it.
         publication: what the server calls what it publishes; made if it is not there. Unless given:
             as the slot.
         snapshot: whether the rows that are there come first, with the operation `read`. Then a job
-            that begins at the beginning makes the slot anew. Otherwise such a job goes on where the
+            that begins at the beginning replaces the slot. Otherwise such a job goes on where the
             slot is, or makes it.
         follow: whether to wait for changes. False: the source ends with what was committed before
             it began.
@@ -92,7 +93,6 @@ def postgres_changes(
     from raystream.io.databases.postgres import driver
 
     _check_text(CHANGES, url=url, table=table)
-    _check_seconds(CHANGES, heartbeat=heartbeat, wait=wait)
     check_record(CHANGES, record)
     for name, flag in (("snapshot", snapshot), ("follow", follow)):
         check_flag(CHANGES, name, flag)
@@ -114,8 +114,8 @@ def postgres_changes(
         publication=_checked_name("publication", publication) or wanted,
         snapshot=snapshot,
         follow=follow,
-        heartbeat=float(heartbeat),
-        wait=float(wait),
+        heartbeat=wait_of(CHANGES, "heartbeat", heartbeat),
+        wait=wait_of(CHANGES, "wait", wait),
     )
     return ChangedRows(record, asked, told, _columns_of(record, told, columns))
 
@@ -129,10 +129,10 @@ def postgres_rows(
     table: str,
     rising: str,
     columns: Mapping[str, str] | None = None,
-    every: float = 1.0,
-    behind: float = 0.0,
+    every: Seconds = 1.0,
+    behind: Seconds = 0.0,
     follow: bool = True,
-    wait: float = 60.0,
+    wait: Seconds = 60.0,
 ) -> RisingRows[U]:
     """The rows of a table that only grows, by asking for new ones now and then. It needs the extra
     `postgres`, and no other right than to read the table.
@@ -169,9 +169,6 @@ def postgres_rows(
     from raystream.io.databases.postgres import driver
 
     _check_text(ROWS, url=url, table=table, rising=rising)
-    _check_seconds(ROWS, every=every, behind=behind, wait=wait)
-    if not every:
-        raise ConfigError(f"{ROWS}(every=0): it is more than 0 seconds")
     check_record(ROWS, record)
     record_schema(record, caller()[1])
     check_flag(ROWS, "follow", follow)
@@ -180,10 +177,10 @@ def postgres_rows(
         url=url,
         table=table,
         rising=rising,
-        every=float(every),
-        behind=float(behind),
+        every=wait_of(ROWS, "every", every, zero=False),
+        behind=wait_of(ROWS, "behind", behind),
         follow=follow,
-        wait=float(wait),
+        wait=wait_of(ROWS, "wait", wait),
     )
     return RisingRows(record, asked, _columns_of(record, ToldFields(), columns))
 
@@ -227,13 +224,6 @@ def _check_text(call: str, **given: Any) -> None:
         if not isinstance(value, str) or not value or "\0" in value or not value.isprintable():
             said = "" if name == "url" else f"={value!r:.80}"
             raise ConfigError(f"{call}({name}{said}): it is text")
-
-
-def _check_seconds(call: str, **given: Any) -> None:
-    for name, value in given.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (number and 0 <= value <= 86_400):
-            raise ConfigError(f"{call}({name}={value!r:.80}): seconds, from 0 to a day")
 
 
 def _checked_name(what: str, value: Any) -> str | None:

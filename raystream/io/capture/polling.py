@@ -15,18 +15,15 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from raystream.api.batch import Batch
 from raystream.errors import InputError, RaystreamError
 from raystream.io.capture.changes import Row, WatchedTable
-from raystream.io.capture.recorded import CapturedSource
+from raystream.io.capture.recorded import CapturedSource, ServerReader
 from raystream.io.capture.slot import Server, bytes_of, quoted_table
 from raystream.io.capture.source import LOOK_SECONDS, check_columns
 from raystream.io.capture.values import RowDecoder, ToldFields
 from raystream.io.databases.sql import quoted
-from raystream.io.databases.waiting import Beat, Patience, pause
-from raystream.schema.columns import empty
+from raystream.io.databases.waiting import Beat, pause
 from raystream.schema.fields import AnyRecord
-from raystream.schema.records import record_schema
 from raystream.schema.types import Split
 
 U = TypeVar("U", bound=AnyRecord)
@@ -142,34 +139,16 @@ class RisingRows(CapturedSource[U]):
 
 
 @dataclass
-class _Polling:
-    """Asks again and again, with a new connection where one breaks."""
+class _Polling(ServerReader):
+    """Asks again and again."""
 
     source: RisingRows[Any]
-    number: int = 0
     last: int = -1
     """The highest value that was yielded."""
 
     def __iter__(self) -> Iterator[Any]:
-        source = self.source
-        self.last = source._known.get(ROWS, -1)
-        self._nothing: Batch[Any] = Batch._of(empty(record_schema(source.record)))
-        server = source.server()
-        patience = Patience(source.asked.wait)
-        while True:
-            number = self.number
-            try:
-                yield from self._session(server)
-                return
-            except RaystreamError:
-                raise
-            except Exception as error:
-                if self.number != number:
-                    patience = Patience(source.asked.wait)
-                if not (server.passing(error) and patience.left()):
-                    raise server.described(error) from None
-            yield self.number, self._nothing  # the reader looks whether it should stop
-            patience.wait()
+        self.last = self.source._known.get(ROWS, -1)
+        return self._sessions(self.source.server())
 
     def _session(self, server: Server) -> Iterator[Any]:
         source, asked = self.source, self.source.asked

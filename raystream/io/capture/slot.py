@@ -221,7 +221,7 @@ class Server:
         sql.execute("SELECT pg_terminate_backend(%s)", (state.reader,))
 
     def advance(self, upto: int) -> None:
-        """Let the server forget what the slot holds up to a place, while nobody reads it. The
+        """Let the server forget what the slot holds up to a place, while no client reads it. The
         connection of a reader that has just ended is waited for; a slot that is read by then stays
         where it is, until that reader says how far it has come."""
         patience = Patience(ADVANCE_SECONDS)

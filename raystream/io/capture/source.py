@@ -20,17 +20,14 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from raystream.api.batch import Batch
 from raystream.errors import InputError, RaystreamError
 from raystream.io.capture.changes import LOG, Part, Row, Transactions, WatchedTable
 from raystream.io.capture.pgoutput import lsn_of, lsn_text, parsed
-from raystream.io.capture.recorded import CapturedSource
+from raystream.io.capture.recorded import CapturedSource, ServerReader
 from raystream.io.capture.slot import ChangeStream, Server, SlotState
 from raystream.io.capture.values import RowDecoder, ToldFields
 from raystream.io.databases.waiting import Beat, Patience
-from raystream.schema.columns import empty
 from raystream.schema.fields import AnyRecord
-from raystream.schema.records import record_schema
 from raystream.schema.types import Split
 
 U = TypeVar("U", bound=AnyRecord)
@@ -79,7 +76,7 @@ class ChangedRows(CapturedSource[U]):
 
     def read(self, split: Split, position: int, /) -> Iterator[Any]:
         """Changes as they come. Numbers of batches count from 1."""
-        yield from _Reading(self)
+        yield from _Changes(self)
 
     def stored(self, split: Split, sequences: Mapping[str, int], /) -> None:
         """Let the server forget what a checkpoint holds: the stream says so, or if there is none
@@ -123,11 +120,10 @@ def check_columns(table: WatchedTable, columns: Sequence[str]) -> None:
 
 
 @dataclass
-class _Reading:
-    """Reads the slot from what is known on, with a new connection where one breaks."""
+class _Changes(ServerReader):
+    """Reads the slot from what is known on."""
 
     source: ChangedRows[Any]
-    number: int = 0
     upto: int | None = None
     """The last commit that was yielded; None before all of the table was."""
     begun: bool = False
@@ -143,25 +139,10 @@ class _Reading:
         source, known = self.source, self.source._known
         self.upto = known.get(LOG)
         self.begun = any(name.startswith(SNAPSHOT) for name in known)
-        self._nothing: Batch[Any] = Batch._of(empty(record_schema(source.record)))
         server = source.server()
-        patience = Patience(source.asked.wait)
         source._reading = True
         try:
-            while True:
-                number = self.number
-                try:
-                    yield from self._session(server)
-                    return
-                except RaystreamError:
-                    raise
-                except Exception as error:
-                    if self.number != number:
-                        patience = Patience(source.asked.wait)
-                    if not (server.passing(error) and patience.left()):
-                        raise server.described(error) from None
-                yield self.number, self._nothing  # the reader looks whether it should stop
-                patience.wait()
+            yield from self._sessions(server)
         finally:
             source._reading = False
             # What was stored at the end, the stream may not have said any more.

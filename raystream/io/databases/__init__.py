@@ -1,6 +1,6 @@
 """Sinks to databases, visible by epoch: rows and a marker in one transaction.
 
-    markers     what a database knows of its output: who may write, and what is there. Pure
+    markers     what a database knows of its output: what is there, and its one writer. Pure
     connection  what a database has to be able to do
     sink        `TransactionalSink`: what an instance does, for every database
     waiting     how long it tries again when a database cannot be reached

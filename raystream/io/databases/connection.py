@@ -12,7 +12,7 @@ from raystream.schema.types import KeyRange
 
 
 class Staged(NamedTuple):
-    """Rows that the database keeps, and that nobody sees yet."""
+    """Rows that the database keeps, and that no reader sees yet."""
 
     keys: KeyRange
     """The key groups of the instance that staged them."""
@@ -64,7 +64,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def stage(self, staged: Staged) -> None:
-        """Keep rows of the sink where nobody sees them."""
+        """Keep rows of the sink where no reader sees them."""
 
     @abstractmethod
     def staged(self, keys: KeyRange, upto: int) -> Sequence[Staged]:

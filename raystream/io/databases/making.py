@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from raystream.errors import placed
+from raystream.schema.lengths import Seconds
 
 if TYPE_CHECKING:
     from raystream.io.databases.duckdb import DuckdbSink
@@ -28,7 +29,7 @@ def sqlite(
     columns: Mapping[str, str] | None = None,
     visible: Visible | None = None,
     existing: Existing | None = None,
-    wait: float = 60.0,
+    wait: Seconds = 60.0,
 ) -> SqliteSink:
     """A sink to a table of an SQLite database, exactly once: rows are visible as soon as their
     epoch is written.
@@ -84,7 +85,7 @@ def duckdb(
     columns: Mapping[str, str] | None = None,
     visible: Visible | None = None,
     existing: Existing | None = None,
-    wait: float = 60.0,
+    wait: Seconds = 60.0,
 ) -> DuckdbSink:
     """A sink to a table of a DuckDB database, exactly once: rows are visible as soon as their epoch
     is written. It needs the extra `duckdb`.
@@ -127,7 +128,7 @@ def postgres(
     columns: Mapping[str, str] | None = None,
     visible: Visible | None = None,
     existing: Existing | None = None,
-    wait: float = 60.0,
+    wait: Seconds = 60.0,
 ) -> PostgresSink:
     """A sink to a table of a PostgreSQL database, exactly once: rows are visible as soon as their
     epoch is written. It needs the extra `postgres`.

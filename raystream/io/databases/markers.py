@@ -1,4 +1,4 @@
-"""Markers: what a database knows of the output that it holds, and who may add to it.
+"""Markers: what a database knows of the output that it holds, and which instance may add to it.
 
 A sink is *visible by epoch* when it writes the rows of an epoch and a marker in one transaction of
 the database. A marker says for a range of key groups up to which epoch the rows are there, and
@@ -43,7 +43,7 @@ EXISTING: tuple[str, ...] = get_args(Existing)
 
 
 class MarkerOwner(NamedTuple):
-    """Who may write rows of a range. A greater owner replaces a lesser one."""
+    """The instance that may write rows of a range. A greater owner replaces a lesser one."""
 
     run: int
     """The number of the run among those of the sink in this database."""
@@ -263,7 +263,7 @@ def _cut(there: Iterable[Marker], context: SinkContext, owner: MarkerOwner) -> l
     """Markers in the place of those that overlap a range: of the range with the new owner, of the
     rest as they were. What no marker knows was written up to the checkpoint and no further.
 
-    What an earlier run has staged after the checkpoint is forgotten: nobody has seen it."""
+    What an earlier run has staged after the checkpoint is forgotten: no reader has seen it."""
     mine: list[Marker] = []
     rest: list[Marker] = []
     at, committed = context.keys.lo, context.committed

@@ -34,6 +34,7 @@ from raystream.io.databases.markers import (
     take_over,
 )
 from raystream.io.databases.waiting import Patience
+from raystream.schema.lengths import Seconds, wait_of
 from raystream.schema.types import KeyRange, SinkContext
 
 Visible = Literal["epoch", "saved"]
@@ -67,17 +68,15 @@ class TransactionalSink(Sink[Any]):
         *,
         visible: Visible | None = None,
         existing: Existing = "refuse",
-        wait: float = 60.0,
+        wait: Seconds = 60.0,
     ) -> None:
         if visible is not None and not (isinstance(visible, str) and visible in VISIBLE):
             raise ConfigError(f'visible={visible!r}: "epoch" or "saved"')
         if not isinstance(existing, str) or existing not in EXISTING:
             raise ConfigError(f'existing={existing!r}: "refuse", "keep" or "replace"')
-        if not (isinstance(wait, int | float) and 0 <= wait <= 86_400):
-            raise ConfigError(f"wait={wait!r}: seconds, from 0 to a day")
         self.visible = visible
         self.existing = existing
-        self.wait = wait
+        self.wait = wait_of("", "wait", wait)
         self._range: _OpenRange | None = None
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
     raystream_runs      the runs of each sink, see `markers.Run`
     raystream_markers   the markers of each sink, see `markers.Marker`
-    raystream_staged    rows that nobody sees yet: Arrow tables as bytes
+    raystream_staged    rows that no reader sees yet: Arrow tables as bytes
 
 They are beside the table of rows, in its schema, and belong to all sinks that write there. A sink
 is known there by its job, its name and its table.

@@ -15,6 +15,7 @@ from raystream.io.databases.markers import Existing
 from raystream.io.databases.rows import TableShape, check_table_options, shape_of, table_of
 from raystream.io.databases.sink import TransactionalSink, Visible
 from raystream.io.databases.sql import SqlConnection
+from raystream.schema.lengths import Seconds
 from raystream.schema.types import KeyRange, SinkContext
 
 
@@ -47,7 +48,7 @@ class TableSink(TransactionalSink):
         create: bool,
         visible: Visible | None,
         existing: Existing | None,
-        wait: float,
+        wait: Seconds,
     ) -> None:
         names, called = check_table_options(self.function, table, key, delete, columns)
         given: Existing = existing if existing is not None else "keep" if names else "refuse"
@@ -160,6 +161,12 @@ class FileTableSink(TableSink):
         return f"{self.describe()} can be made"
 
     def options(self, context: SinkContext) -> dict[str, Any]:
+        folder = Path(self.path).parent
+        if not folder.is_dir():
+            raise OutputError(
+                f"{self.describe()}: the folder {folder} does not exist",
+                hint=f"Make it: mkdir -p {folder}",
+            )
         return {"path": self.path}
 
 

@@ -3,12 +3,11 @@
 A source yields records of one type. So a source of this kind yields records that are either a
 record as declared or what is wrong with a line (`mixed_of`), and two stateless operators, which are
 part of every instance of it, tell them apart. What is emitted of a line, and in which epoch,
-follows from the file alone, so it comes exactly once like all else.
+follows from the file alone, so it comes exactly once, as records do.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,8 +21,9 @@ from raystream.api.batch import Batch
 from raystream.api.connectors import Source
 from raystream.api.operators import OperatorSpec
 from raystream.errors import InputError, Where
+from raystream.io.made_types import MadeTypes
 from raystream.schema.fields import AnyRecord, Field
-from raystream.schema.records import record_hints, record_schema
+from raystream.schema.records import RecordSchema, record_hints, record_schema
 from raystream.schema.types import Int64, Split
 
 U = TypeVar("U", bound=AnyRecord)
@@ -67,8 +67,8 @@ class ByLines(Protocol[U]):
     def lines(self, name: str, position: int) -> Iterator[Lines[U]]: ...
 
 
-_FILE, _LINE, _COLUMN = "raystream_file", "raystream_line", "raystream_column"
-_REASON, _DATA = "raystream_reason", "raystream_data"
+FILE, LINE, COLUMN = "raystream_file", "raystream_line", "raystream_column"
+REASON, DATA = "raystream_reason", "raystream_data"
 _COLUMN_NAMED = re.compile(r"'([^']+)' is ")
 
 
@@ -106,7 +106,7 @@ class Sorted(Source[Any]):
         return stages_of(self.files.record, BadLine, _PARTS, "bad lines", where)
 
 
-_PARTS = {"file": _FILE, "line": _LINE, "column": _COLUMN, "reason": _REASON, "data": _DATA}
+_PARTS = {"file": FILE, "line": LINE, "column": COLUMN, "reason": REASON, "data": DATA}
 
 
 def stages_of(
@@ -120,26 +120,34 @@ def stages_of(
         name: of what is none, for messages.
     """
     both = record_schema(mixed_of(record))
-    return tuple(
-        OperatorSpec(
-            name=called,
-            where=where,
-            target=target,
-            form="batch",
-            inputs=(both,),
-            outputs=(record_schema(out),),
-            state=None,
-            key=(),
-            order_by=None,
-            window=None,
-            time="time",
-            compiled=False,
-            process=target.process,
-        )
-        for called, target, out in (
-            ("records", _Records(record), record),
-            (name, _Bad(bad, tuple(parts.items())), bad),
-        )
+    return (
+        stage("records", _Records(record), both, record, where),
+        stage(name, _Bad(bad, tuple(parts.items())), both, bad, where),
+    )
+
+
+def stage(
+    name: str, target: Any, takes: RecordSchema, record: type[Any], where: Where
+) -> OperatorSpec:
+    """A stage of a source: an operator without a key, over batches.
+
+    Args:
+        target: what has `process`. takes: its input. record: the type of its output.
+    """
+    return OperatorSpec(
+        name=name,
+        where=where,
+        target=target,
+        form="batch",
+        inputs=(takes,),
+        outputs=(record_schema(record),),
+        state=None,
+        key=(),
+        order_by=None,
+        window=None,
+        time="time",
+        compiled=False,
+        process=target.process,
     )
 
 
@@ -184,12 +192,12 @@ def mixed(
     """
     both = mixed_of(record)
     names = record_schema(record).names
-    extra = (_FILE, _LINE, _COLUMN, _REASON, _DATA)
+    extra = (FILE, LINE, COLUMN, REASON, DATA)
     if len(found) == 1 and isinstance(whole := found[0], Batch):
         n = len(whole)
         told: dict[str, Any] = {name: whole[name] for name in names}
-        told |= {_FILE: [None] * n, _LINE: np.zeros(n, np.int64), _COLUMN: [None] * n}
-        return Batch(both, told | {_REASON: [None] * n, _DATA: [None] * n})
+        told |= {FILE: [None] * n, LINE: np.zeros(n, np.int64), COLUMN: [None] * n}
+        return Batch(both, told | {REASON: [None] * n, DATA: [None] * n})
     rows: list[tuple[Any, ...]] = []
     last = next((r for f in found if isinstance(f, Batch) for r in f.records()), None)
     fields = record_schema(record).fields
@@ -228,7 +236,7 @@ class _Records:
     record: type
 
     def process(self, batch: Batch[Any]) -> Batch[Any]:
-        sound = batch[_REASON].is_null().to_numpy(zero_copy_only=False)
+        sound = batch[REASON].is_null().to_numpy(zero_copy_only=False)
         if not sound.all():
             batch = batch.take(sound)
         schema = record_schema(self.record)
@@ -244,7 +252,7 @@ class _Bad:
     parts: tuple[tuple[str, str], ...]
 
     def process(self, batch: Batch[Any]) -> Batch[Any]:
-        bad = batch[_REASON].is_valid().to_numpy(zero_copy_only=False)
+        bad = batch[REASON].is_valid().to_numpy(zero_copy_only=False)
         at = np.flatnonzero(bad)
         batch = batch.take(at)
         there = record_schema(batch.record)
@@ -257,9 +265,6 @@ class _Bad:
 
 # ---------------------------------------------------------------- the type of what is read
 
-_MADE: dict[str, type] = {}
-"""By name, so that another process finds what this one sends it by that."""
-
 
 @cache
 def mixed_of(record: type) -> type:
@@ -271,27 +276,14 @@ def mixed_of(record: type) -> type:
         (f.name, hints[f.name] if may_be_time(f) else typing.Optional[hints[f.name]])  # noqa: UP045  of any hint
         for f in schema.fields
     ]
-    fields += [(_FILE, str | None), (_LINE, int), (_COLUMN, str | None)]
-    fields += [(_REASON, str | None), (_DATA, bytes | None)]
-    name = f"{_PREFIX}{record.__module__}:{record.__qualname__}".replace(".", "\u00b7")
-    made: Any = NamedTuple(record.__name__, fields)  # type: ignore[misc]
-    made.__module__, made.__qualname__, made.__name__ = __name__, name, name
-    if "<locals>" not in name:
-        _MADE[name] = made
-    return made
+    fields += [(FILE, str | None), (LINE, int), (COLUMN, str | None)]
+    fields += [(REASON, str | None), (DATA, bytes | None)]
+    return _TYPES.new(record, fields)
 
 
-_PREFIX = "Read "
+_TYPES = MadeTypes(__name__, "Read ", mixed_of)
 
 
 def __getattr__(name: str) -> Any:
-    """A type of `mixed_of`, by its name: in a process that has not made it yet."""
-    if name in _MADE:
-        return _MADE[name]
-    if name.startswith(_PREFIX):
-        module, _, path = name.removeprefix(_PREFIX).replace("\u00b7", ".").partition(":")
-        found: Any = importlib.import_module(module)
-        for step in path.split("."):
-            found = getattr(found, step)
-        return mixed_of(found)
-    raise AttributeError(name)
+    """A type of `mixed_of`, by its name."""
+    return _TYPES.find(name)

@@ -232,6 +232,7 @@ class _Blocks:
                         f"{where}: {what}, which does not fit {f.declared}.",
                         hint="Mend the line, or declare a type that holds it. null= says what"
                         " stands for None, thousands= and decimal= how numbers are written.",
+                        bare=f"{where}: {self._names[at]!r} does not fit {f.declared}",
                     ) from None
             if f.kind == "text" and not f.optional:
                 cells = cells.fill_null("")
@@ -322,13 +323,15 @@ class _Blocks:
                         hint="Is a quote not closed? Or read it with rs.io.text and a function.",
                     ) from error
                 _check_quotes(self._name, self._dialect)
-                raise InputError(f"{self._name} cannot be parsed as CSV: {error}") from error
+                no_csv = f"{self._name} cannot be parsed as CSV"
+                raise InputError(f"{no_csv}: {error}", bare=no_csv) from error
             said = _CONVERSION.search(found["what"])
             if found["column"] is not None and said is not None and said["value"] and self._typed:
                 raise _NotConvertedError from None
-            what = self._what(found)
+            what, where = self._what(found), self._place(int(found["row"]) - 1)
             raise InputError(
-                f"{self._place(int(found['row']) - 1)}: {what}.",
+                f"{where}: {what}.",
+                bare=f"{where}: the line is not what was declared",
                 hint='Mend the line. If all of the file is written so: encoding="latin-1", for'
                 " example."
                 if "UTF-8" in what

@@ -8,10 +8,10 @@ import re
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from raystream.errors import ConfigError, InputError
+from raystream.errors import ConfigError, InputError, unknown_option
 from raystream.io.files.reading import check_encoding, open_text
 
 BLOCK_BYTES = 4 << 20
@@ -60,7 +60,11 @@ def dialect_of(**given: Any) -> Dialect:
 
     Raises:
         ConfigError: it could not be told apart from values, or an option is of another type.
+        GraphError: there is no such option.
     """
+    known = [f.name for f in fields(Dialect)]
+    if unknown := [name for name in given if name not in known]:
+        raise unknown_option("rs.io.csv", unknown[0], [*known, "columns", "bad", "follow"])
     delimiter, quote = given.get("delimiter", ","), given.get("quote", '"')
     if not _one(delimiter) or delimiter.isalnum() or delimiter in '"\r\n\0.+-':
         raise ConfigError(

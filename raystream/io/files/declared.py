@@ -116,7 +116,10 @@ def batch_of_records(record: type[U], records: Sequence[Any], at: At) -> Batch[U
     for n, found in enumerate(records):
         if type(found) is not record:
             is_a, wanted = apart(type(found), record)
-            raise InputError(f"{at(n)}: {found!r} is a {is_a}, not a {wanted}.")
+            raise InputError(
+                f"{at(n)}: {found!r} is a {is_a}, not a {wanted}.",
+                bare=f"{at(n)}: a {is_a}, not a {wanted}",
+            )
     names = record_schema(record).names
     rows = records if issubclass(record, tuple) else map(values_of(record), records)
     columns = zip(*rows, strict=True) if records else ((),) * len(names)
@@ -124,7 +127,11 @@ def batch_of_records(record: type[U], records: Sequence[Any], at: At) -> Batch[U
         return Batch(record, dict(zip(names, columns, strict=True)))
     except StateError as error:
         if len(records) == 1:
-            raise InputError(f"{at(0)}: {error.message}", hint=error.hint) from None
+            raise InputError(
+                f"{at(0)}: {error.message}",
+                hint=error.hint,
+                bare=f"{at(0)}: a value does not fit its field",
+            ) from None
         # Say which: the first half that fails alone holds it.
         half = len(records) // 2
         batch_of_records(record, records[:half], at)
@@ -232,8 +239,18 @@ def _named(schema: RecordSchema, arrays: dict[str, Any], at: At, error: Exceptio
     shown = array[row].as_py() if f.kind != "text" else array[row].as_buffer().to_pybytes()
     return InputError(
         f"{at(row)}: {f.name!r} is {shown!r}, which does not fit {f.declared}.",
-        hint="Mend the file, or declare a type that holds it.",
+        hint=_to_mend(f),
     )
+
+
+def _to_mend(f: Field) -> str:
+    if f.moment and f.kind != "text":
+        return (
+            f"If the whole file has times like that, say how they are written, for example"
+            f" {f.name}: Annotated[datetime, rs.timestamp('%d.%m.%Y %H:%M', zone='UTC')]."
+            " Otherwise mend the file."
+        )
+    return "Mend the file, or declare a type that holds it."
 
 
 def _alone(schema: RecordSchema, arrays: dict[str, Any], at: At, error: Exception) -> InputError:

@@ -100,7 +100,7 @@ class TextFiles(Source[U]):
                     lines = file.readlines(CHUNK_BYTES)
 
     def _alone(self, lines: Sequence[bytes]) -> Batch[U]:
-        """The records of lines of which nobody asks where they are."""
+        """The records of lines, where their places are not asked for."""
         return self._batch(self._texts(lines, _nowhere), _nowhere)
 
     def _texts(self, lines: Sequence[bytes], at: At) -> list[str]:
@@ -112,6 +112,7 @@ class TextFiles(Source[U]):
                 raise InputError(
                     f"{at(n)}: {line[:40]!r} is not UTF-8 text.",
                     hint='Say what it is: encoding="latin-1", for example.',
+                    bare=f"{at(n)}: it is not UTF-8 text",
                 ) from None
         return texts
 
@@ -126,11 +127,16 @@ class TextFiles(Source[U]):
                     records.append(record)
                     numbers.append(n)
             except InputError as error:
-                raise InputError(f"{at(n)}: {error.message}", hint=error.hint) from None
+                raise InputError(
+                    f"{at(n)}: {error.message}",
+                    hint=error.hint,
+                    bare=f"{at(n)}: the line is not what was declared",
+                ) from None
             except Exception as error:
                 raise InputError(
                     f"{at(n)}: {what_was_raised(error)}",
                     hint=f"The line is {text[:80]!r}.",
+                    bare=f"{at(n)}: {type(error).__name__}",
                 ) from error
         return batch_of_records(self.record, records, lambda n: at(numbers[n]))
 

@@ -6,7 +6,6 @@ may be event time, so the watermark is that of the rows.
 
 from __future__ import annotations
 
-import importlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from raystream.api.batch import Batch
 from raystream.errors import InputError
 from raystream.io.files.bad_lines import may_be_time
 from raystream.io.following.looking import Seen, seen
+from raystream.io.made_types import MadeTypes
 from raystream.schema.columns import concat, empty
 from raystream.schema.records import record_hints, record_schema
 from raystream.schema.types import Split
@@ -154,10 +154,6 @@ def changed(name: str) -> InputError:
 
 # ---------------------------------------------------------------- the type of pieces
 
-_MADE: dict[str, type] = {}
-"""By name, so that another process finds what this one sends it by that."""
-_PREFIX = "Piece "
-
 
 @cache
 def piece_of(record: type) -> type:
@@ -165,22 +161,12 @@ def piece_of(record: type) -> type:
     hints = record_hints(record)
     fields = [(f.name, hints[f.name]) for f in record_schema(record).fields if may_be_time(f)]
     fields += [(FILE, str), *((name, int) for name in (SIZE, CHANGED, BEGIN, END, ROWS))]
-    name = f"{_PREFIX}{record.__module__}:{record.__qualname__}".replace(".", "\u00b7")
-    made: Any = NamedTuple(record.__name__, fields)  # type: ignore[misc]
-    made.__module__, made.__qualname__, made.__name__ = __name__, name, name
-    if "<locals>" not in name:
-        _MADE[name] = made
-    return made
+    return _TYPES.new(record, fields)
+
+
+_TYPES = MadeTypes(__name__, "Piece ", piece_of)
 
 
 def __getattr__(name: str) -> Any:
-    """A type of `piece_of`, by its name: in a process that has not made it yet."""
-    if name in _MADE:
-        return _MADE[name]
-    if name.startswith(_PREFIX):
-        module, _, path = name.removeprefix(_PREFIX).replace("\u00b7", ".").partition(":")
-        found: Any = importlib.import_module(module)
-        for step in path.split("."):
-            found = getattr(found, step)
-        return piece_of(found)
-    raise AttributeError(name)
+    """A type of `piece_of`, by its name."""
+    return _TYPES.find(name)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from raystream.errors import ConfigError, caller
+from raystream.errors import ConfigError, caller, placed_class
 from raystream.schema.lengths import Seconds, seconds_of
 
 LANES_MOST = 256
 
 
+@placed_class
 @dataclass(frozen=True, kw_only=True)
 class Follow:
     """How files are followed that keep arriving: `rs.io.csv("in/", Row, follow=rs.io.Follow(...))`.

@@ -14,7 +14,7 @@ from raystream.api.looking import counted
 from raystream.api.operators import OperatorSpec
 from raystream.errors import InputError, Where
 from raystream.io.buckets.urls import is_bucket
-from raystream.io.files.bad_lines import Sorted
+from raystream.io.files.bad_lines import Sorted, stage
 from raystream.io.following.looking import Seen, is_there, look, seen
 from raystream.io.following.pieces import (
     ReadPieces,
@@ -100,23 +100,7 @@ class Following(Source[Any]):
                 replace(spec, inputs=(pieces,), target=target, process=target.process)
                 for spec, target in both
             )
-        return (
-            OperatorSpec(
-                name="rows",
-                where=where,
-                target=read,
-                form="batch",
-                inputs=(pieces,),
-                outputs=(record_schema(self._declared),),
-                state=None,
-                key=(),
-                order_by=None,
-                window=None,
-                time="time",
-                compiled=False,
-                process=read.process,
-            ),
-        )
+        return (stage("rows", read, pieces, self._declared, where),)
 
     def knows(self, split: Split, sequences: Mapping[str, int], /) -> None:
         """Take what is recorded of files."""

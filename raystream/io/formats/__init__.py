@@ -1,9 +1,12 @@
-"""Formats: how the messages of a broker, which are bytes, stand for records.
+"""Formats: how the messages of a broker, which are bytes, stand for records. (Formats of files are
+elsewhere: `raystream/io/files` reads them, `raystream/io/output/formats.py` writes them.)
 
     base        what a format is, and what all of them share: bad messages, keys beside values
     json        JSON
     plain       bytes or text as they are, and functions of the user
     avro        Avro, with a schema registry or one schema
+    avro_columns
+                the same of flat records, a column at a time
     protobuf    Protobuf, by a class that `protoc` made
     values      values of Python as columns, for these two
     registry    schema registries, as Confluent's

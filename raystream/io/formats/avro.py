@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -14,8 +15,19 @@ import pyarrow as pa
 from raystream.api.batch import Batch
 from raystream.errors import ConfigError, GraphError, InputError, caller, placed
 from raystream.io.files.columns import renamed
+from raystream.io.files.declared import table_of
+from raystream.io.formats.avro_columns import (
+    AvroField,
+    Unfit,
+    array_of,
+    decoded,
+    encoded,
+    fields_of,
+    fits,
+)
 from raystream.io.formats.base import Codec, Format
 from raystream.io.formats.registry import (
+    FRAME_BYTES,
     Registry,
     SchemaRegistry,
     Settings,
@@ -104,7 +116,8 @@ class AvroCodec(Codec[U]):
         self._registry = None if how.registry is None else SchemaRegistry(how.registry)
         self._text = how.schema or json.dumps(schema_of(record.__name__, self._rows.named))
         self._schema = self._parsed(self._text)
-        self._writers: dict[int, Any] = {}
+        self._flat = fields_of(json.loads(self._text))
+        self._writers: dict[int, tuple[Any, tuple[AvroField, ...] | None]] = {}
 
     @cached_property
     def _number(self) -> int:
@@ -112,10 +125,61 @@ class AvroCodec(Codec[U]):
         assert self._registry is not None
         return self._registry.number(self._subject, self._text, "AVRO")
 
+    @cached_property
+    def _columns(self) -> Sequence[AvroField] | None:
+        """The fields of messages, if columns of records can be written as their schema has them."""
+        fields, types = self._flat or (), {f.name: f.type for f in self._rows.named}
+        fit = all(f.name in types and fits(types[f.name], f) for f in fields)
+        return self._flat if fit else None
+
     def decode(self, messages: Sequence[bytes], /) -> Batch[U]:
+        if len(messages) > _FEW:
+            with suppress(Unfit, InputError):
+                return self._rows.batch_of_arrays(self._arrays(messages))
         return self._rows.batch([self._read(message) for message in messages])
 
     def encode(self, batch: Batch[U], /) -> list[bytes]:
+        found = self._at_once(batch) if len(batch) > _FEW else None
+        if found is None:
+            found = self._one_by_one(batch)
+        if self._registry is not None:
+            found = [framed(self._number, message) for message in found]
+        return found
+
+    def _arrays(self, messages: Sequence[bytes]) -> list[Any]:
+        """The columns of messages that have one schema.
+
+        Raises:
+            Unfit: they are to be read one by one.
+        """
+        fields, skip = self._flat, 0
+        if self._registry is not None:
+            if len({message[:FRAME_BYTES] for message in messages}) > 1:
+                raise Unfit
+            number, _ = unframed(messages[0])
+            fields, skip = self._written(number)[1], FRAME_BYTES
+        if fields is None:
+            raise Unfit
+        by_name = {f.name: f for f in fields}
+        found = decoded(fields, messages, skip)
+        arrays = []
+        for f in self._rows.named:
+            if f.name not in by_name or not fits(f.type, by_name[f.name]):
+                raise Unfit
+            arrays.append(array_of(f.type, by_name[f.name], *found[f.name]))
+        return arrays
+
+    def _at_once(self, batch: Batch[U]) -> list[bytes] | None:
+        """The messages of records, if they are flat."""
+        if self._columns is None:
+            return None
+        columns = dict(zip(self._rows.named.names, table_of(batch).columns, strict=True))
+        try:
+            return encoded(self._columns, [columns[f.name] for f in self._columns])
+        except (Unfit, pa.ArrowException):
+            return None
+
+    def _one_by_one(self, batch: Batch[U]) -> list[bytes]:
         rows, found = self._rows.rows(batch), []
         for row in rows:
             buffer = io.BytesIO()
@@ -124,17 +188,21 @@ class AvroCodec(Codec[U]):
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                 raise InputError(f"Avro cannot hold a {self.record.__name__}: {error}") from None
             found.append(buffer.getvalue())
-        if self._registry is not None:
-            found = [framed(self._number, message) for message in found]
         return found
+
+    def _written(self, number: int) -> tuple[Any, tuple[AvroField, ...] | None]:
+        """The schema of messages with this number, and its fields if they are simple."""
+        if number not in self._writers:
+            assert self._registry is not None
+            text = self._registry.schema(number)
+            self._writers[number] = self._parsed(text), fields_of(json.loads(text))
+        return self._writers[number]
 
     def _read(self, message: bytes) -> dict[str, Any]:
         schema = self._schema
         if self._registry is not None:
             number, message = unframed(message)
-            if number not in self._writers:
-                self._writers[number] = self._parsed(self._registry.schema(number))
-            schema = self._writers[number]
+            schema = self._written(number)[0]
         buffer = io.BytesIO(message)
         try:
             found = self._avro.schemaless_reader(buffer, schema, None)
@@ -151,6 +219,10 @@ class AvroCodec(Codec[U]):
             return self._avro.parse_schema(json.loads(text))
         except Exception as error:
             raise ConfigError(f"a schema of Avro is none: {error}") from None
+
+
+_FEW = 16
+"""Up to this many messages are taken one by one."""
 
 
 # ---------------------------------------------------------------- the schema of a record

@@ -11,7 +11,15 @@ from typing import Any, NamedTuple, TypeVar
 from raystream.api.connectors import Source
 from raystream.api.operators import OperatorSpec
 from raystream.errors import ConfigError, Where, caller
-from raystream.io.files.bad_lines import mixed_of, stages_of
+from raystream.io.files.bad_lines import (
+    COLUMN,
+    DATA,
+    FILE,
+    LINE,
+    REASON,
+    mixed_of,
+    stages_of,
+)
 from raystream.schema.fields import AnyRecord
 from raystream.schema.types import Int64
 
@@ -32,13 +40,7 @@ class BadMessage(NamedTuple):
     """The message; None if it has no value."""
 
 
-_PARTS = {
-    "split": "raystream_file",
-    "number": "raystream_line",
-    "field": "raystream_column",
-    "reason": "raystream_reason",
-    "data": "raystream_data",
-}
+_PARTS = {"split": FILE, "number": LINE, "field": COLUMN, "reason": REASON, "data": DATA}
 
 
 class MessageSource(Source[U]):

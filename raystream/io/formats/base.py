@@ -123,7 +123,11 @@ def whole(
         if not found.bad:
             raise
         n, error = found.bad[0]
-        raise InputError(f"{at(n)}: {error.message}", hint=error.hint) from None
+        raise InputError(
+            f"{at(n)}: {error.message}",
+            hint=error.hint,
+            bare=f"{at(n)}: the message is no {record_schema(record).name} as declared",
+        ) from None
 
 
 # ---------------------------------------------------------------- parts of a record

@@ -14,6 +14,8 @@ from raystream.errors import ConfigError, InputError, JobError, caller
 
 MAGIC = 0
 _HEAD = struct.Struct(">bI")
+FRAME_BYTES = _HEAD.size
+"""How many bytes come before the record in a message of Avro."""
 _NOT_FOUND = 404
 _MISSING = (40401, 40403, _NOT_FOUND)
 """What a registry answers that does not know a schema."""

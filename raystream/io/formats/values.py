@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ class ValueRows:
         self._names = [names.get(f.name, f.name) for f in self.schema.fields]
         self._defaults: dict[str, Any] = defaults_of(cast("Any", record))
 
-    @property
+    @cached_property
     def named(self) -> Any:
         """The Arrow schema with the names of values."""
         return pa.schema(
@@ -58,6 +59,14 @@ class ValueRows:
             self._column(f, [row.get(name, ABSENT) for row in rows])
             for f, name in zip(self.schema.fields, self._names, strict=True)
         ]
+        return self.batch_of_arrays(arrays)
+
+    def batch_of_arrays(self, arrays: Sequence[Any]) -> Batch[Any]:
+        """The records of Arrow arrays, one for each field.
+
+        Raises:
+            InputError: a value does not fit.
+        """
         found = pa.RecordBatch.from_arrays(arrays, names=list(self.schema.names))
         return batch_of(self.schema, found, lambda n: f"value {n}")
 

@@ -61,7 +61,7 @@ class Encoder:
             times = (batch._columns.column(layout.timestamp).astype(np.int64) // 1000).tolist()
         if layout.headers:
             headers = _headers(batch, layout.headers)
-        return [Outgoing(*m) for m in zip(keys, values, times, headers, strict=True)]
+        return [*map(Outgoing._make, zip(keys, values, times, headers, strict=True))]
 
 
 def _headers(

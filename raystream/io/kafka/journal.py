@@ -1,4 +1,4 @@
-"""The journal of a sink: what Kafka knows of its output, and who may add to it.
+"""The journal of a sink: what Kafka knows of its output, and which instance may add to it.
 
 A compacted topic holds it, which all jobs may share. Its records are written in the same
 transactions as the output, so they are always of one mind with it. There are four kinds:
@@ -104,7 +104,7 @@ class SinkJournal:
         return self._note(["marks", *keys], json.dumps([_plain(m) for m in markers]).encode())
 
     def stage(self, staged: Staged) -> list[JournalRecord]:
-        """The records of messages that nobody is to see yet."""
+        """The records of messages that no reader is to see yet."""
         number = max(
             (n for k, e, n in self.rows if (k, e) == (staged.keys, staged.epoch)), default=-1
         )

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from raystream.api.arguments import check_flag, check_record, whole
+from raystream.api.arguments import check_flag, check_record, refuse_others, whole
 from raystream.errors import ConfigError, placed
 from raystream.io.formats import Format
 from raystream.schema.fields import AnyRecord
+from raystream.schema.lengths import Seconds
 
 if TYPE_CHECKING:
     from raystream.io.databases.sink import Visible
@@ -43,7 +44,7 @@ def kafka(
     end: Literal["latest"] | Mapping[str, int] | None = None,
     group: str | None = None,
     partitions: int | None = None,
-    wait: float = 60.0,
+    wait: Seconds = 60.0,
     settings: Mapping[str, Any] | None = None,
 ) -> Topics[U]: ...
 @overload
@@ -60,7 +61,7 @@ def kafka(
     headers: Mapping[str, str] | None = None,
     delete: str | None = None,
     create: bool | None = None,
-    wait: float = 60.0,
+    wait: Seconds = 60.0,
     settings: Mapping[str, Any] | None = None,
 ) -> SentTopic: ...
 @overload
@@ -80,7 +81,7 @@ def kafka(
     visible: Visible | None = None,
     existing: Literal["refuse", "keep"] | None = None,
     journal: str | None = None,
-    wait: float = 60.0,
+    wait: Seconds = 60.0,
     settings: Mapping[str, Any] | None = None,
 ) -> TransactionalTopic: ...
 @placed
@@ -107,7 +108,7 @@ def kafka(
     visible: Any = None,
     existing: Any = None,
     journal: str | None = None,
-    wait: float = 60.0,
+    wait: Seconds = 60.0,
     settings: Mapping[str, Any] | None = None,
 ) -> Any:
     """Topics of Kafka: with a record type a source, without one a sink. It needs the extra `kafka`.
@@ -148,7 +149,7 @@ def kafka(
         group: of a source, where to commit offsets after each checkpoint, for tools that show how
             far a group is behind. They are not read.
         partitions: of a source, for how many partitions of each topic there is room. Those that are
-            added while the job runs, up to so many, are read from their first message. Unless
+            added while the job runs, up to this many, are read from their first message. Unless
             given, only those that are there when the job begins.
         create: of a sink: whether the topic is made if it is not there, with as many partitions as
             is usual in the cluster.
@@ -179,7 +180,9 @@ def kafka(
     writing |= {"visible": visible, "existing": existing, "journal": journal}
     if record is not None:
         check_record(CALL, record)
-    _refuse_others(writing if record is not None else given, reading=record is not None)
+    refuse_others(
+        CALL, "topics", writing if record is not None else given, reading=record is not None
+    )
     layout = layout_of(
         CALL,
         record,
@@ -194,17 +197,6 @@ def kafka(
     if record is not None:
         return _source(topic, record, checked, layout, **given)
     return _sink(topic, checked, layout, **writing)
-
-
-def _refuse_others(given: Mapping[str, Any], *, reading: bool) -> None:
-    """Refuse arguments of a source for a sink, and the other way round."""
-    for name, value in given.items():
-        if value is not None:
-            does, other = ("written", "read") if reading else ("read", "written")
-            raise ConfigError(
-                f"{CALL}({name}={value!r:.80}) is for topics that are {does}, and with"
-                f" {'a' if reading else 'no'} record type this one is {other}",
-            )
 
 
 def _source(

@@ -21,7 +21,7 @@ from raystream.io.kafka.settings import Settings
 GROWTH_SECONDS = 60.0
 """How often it is looked whether a topic has new partitions."""
 MESSAGES_MOST = 5_000
-"""So many messages are taken at once at most."""
+"""How many messages are taken at once at most."""
 
 
 class PartitionReader:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from raystream.errors import ConfigError
+from raystream.schema.lengths import wait_of
 
 OWN = {
     "bootstrap.servers": "servers=",
@@ -64,8 +65,8 @@ class Settings:
             "queued.max.messages.kbytes": _KEPT_KB,
             # While messages wait to be taken nothing more is fetched, nor for up to 2 ms then. So a
             # partition that gets a few messages each millisecond is not fetched each time, which
-            # costs the cluster more than all else. A partition that is behind comes in large
-            # pieces. Without the second setting a client that has emptied its queue waits 1 s.
+            # costs the cluster more than the rest. A partition that is behind comes in large ones.
+            # Without the second setting a client that has emptied its queue waits 1 s.
             "queued.min.messages": 1,
             "fetch.queue.backoff.ms": 2,
             "isolation.level": "read_committed",
@@ -130,9 +131,8 @@ def settings_of(call: str, servers: Any, given: Mapping[str, Any] | None, wait: 
             raise ConfigError(
                 f"{call}(settings=...): {name!r} is not set there", hint=f"Use {OWN[name]}."
             )
-    if isinstance(wait, bool) or not (isinstance(wait, int | float) and 0 <= wait <= 86_400):
-        raise ConfigError(f"{call}(wait={wait!r:.80}): seconds, from 0 to a day")
-    return Settings(",".join(s.strip() for s in listed.split(",")), dict(given or {}), wait)
+    seconds = wait_of(call, "wait", wait)
+    return Settings(",".join(s.strip() for s in listed.split(",")), dict(given or {}), seconds)
 
 
 _SERVER = re.compile(r"(\w+://)?(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5}")

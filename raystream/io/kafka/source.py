@@ -37,7 +37,7 @@ from raystream.schema.types import Split
 U = TypeVar("U", bound=AnyRecord)
 
 LOOK_SECONDS = 0.2
-"""How long a partition is waited for before its reader may see to other things."""
+"""Seconds between two batches without records while a reader waits for messages."""
 CHECK_SECONDS = 5.0
 """How long `raystream check` waits for a record."""
 
@@ -64,7 +64,7 @@ class Topics(MessageSource[U]):
         self.start, self.end, self.group = start, end, group
         self.tombstones: Tombstones = tombstones
         self.room = room
-        """So many partitions of each topic are read, also those that are not there yet."""
+        """How many partitions of each topic are read, also those that are not there yet."""
         self._there: dict[str, int] = {}
         """By topic how many partitions there were when the job was planned."""
         self.waits = end is None

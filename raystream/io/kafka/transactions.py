@@ -2,10 +2,10 @@
 
 Kafka has no locks. In their place a *writer* has an id, and of one id only the newest writer can
 write: the cluster fences the one before it, and undoes what that one had begun. Ids belong to
-ranges of key groups. An instance that takes a range over
+ranges of key groups, `WRITERS` of them to each. An instance that takes a range over
 
     1. reads the journal, and ends if a greater owner is there
-    2. begins a writer with the id of its range, which fences the instance before it
+    2. begins writers with all ids of its range, which fences the instance before it
     3. notes its run, the first time in a run; a writer with an id for that alone does so, or two
        runs could take one number
     4. claims the range: it writes its owner
@@ -15,12 +15,19 @@ ranges of key groups. An instance that takes a range over
 Of two instances whose ranges overlap, at least one reads the claim of the other one, because each
 writes its own before it reads. So the lesser one ends, or is fenced before it writes anything.
 
-An owner that was fenced by a lesser one, which had been asleep, begins a new writer in the same way
+An owner that was fenced by a lesser one, which had been asleep, begins new writers in the same way
 and goes on. The lesser one reads the greater claim and ends.
+
+The writers of a range take turns. When a commit has returned, the cluster still has to write the
+end of the transaction to each partition. Until it has, it refuses a transaction with the same id,
+and the client tries again 20 ms later. Another id may begin at once. A transaction is begun only
+when the one before it is committed, and where that is not known the connection is given up: so the
+order of messages and of markers is as with one id.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -38,6 +45,9 @@ from raystream.io.databases.markers import (
 )
 from raystream.io.kafka.journal import JournalRecord, Outgoing, SinkJournal, unpacked
 from raystream.schema.types import KeyRange, SinkContext
+
+WRITERS = 2
+"""How many ids the instance of a range has."""
 
 
 class Writer(Protocol):
@@ -118,14 +128,16 @@ class KafkaConnection(Connection):
         self.keys = context.keys
         self._log, self._sink, self._table = log, sink, table
         self._context, self._existing, self._standing = context, existing, standing
-        self._writers: list[Writer] = []
+        self._begun: list[Writer] = []
+        self._turns: deque[Writer] = deque()
+        """The writers of the range. The first one writes the next transaction."""
         try:
-            self.writer = self._claimed()
+            self._claim()
         except BaseException:
             self.close()
             raise
 
-    def _claimed(self) -> Writer:
+    def _claim(self) -> None:
         """Claim the range; see the top of this module."""
         standing, generation = self._standing, self._context.generation
         if standing.order is None:
@@ -135,28 +147,43 @@ class KafkaConnection(Connection):
             self._change()  # refuses what has no chance, before anybody is fenced
         else:
             self._refuse_replaced(MarkerOwner(standing.order, generation))
-        writer = self._begun(self._id(self.keys))
+        self._turns.extend(self._begin(id) for id in self._ids(self.keys))
         fenced = self._fence(set())
         if standing.order is None:
             standing.order = self._noted()
         owner = MarkerOwner(standing.order, generation)
-        writer.begin()
-        writer.note([self.journal.copy().claim(self.keys, owner)])
-        writer.commit()
+        with self.turn() as writer:
+            writer.note([self.journal.copy().claim(self.keys, owner)])
         while True:
             self._read(whole=True)
             self._refuse_replaced(owner)
             more = self._fence(fenced)
             if more == fenced:
-                return writer
+                return
             fenced = more
 
-    def _id(self, keys: KeyRange) -> str:
-        return f"raystream/{self._sink}/{keys.lo}-{keys.hi}"
+    def _ids(self, keys: KeyRange) -> list[str]:
+        """The first is that which runs of earlier versions have alone."""
+        first = f"raystream/{self._sink}/{keys.lo}-{keys.hi}"
+        return [first, *(f"{first}/{n}" for n in range(2, WRITERS + 1))]
 
-    def _begun(self, id: str) -> Writer:
+    @contextmanager
+    def turn(self) -> Iterator[Writer]:
+        """A transaction of the writer whose turn it is."""
+        writer = self._turns[0]
+        writer.begin()
+        try:
+            yield writer
+        except BaseException:
+            with suppress(Exception):
+                writer.abort()
+            raise
+        writer.commit()
+        self._turns.rotate(-1)
+
+    def _begin(self, id: str) -> Writer:
         writer = self._log.writer(id)
-        self._writers.append(writer)
+        self._begun.append(writer)
         writer.init()
         return writer
 
@@ -164,7 +191,8 @@ class KafkaConnection(Connection):
         """Fence the writers of other ranges, but for those that are fenced; all that are now."""
         others = self.journal.others(self.keys) - fenced
         for keys in sorted(others):
-            self._begun(self._id(keys)).close()
+            for id in self._ids(keys):
+                self._begin(id).close()
         return fenced | others
 
     def _read(self, *, whole: bool) -> None:
@@ -187,7 +215,7 @@ class KafkaConnection(Connection):
         self._read(whole=True)
         if (change := self._change()).register is None:
             return int(change.owner.run)
-        writer = self._begun(f"raystream/{self._sink}/runs")
+        writer = self._begin(f"raystream/{self._sink}/runs")
         self._read(whole=True)
         if (change := self._change()).register is not None:
             writer.begin()
@@ -203,19 +231,13 @@ class KafkaConnection(Connection):
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        transaction = KafkaTransaction(self)
-        self.writer.begin()
-        try:
+        with self.turn() as writer:
+            transaction = KafkaTransaction(self, writer)
             yield transaction
-        except BaseException:
-            with suppress(Exception):
-                self.writer.abort()
-            raise
-        self.writer.commit()
         self.journal = transaction.journal
 
     def close(self) -> None:
-        for writer in self._writers:
+        for writer in self._begun:
             writer.close()
         self._log.close()
 
@@ -224,10 +246,10 @@ class KafkaTransaction(Transaction):
     """A transaction of the writer of a range. Nobody else writes markers of the range, or this
     transaction cannot be committed."""
 
-    def __init__(self, connection: KafkaConnection) -> None:
+    def __init__(self, connection: KafkaConnection, writer: Writer) -> None:
         self.journal = connection.journal.copy()
         self._keys = connection.keys
-        self._writer = connection.writer
+        self._writer = writer
 
     def runs(self) -> Sequence[Run]:
         return list(self.journal.runs.values())

@@ -53,7 +53,7 @@ class TopicWriter:
 
     def note(self, entries: Sequence[JournalRecord]) -> None:
         for key, value in entries:
-            _put(self._client, topic=self._journal, key=key, value=value, partition=self._at)
+            _put(self._client, self._journal, value, key, self._at)
 
     def commit(self) -> None:
         self._client.commit_transaction(TRANSACTION_SECONDS)
@@ -70,20 +70,22 @@ class TopicWriter:
 
 def send(client: Any, topic: str, messages: Sequence[Outgoing]) -> None:
     """Hand messages to a client, which sends them soon."""
+    produce = client.produce
     for key, value, at, headers in messages:
-        given: dict[str, Any] = {"topic": topic, "key": key, "value": value}
-        if at is not None:
-            given["timestamp"] = at
-        if headers:
-            given["headers"] = list(headers)
-        _put(client, **given)
+        try:  # arguments by place take half the time of those by name
+            if at is None and not headers:
+                produce(topic, value, key)
+            else:
+                produce(topic, value, key, timestamp=at or 0, headers=list(headers))
+        except BufferError:
+            _put(client, topic, value, key, timestamp=at or 0, headers=list(headers))
     client.poll(0)
 
 
-def _put(client: Any, **message: Any) -> None:
+def _put(client: Any, *message: Any, **more: Any) -> None:
     while True:
         try:
-            client.produce(**message)
+            client.produce(*message, **more)
             return
         except BufferError:
             client.poll(0.05)  # it holds as many as it may: some have to be sent first

@@ -246,7 +246,7 @@ def _parse(folder: AnyPlace, path: AnyPlace) -> Manifest | None:
         if found["format"] not in READ:
             raise InputError(
                 f"{path} is of format {found['format']}, not {FORMAT}.",
-                hint="Use the version of raystream that wrote it, or begin anew.",
+                hint="Use the version of raystream that wrote it, or begin at the beginning.",
             )
         lists = tuple(found.get("lists", ()))
         before = [json.loads((folder / name).read_text(encoding="utf-8")) for name in lists]
@@ -272,14 +272,15 @@ def _parse(folder: AnyPlace, path: AnyPlace) -> Manifest | None:
             return None  # discarded meanwhile, for a later one
         raise InputError(
             f"{path} names {error.filename}, which is not there.",
-            hint="What it listed is not known any more: begin anew.",
+            hint="What it listed is not known any more: begin at the beginning (--fresh).",
         ) from None
     except BucketError:
         raise  # the network, rather than the manifest
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is damaged: {type(error).__name__}: {error}",
-            hint="What it listed is not known any more: begin anew, which removes it.",
+            hint="What it listed is not known any more: begin at the beginning (--fresh), which"
+            " removes it.",
         ) from error
 
 
@@ -329,7 +330,7 @@ def lacks(folder: AnyPlace, keys: KeyRange, checkpoint: int) -> OutputError:
     return OutputError(
         f"{folder} lacks output of the key groups {keys} up to epoch {checkpoint}, from"
         " which the job goes on.",
-        hint="Go on with the folder that was written before, or begin anew.",
+        hint="Go on with the folder that was written before, or begin at the beginning.",
     )
 
 

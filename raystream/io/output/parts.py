@@ -40,6 +40,7 @@ def parts(folder: AnyPath, /, *, key_groups: int = 256, partial: bool = False) -
     return merge(path, manifests, key_groups, partial=partial)
 
 
+@placed
 def read_parts(
     folder: AnyPath,
     record: type[U],

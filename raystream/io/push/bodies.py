@@ -17,7 +17,7 @@ from raystream.security.ipc_sizes import refuse_large, refuse_long, refuse_rows
 ARROW = "application/vnd.apache.arrow.stream"
 """The content type of an Arrow IPC stream. Any other one stands for JSON Lines."""
 MOST_BYTES = 128 << 20
-"""So many bytes the records of a body may have in memory, unless said otherwise."""
+"""How many bytes the records of a body may have in memory, unless given otherwise."""
 
 
 def decoded(record: type, body: bytes, *, arrow: bool, most: int = MOST_BYTES) -> Batch[Any]:

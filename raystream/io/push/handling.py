@@ -7,7 +7,7 @@ import hmac
 import random
 import ssl
 import zlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,15 @@ from raystream.api.batch import Batch
 from raystream.errors import InputError
 from raystream.io.push.bodies import ARROW, decoded
 from raystream.io.push.lane import LANE_BYTES, Lane, Waiting
-from raystream.io.push.requests import ANSWER_SECONDS, LANE, NotTaken, answered, number_in
+from raystream.io.push.requests import (
+    ANSWER_SECONDS,
+    LANE,
+    HeldRequest,
+    NotTaken,
+    PushRequest,
+    answered,
+    number_in,
+)
 from raystream.io.push.sealing import Sealing
 from raystream.schema.records import record_schema
 from raystream.security.contexts import NAME
@@ -29,11 +37,12 @@ SENDER_LENGTH = 200
 HELD_BYTES = 512 << 20
 """A process takes no more while the requests that have no answer have this many bytes."""
 UNPACKED = 8
-"""The records of a body may have so many times the bytes that the body itself may have."""
+"""How many times the bytes of a body its records may have in memory."""
 AT_ONCE = 64 << 10
 """A body of up to this many bytes is decoded by the event loop itself."""
 SEQUENCES = 2**63
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Respond = Callable[[PushRequest], Awaitable[web.Response]]
 
 
 def lane_of(sender: str, lanes: int) -> int:
@@ -90,12 +99,22 @@ class Handling:
 
     @web.middleware
     async def _lets_in(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let nobody in without the token, also where there is nothing."""
+        """Refuse a request without the token, also of a path that is not there."""
         shown = request.headers.get("Authorization", "").encode(errors="replace")
         if not hmac.compare_digest(shown, f"Bearer {self._token}".encode()):
             why = "show the token of the source: Authorization: Bearer TOKEN"
             return NotTaken(401, why).response()
         return await handler(request)
+
+    async def answer(self, below: str, headers: Mapping[str, str], body: bytes) -> web.Response:
+        """Answer a request that came in another way, from a client who has shown the token.
+
+        Args:
+            below: the part of the path that follows that of the source: "" or "/end".
+        """
+        handle = self._end if below else self._push
+        path = f"{self._path.rstrip('/')}{below}" if below else self._path
+        return await self._answering(handle)(HeldRequest(path, headers, body))
 
     def left(self, number: int) -> None:
         """A lane is not read here any more. Called by the loop."""
@@ -106,10 +125,8 @@ class Handling:
         if self._session is not None:
             await self._session.close()
 
-    def _answering(
-        self, handle: Callable[[web.Request], Awaitable[web.Response]]
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def answer(request: web.Request) -> web.Response:
+    def _answering(self, handle: Respond) -> Respond:
+        async def answer(request: PushRequest) -> web.Response:
             try:
                 return await self._held(request, handle)
             except NotTaken as refusal:
@@ -117,9 +134,7 @@ class Handling:
 
         return answer
 
-    async def _held(
-        self, request: web.Request, handle: Callable[[web.Request], Awaitable[web.Response]]
-    ) -> web.Response:
+    async def _held(self, request: PushRequest, handle: Respond) -> web.Response:
         """Answer a request whose body this process has room for."""
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise NotTaken(415, "a body is sent as it is, without Content-Encoding")
@@ -132,14 +147,14 @@ class Handling:
         finally:
             self._held_bytes -= nbytes
 
-    async def _about(self, request: web.Request) -> web.Response:
+    async def _about(self, request: PushRequest) -> web.Response:
         """What a client may want to know before it sends records."""
         fields = [f.name for f in record_schema(self._record).fields]
         return answered({"lanes": self.lanes, "max_bytes": self._biggest, "fields": fields})
 
     # ------------------------------------------------------------ records
 
-    async def _push(self, request: web.Request) -> web.Response:
+    async def _push(self, request: PushRequest) -> web.Response:
         sent = _sent(request)
         nbytes = self.size(request)
         number = self._lane_for(request, sent)
@@ -158,14 +173,14 @@ class Handling:
             lane.held_bytes -= nbytes
             lane.held -= 1
 
-    def size(self, request: web.Request) -> int:
+    def size(self, request: PushRequest) -> int:
         """The bytes of a body; as many as it may have if it does not say."""
         size = self._biggest if request.content_length is None else request.content_length
         if size > self._biggest:
             raise NotTaken(413, f"{size:,} bytes: at most {self._biggest:,} at once")
         return size
 
-    def passed_to(self, request: web.Request) -> int | None:
+    def passed_to(self, request: PushRequest) -> int | None:
         """The lane of this process for which another one has passed a request on, if one has."""
         if LANE not in request.headers:
             return None
@@ -174,7 +189,7 @@ class Handling:
             raise NotTaken(503, "the lane has moved", 0.2)
         return number
 
-    def _lane_for(self, request: web.Request, sent: tuple[str, int] | None) -> int:
+    def _lane_for(self, request: PushRequest, sent: tuple[str, int] | None) -> int:
         if (passed := self.passed_to(request)) is not None:
             return passed
         if sent is not None:
@@ -183,7 +198,7 @@ class Handling:
         return random.choice(here or range(self.lanes))
 
     async def _take(
-        self, request: web.Request, lane: Lane, sent: tuple[str, int] | None
+        self, request: PushRequest, lane: Lane, sent: tuple[str, int] | None
     ) -> web.Response:
         batch = await self.batch(request)
         answer: dict[str, Any] = {"records": len(batch)}
@@ -209,7 +224,7 @@ class Handling:
             raise NotTaken(503, "it is not known whether this was recorded: send it again", 0.2)
         return answered(answer)
 
-    async def batch(self, request: web.Request) -> Batch[Any]:
+    async def batch(self, request: PushRequest) -> Batch[Any]:
         """The records in the body of a request.
 
         Raises:
@@ -225,14 +240,14 @@ class Handling:
         except InputError as error:
             raise NotTaken(400, str(error)) from None
 
-    async def body(self, request: web.Request) -> bytes:
+    async def body(self, request: PushRequest) -> bytes:
         try:
             return await request.read()
         except web.HTTPRequestEntityTooLarge:
             raise NotTaken(413, f"at most {self._biggest:,} bytes at once") from None
 
     async def pass_on(
-        self, request: web.Request, number: int, nbytes: int, headers: Collection[str]
+        self, request: PushRequest, number: int, nbytes: int, headers: Collection[str]
     ) -> web.Response:
         """Let the owner of the lane answer. headers: those that it needs to see."""
         if self._passing and self._passing + nbytes > LANE_BYTES:
@@ -280,7 +295,7 @@ class Handling:
 
     # ------------------------------------------------------------ the end
 
-    async def _end(self, request: web.Request) -> web.Response:
+    async def _end(self, request: PushRequest) -> web.Response:
         """End all lanes, and answer when that is recorded; of a request that was passed on, one."""
         number = self.passed_to(request)
         if number is not None:
@@ -311,7 +326,7 @@ class Handling:
             raise NotTaken(503, "it is not known whether the end is recorded: send it again", 0.2)
 
 
-def _sent(request: web.Request) -> tuple[str, int] | None:
+def _sent(request: PushRequest) -> tuple[str, int] | None:
     """The sender and sequence that a request says."""
     sender, sequence = request.headers.get(SENDER), request.headers.get(SEQUENCE)
     if sender is None and sequence is None:

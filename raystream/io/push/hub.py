@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -23,6 +23,9 @@ from raystream.io.push.handling import Handling
 from raystream.io.push.lane import Lane
 from raystream.schema.types import SourceContext
 from raystream.security.contexts import accepting, connecting
+
+if TYPE_CHECKING:
+    from raystream.io.push.flight import FlightPort
 
 BIND_SECONDS = 0.2
 """How soon a process looks again whether the fixed port of its node is free."""
@@ -39,15 +42,25 @@ class Hub:
 
     Args:
         context: where the source runs.
+        port, flight: the fixed ports, for HTTP and for Arrow Flight.
         settings: the arguments of `Handling`, without those that the hub has.
 
     Raises:
         ConfigError: the fixed port is in use, and this is the only process of the job.
     """
 
-    def __init__(self, context: SourceContext, port: int, lanes: int, **settings: Any) -> None:
+    def __init__(
+        self,
+        context: SourceContext,
+        port: int,
+        lanes: int,
+        flight: int | None = None,
+        **settings: Any,
+    ) -> None:
         self.lanes: dict[int, Lane] = {}
         self._context, self._port = context, port
+        self._flight, self._token = flight, settings["token"]
+        self._doors: list[FlightPort] = []
         self._known: dict[int, Mapping[str, int]] = {}
         self._knowing = threading.Lock()
         self.address = ""
@@ -86,7 +99,7 @@ class Hub:
         return lane
 
     def ended(self, number: int) -> None:
-        """The end of a lane is recorded. This process says so whoever read the lane."""
+        """The end of a lane is recorded. This process says so; another may have read it."""
         lane = self.lanes.get(number) or self.serve(number)
         lane.end_recorded()
 
@@ -141,19 +154,23 @@ class Hub:
             await self._site(runner, own)
             host, port = own.getsockname()[:2]
             self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            fixed = await self._bind(runner)
-            if not fixed and not self._context.cluster:
-                raise ConfigError(
-                    f"push(port={self._port}): another program listens there",
-                    hint="Choose another port.",
-                )
+            fixed, door = await self._bind(runner), self._open_flight()
+            for there, name, at in ((fixed, "port", self._port), (door, "flight", self._flight)):
+                if not there and not self._context.cluster:
+                    raise ConfigError(
+                        f"push({name}={at}): another program listens there",
+                        hint="Choose another port.",
+                    )
             self._started.set_result(None)
-            while not fixed and not self._ending.is_set():
+            while not (fixed and door) and not self._ending.is_set():
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), BIND_SECONDS)
-                fixed = self._ending.is_set() or await self._bind(runner)
+                if not self._ending.is_set():
+                    fixed = fixed or await self._bind(runner)
+                    door = door or self._open_flight()
             await self._ending.wait()
         finally:
+            await asyncio.gather(*(asyncio.to_thread(each.close) for each in self._doors))
             await self._leave(runner)
             await self._handling.close()
 
@@ -169,6 +186,36 @@ class Hub:
         if host != LOOPBACK:
             with suppress(OSError):
                 await self._site(runner, _listening(LOOPBACK, self._port))
+        return True
+
+    def _open_flight(self) -> bool:
+        """Listen for Arrow Flight as `_bind` does for HTTP, if that is wanted."""
+        if self._flight is None:
+            return True
+        from raystream.io.push.flight import FlightPort
+
+        def listen(host: str) -> None:
+            # This port is asked for first: a server of Flight takes longer to say that it is taken.
+            _listening(host, self._flight or 0).close()
+            self._doors.append(
+                FlightPort(
+                    host,
+                    self._flight or 0,
+                    source=self._context.source,
+                    token=self._token,
+                    answer=self._handling.answer,
+                    loop=self._loop,
+                    tls=self._context.certificates,
+                )
+            )
+
+        try:
+            listen(self._context.host)
+        except OSError:
+            return False
+        if self._context.host != LOOPBACK:
+            with suppress(OSError):
+                listen(LOOPBACK)
         return True
 
     async def _leave(self, runner: web.AppRunner) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -12,6 +13,46 @@ LANE = "Raystream-Lane"
 """The header of a request that another instance has passed on: the lane that it is for."""
 ANSWER_SECONDS = 60.0
 """How long a request waits until it is recorded; then it is to be sent again."""
+
+
+class PushRequest(Protocol):
+    """What is asked of a request: aiohttp's has it, and so has what came in another way."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def content_type(self) -> str: ...
+    @property
+    def content_length(self) -> int | None: ...
+    @property
+    def body_exists(self) -> bool: ...
+    async def read(self) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class HeldRequest:
+    """A request whose body is at hand."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("Content-Type", "")
+
+    @property
+    def content_length(self) -> int:
+        return len(self.body)
+
+    @property
+    def body_exists(self) -> bool:
+        return bool(self.body)
+
+    async def read(self) -> bytes:
+        return self.body
 
 
 class NotTaken(Exception):

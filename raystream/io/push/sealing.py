@@ -20,7 +20,13 @@ from aiohttp import web
 from raystream.api.batch import Batch
 from raystream.errors import InputError
 from raystream.io.push.lane import Lane, Waiting
-from raystream.io.push.requests import ANSWER_SECONDS, NotTaken, answered, number_in
+from raystream.io.push.requests import (
+    ANSWER_SECONDS,
+    NotTaken,
+    PushRequest,
+    answered,
+    number_in,
+)
 from raystream.io.push.staging import Staging, in_order
 
 if TYPE_CHECKING:
@@ -64,7 +70,7 @@ class Sealing:
         """The lane is not read here any more. Called by the loop."""
         self._staging.leave(lane)
 
-    async def stage(self, request: web.Request) -> web.Response:
+    async def stage(self, request: PushRequest) -> web.Response:
         """Take a part of an attempt for a lane."""
         handling = self._handling
         nbytes = handling.size(request)
@@ -89,7 +95,7 @@ class Sealing:
             )
         return answered({"records": len(batch), "part": part})
 
-    async def seal(self, request: web.Request) -> web.Response:
+    async def seal(self, request: PushRequest) -> web.Response:
         """Make the attempts of a batch input, once."""
         handling = self._handling
         body = await handling.body(request)
@@ -110,7 +116,7 @@ class Sealing:
             records += int(json.loads(answer.text or "{}").get("records", 0))
         return answered({"records": records, "batch": asked.batch})
 
-    async def drop(self, request: web.Request) -> web.Response:
+    async def drop(self, request: PushRequest) -> web.Response:
         """Forget attempts."""
         handling = self._handling
         body = await handling.body(request)
@@ -173,7 +179,7 @@ class Sealing:
         return len(rows)
 
 
-def _name(request: web.Request, header: str) -> str:
+def _name(request: PushRequest, header: str) -> str:
     name = request.headers.get(header, "")
     if not 0 < len(name) <= NAME_LENGTH:
         raise NotTaken(400, f"{header}: a name of up to {NAME_LENGTH} characters")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SENDERS = 10_000
-"""So many senders of a lane are known: the ones that came last."""
+"""How many senders of a lane are known: the ones that came last."""
 
 
 class Sequences:

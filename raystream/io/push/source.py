@@ -12,7 +12,7 @@ from raystream.api.arguments import check_record
 from raystream.api.batch import Batch
 from raystream.api.connectors import Source
 from raystream.api.looking import counted
-from raystream.errors import ConfigError, InputError
+from raystream.errors import ConfigError, InputError, placed
 from raystream.schema.columns import empty
 from raystream.schema.fields import AnyRecord
 from raystream.schema.records import caller, record_schema
@@ -29,6 +29,7 @@ LOOK_SECONDS = 0.2
 """How soon a thread that waits for a request sees that it should stop."""
 
 
+@placed
 def push(
     record: type[U],
     /,
@@ -38,6 +39,7 @@ def push(
     path: str = "/push",
     token: str | None = None,
     max_bytes: int = 16 << 20,
+    flight: int | None = None,
 ) -> Pushed[U]:
     """Records that clients push over HTTP, as a source. The job records them before it answers:
 
@@ -61,6 +63,7 @@ def push(
         token: what requests have to show. Unless given: RAYSTREAM_PUSH_TOKEN in the environment, or
             a new one, which is said when the job begins.
         max_bytes: how many bytes the body of a request may have.
+        flight: a second port, for clients that put record batches by Arrow Flight.
 
     Raises:
         GraphError: `record` is no type of records.
@@ -82,7 +85,11 @@ def push(
         raise refuse(f'path={path!r}): a path such as "/push"')
     if token is not None and (not isinstance(token, str) or not token.isascii() or not token):
         raise refuse("token=...): text in ASCII")
-    return Pushed(record, port, lanes, path, token, max_bytes)
+    if flight is not None and (type(flight) is not int or not 0 < flight < 1 << 16):
+        raise refuse(f"flight={flight!r}): a whole number from 1 to 65535, or None")
+    if flight == port:
+        raise refuse(f"flight={flight}): another port than port=")
+    return Pushed(record, port, lanes, path, token, max_bytes, flight)
 
 
 class Pushed(Source[U]):
@@ -102,8 +109,9 @@ class Pushed(Source[U]):
         path: str,
         token: str | None,
         max_bytes: int,
+        flight: int | None = None,
     ) -> None:
-        self.record = record
+        self.record, self.flight = record, flight
         self.port, self.lanes, self.path, self.max_bytes = port, lanes, path, max_bytes
         given = token or os.environ.get("RAYSTREAM_PUSH_TOKEN")
         self.token = given or secrets.token_urlsafe(24)
@@ -122,15 +130,9 @@ class Pushed(Source[U]):
 
     def check(self) -> str:
         """See whether the port is free on this machine."""
-        with socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                tried.bind(("", self.port))
-            except OSError as error:
-                raise InputError(
-                    f"port {self.port} of this machine cannot be listened on: {error.strerror}",
-                    hint="Name another one with port=, or end what listens there.",
-                ) from None
+        for port in (self.port, self.flight):
+            if port is not None:
+                _check_free(port)
         return f"port {self.port} of this machine is free, for {counted(self.lanes, 'lane')}"
 
     def open(self, context: SourceContext, /) -> None:
@@ -145,6 +147,7 @@ class Pushed(Source[U]):
             path=self.path,
             token=self.token,
             biggest=self.max_bytes,
+            flight=self.flight,
         )
 
     def read(self, split: Split, position: int, /) -> Iterator[Any]:
@@ -189,6 +192,18 @@ class Pushed(Source[U]):
         """End the server."""
         if self._hub is not None:
             self._hub.close()
+
+
+def _check_free(port: int) -> None:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("", port))
+        except OSError as error:
+            raise InputError(
+                f"port {port} of this machine cannot be listened on: {error.strerror}",
+                hint="Name another one with port= or flight=, or end what listens there.",
+            ) from None
 
 
 def _number(split: Split) -> int:

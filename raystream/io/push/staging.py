@@ -1,10 +1,10 @@
 """What is staged for a batch that is to be sealed: attempts, of which only some will count.
 
 A writer that may fail, be repeated or run twice at once pushes its records under the name of an
-*attempt* that nobody has used before, in numbered parts for each lane. They are no input yet. When
-it is known which attempts count, whoever asked for them seals the batch: the query, the number of
-the batch, and the attempts in their order. The first seal of a (query, batch) wins, and all other
-attempts of the query are dropped.
+*attempt* that no writer has used before, in numbered parts for each lane. They are no input yet.
+When it is known which attempts count, the program that asked for them seals the batch: the query,
+the number of the batch, and the attempts in their order. The first seal of a (query, batch) wins,
+and all other attempts of the query are dropped.
 
     staging.put(lane, query, attempt, part, rows, now)
     staging.taken(lane, query, [(attempt, parts), ...])     the rows of a batch, in order
@@ -26,7 +26,7 @@ from raystream.errors import InputError
 from raystream.schema.columns import Columns, concat
 
 STAGED_BYTES = 256 << 20
-"""So many bytes may be staged in a process."""
+"""How many bytes may be staged in a process."""
 PART_BYTES = 1024
 """What a part counts for beside its rows: names and tables of its own, also where it has no row."""
 STAGED_SECONDS = 3600.0

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from raystream.api.batch import Batch
-from raystream.errors import ConfigError, InputError, caller
+from raystream.errors import ConfigError, InputError
 from raystream.io.files.bad_lines import mixed, sifted
 from raystream.io.formats.bad_messages import MessageSource
 from raystream.io.formats.base import Codec, Format, whole
@@ -32,7 +32,7 @@ class Incoming(NamedTuple):
 
     data: bytes
     number: int | None = None
-    """It rises from message to message of a split, whoever reads them; None without such a one."""
+    """It rises from message to message of a split, in all processes; None if messages have none."""
     token: Any = None
     """What acknowledges it; None where there is nothing to acknowledge."""
     sender: str = SENDER
@@ -78,7 +78,6 @@ class SubscribedSource(MessageSource[U]):
         if not isinstance(self.format, Format):
             raise ConfigError(
                 f"format={format!r:.80} is no format",
-                where=caller()[0],
                 hint="rs.io.formats.json(), or another one of rs.io.formats.",
             )
         self.format.codec(record)  # what does not fit is refused while the flow is built
@@ -155,18 +154,20 @@ class SubscribedSource(MessageSource[U]):
     def _decoded(self, codec: Codec[U], messages: Sequence[Incoming]) -> Batch[Any]:
         data = [message.data for message in messages]
         if self.apart:
-            told = [-1 if message.number is None else message.number for message in messages]
+            told = [-1 if m.number is None or m.sender != SENDER else m.number for m in messages]
             found = sifted(data, codec.decode)
             return mixed(self.declared, self.name, told, data, found, timed=False)
 
         def place(n: int) -> str:
-            number = messages[n].number
-            return self.name if number is None else f"{self.name}, message {number}"
+            _, number, _, sender = messages[n]
+            if number is None:
+                return self.name
+            return f"{self.name}, message {number if sender == SENDER else sender}"
 
         return whole(data, codec.decode, self.declared, place)
 
     def acknowledge(self, split: Split, number: int, /) -> None:
-        """Acknowledge the messages up to that batch to whoever sent them."""
+        """Acknowledge the messages up to that batch to their sender."""
         with self._lock:
             reading = self._open.get(split.name)
         if reading is not None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from raystream.api.arguments import check_flag, check_record
-from raystream.errors import InputError, caller
+from raystream.errors import InputError, placed
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
@@ -20,9 +20,10 @@ from raystream.io.subscriptions.base import (
     MessageConnection,
     SubscribedSource,
 )
-from raystream.io.subscriptions.options import check_options, check_text
+from raystream.io.subscriptions.options import check_text, check_url, give_up_of, headers_of
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
 from raystream.schema.fields import AnyRecord
+from raystream.schema.lengths import Seconds
 
 U = TypeVar("U", bound=AnyRecord)
 
@@ -35,6 +36,7 @@ MOST_DIGITS = 18
 """An id of more digits is no number here."""
 
 
+@placed
 def events(
     url: str,
     record: type[U],
@@ -45,7 +47,7 @@ def events(
     format: Format | None = None,
     bad: Literal["refuse", "stream"] = "refuse",
     again: bool = True,
-    give_up: float = GIVE_UP_SECONDS,
+    give_up: Seconds = GIVE_UP_SECONDS,
 ) -> Events[U]:
     """Server-sent events, as a source. The job records them as they come:
 
@@ -71,11 +73,11 @@ def events(
         GraphError: `record` is no type of records. ConfigError: an argument cannot be.
     """
     check_record("rs.io.events", record)
-    where = caller()[0]
-    headers = check_options("events", url, ("http://", "https://"), headers, give_up, where)
+    check_url("events", url, ("http://", "https://"))
+    headers, give_up = headers_of("events", headers), give_up_of("events", give_up)
     check_flag("rs.io.events", "again", again)
     if event is not None:
-        check_text("events", "event", event, where)
+        check_text("events", "event", event)
     made = Events(record, format, url, event, headers, again, give_up)
     made.sifting("rs.io.events", bad)
     return made
@@ -193,7 +195,7 @@ class _EventStream(MessageConnection):
         raise http.client.HTTPException(f"status {answer.status}")
 
     def close(self) -> None:
-        """Wake whoever reads."""
+        """Wake the reader."""
         broken, self._socket = self._socket, None
         if broken is not None:
             with suppress(OSError):

@@ -5,22 +5,21 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record, whole
-from raystream.errors import ConfigError, InputError, caller
+from raystream.errors import ConfigError, InputError, placed
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
-    LOOK_SECONDS,
     Incoming,
     MessageConnection,
     SubscribedSource,
     package,
 )
-from raystream.io.subscriptions.options import check_give_up, check_text
-from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
+from raystream.io.subscriptions.options import check_text, give_up_of
+from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again, taken
 from raystream.schema.fields import AnyRecord
+from raystream.schema.lengths import Seconds
 
 U = TypeVar("U", bound=AnyRecord)
 
@@ -29,9 +28,9 @@ ANSWER_SECONDS = 10.0
 """How long the broker may take to answer."""
 IN_FLIGHT = 1000
 """How many messages may come before the first of them is acknowledged."""
-TAKEN = 1000
 
 
+@placed
 def mqtt(
     host: str,
     topic: str,
@@ -46,7 +45,7 @@ def mqtt(
     tls: bool = False,
     format: Format | None = None,
     bad: Literal["refuse", "stream"] = "refuse",
-    give_up: float = GIVE_UP_SECONDS,
+    give_up: Seconds = GIVE_UP_SECONDS,
 ) -> Mqtt[U]:
     """The messages of MQTT topics, as a source. Each is acknowledged when the job has recorded it:
 
@@ -54,8 +53,8 @@ def mqtt(
         flow.source(rooms, epochs=rs.by_arrival())
 
     It subscribes with QoS 1 and a session that outlives connections, so the broker keeps what comes
-    while nobody is connected, and sends again what was not acknowledged: at least once. A message
-    that was recorded by a process that died before it could acknowledge comes twice. The session
+    without a connection, and sends again what was not acknowledged: at least once. A message that
+    was recorded by a process that died before it could acknowledge comes twice. The session
     begins with the first connection, and is the broker's to keep after the job has ended.
 
     Args:
@@ -78,14 +77,13 @@ def mqtt(
         ConfigError: an argument cannot be, or the package `paho-mqtt` is not installed.
     """
     check_record("rs.io.mqtt", record)
-    where = caller()[0]
     for argument, value in (("host", host), ("topic", topic), ("client", client)):
-        check_text("mqtt", argument, value, where)
+        check_text("mqtt", argument, value)
     if (user is not None and not isinstance(user, str)) or not isinstance(password, str | None):
-        raise ConfigError("mqtt(user=..., password=...): text", where=where)
+        raise ConfigError("mqtt(user=..., password=...): text")
     if not isinstance(tls, bool):
-        raise ConfigError(f"mqtt(tls={tls!r:.80}): True or False", where=where)
-    check_give_up("mqtt", give_up, where)
+        raise ConfigError(f"mqtt(tls={tls!r:.80}): True or False")
+    give_up = give_up_of("mqtt", give_up)
     port = whole("mqtt", "port", port, 1, (1 << 16) - 1, ConfigError)
     splits = whole("mqtt", "splits", splits, 1, 1024, ConfigError)
     package("paho.mqtt.client", "mqtt", "rs.io.mqtt")
@@ -127,7 +125,7 @@ class Mqtt(SubscribedSource[U]):
 
 
 class _Session(MessageConnection):
-    """The session of a split. Whoever connects under its name ends the connection before."""
+    """The session of a split. A connection under its name ends the one before."""
 
     def __init__(self, of: Mqtt[Any], split: int) -> None:
         self._of = of
@@ -153,7 +151,7 @@ class _Session(MessageConnection):
                 self._client = client
             yield ()
             while True:
-                yield _taken(came)
+                yield taken(came)
         finally:
             self.close()
             client.disconnect()
@@ -221,26 +219,3 @@ class _Session(MessageConnection):
     def close(self) -> None:
         with self._lock:
             self._client = None
-
-
-def _taken(came: queue.Queue[Any]) -> list[Incoming]:
-    """What has come; nothing where that takes long.
-
-    Raises:
-        EOFError: the connection has ended.
-    """
-    found: list[Incoming] = []
-    with suppress(queue.Empty):
-        one = came.get(timeout=LOOK_SECONDS)
-        while True:
-            if isinstance(one, BaseException):
-                if found:
-                    came.put(one)
-                    break
-                raise one
-            if one is not None:
-                found.append(one)
-            if len(found) == TAKEN:
-                break
-            one = came.get_nowait()
-    return found

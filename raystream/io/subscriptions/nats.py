@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record
-from raystream.errors import InputError, caller
+from raystream.errors import InputError, placed
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
@@ -16,9 +16,10 @@ from raystream.io.subscriptions.base import (
     SubscribedSource,
     package,
 )
-from raystream.io.subscriptions.options import check_give_up, check_start, check_text, check_url
+from raystream.io.subscriptions.options import check_start, check_text, check_url, give_up_of
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
 from raystream.schema.fields import AnyRecord
+from raystream.schema.lengths import Seconds
 
 U = TypeVar("U", bound=AnyRecord)
 
@@ -26,6 +27,7 @@ TAKEN = 500
 ANSWER_SECONDS = 5
 
 
+@placed
 def nats(
     url: str,
     subject: str,
@@ -36,7 +38,7 @@ def nats(
     start: str = "earliest",
     format: Format | None = None,
     bad: Literal["refuse", "stream"] = "refuse",
-    give_up: float = GIVE_UP_SECONDS,
+    give_up: Seconds = GIVE_UP_SECONDS,
 ) -> NatsStream[U]:
     """The messages of a JetStream stream, as a source:
 
@@ -63,13 +65,12 @@ def nats(
         ConfigError: an argument cannot be, or the package `nats-py` is not installed.
     """
     check_record("rs.io.nats", record)
-    where = caller()[0]
-    check_url("nats", url, ("nats://", "tls://"), where)
-    check_text("nats", "subject", subject, where)
+    check_url("nats", url, ("nats://", "tls://"))
+    check_text("nats", "subject", subject)
     if stream is not None:
-        check_text("nats", "stream", stream, where)
-    check_start("nats", start, where)
-    check_give_up("nats", give_up, where)
+        check_text("nats", "stream", stream)
+    check_start("nats", start)
+    give_up = give_up_of("nats", give_up)
     package("nats", "nats", "rs.io.nats")
     made = NatsStream(record, format, url, subject, stream, start, give_up)
     made.sifting("rs.io.nats", bad)

@@ -2,59 +2,50 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from raystream.errors import ConfigError, Where
+from raystream.errors import ConfigError
+from raystream.schema.lengths import seconds_of
 
 
-def check_url(name: str, url: Any, schemes: tuple[str, ...], where: Where) -> None:
+def check_url(name: str, url: Any, schemes: tuple[str, ...]) -> None:
     """Refuse what is no address with one of these schemes."""
     if not isinstance(url, str) or not url.startswith(schemes) or url in schemes:
         shown = "..." if isinstance(url, str) and "@" in url else f"{url!r:.80}"
-        raise ConfigError(
-            f"{name}({shown}): an address that begins with {' or '.join(schemes)}", where=where
-        )
+        raise ConfigError(f"{name}({shown}): an address that begins with {' or '.join(schemes)}")
 
 
-def check_give_up(name: str, give_up: Any, where: Where) -> None:
-    """Refuse what is no number of seconds."""
-    number = isinstance(give_up, int | float) and not isinstance(give_up, bool)
-    if not number or not math.isfinite(give_up) or give_up <= 0:
-        raise ConfigError(f"{name}(give_up={give_up!r:.80}): seconds, above 0", where=where)
-
-
-def check_options(
-    name: str,
-    url: Any,
-    schemes: tuple[str, ...],
-    headers: Mapping[str, str] | None,
-    give_up: Any,
-    where: Where,
-) -> dict[str, str]:
-    """Refuse wrong arguments of what is reached by a URL. Returns the headers.
+def give_up_of(name: str, give_up: Any) -> float:
+    """After how many seconds to give up.
 
     Raises:
-        ConfigError: one of them cannot be.
+        ConfigError: it is no length of time.
     """
-    check_url(name, url, schemes, where)
-    check_give_up(name, give_up, where)
+    return float(seconds_of(name, "give_up", give_up, error=ConfigError))
+
+
+def headers_of(name: str, headers: Mapping[str, str] | None) -> dict[str, str]:
+    """The headers of requests.
+
+    Raises:
+        ConfigError: they are not of text.
+    """
     if headers is not None and (
         not isinstance(headers, Mapping)
         or not all(isinstance(k, str) and isinstance(v, str) for k, v in headers.items())
     ):
-        raise ConfigError(f"{name}(headers=...): a mapping of names to text", where=where)
+        raise ConfigError(f"{name}(headers=...): a mapping of names to text")
     return dict(headers or {})
 
 
-def check_text(name: str, argument: str, value: Any, where: Where) -> None:
+def check_text(name: str, argument: str, value: Any) -> None:
     """Refuse what is no text."""
     if not isinstance(value, str) or not value:
-        raise ConfigError(f"{name}({argument}={value!r:.80}): text", where=where)
+        raise ConfigError(f"{name}({argument}={value!r:.80}): text")
 
 
-def check_start(name: str, start: Any, where: Where) -> None:
+def check_start(name: str, start: Any) -> None:
     """Refuse what is no place to begin."""
     if not isinstance(start, str) or start not in ("earliest", "latest"):
-        raise ConfigError(f'{name}(start={start!r:.80}): "earliest" or "latest"', where=where)
+        raise ConfigError(f'{name}(start={start!r:.80}): "earliest" or "latest"')

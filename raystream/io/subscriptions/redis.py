@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record
-from raystream.errors import InputError, caller
+from raystream.errors import InputError, placed
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
@@ -15,9 +15,10 @@ from raystream.io.subscriptions.base import (
     SubscribedSource,
     package,
 )
-from raystream.io.subscriptions.options import check_give_up, check_start, check_text, check_url
+from raystream.io.subscriptions.options import check_start, check_text, check_url, give_up_of
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
 from raystream.schema.fields import AnyRecord
+from raystream.schema.lengths import Seconds
 
 U = TypeVar("U", bound=AnyRecord)
 
@@ -27,6 +28,7 @@ _BITS = 20
 """Bits of an entry's number for the second part of its id; the first part is milliseconds."""
 
 
+@placed
 def redis(
     url: str,
     stream: str,
@@ -37,7 +39,7 @@ def redis(
     start: str = "earliest",
     format: Format | None = None,
     bad: Literal["refuse", "stream"] = "refuse",
-    give_up: float = GIVE_UP_SECONDS,
+    give_up: Seconds = GIVE_UP_SECONDS,
 ) -> RedisStream[U]:
     """The entries of a Redis stream, as a source:
 
@@ -64,12 +66,11 @@ def redis(
         ConfigError: an argument cannot be, or the package `redis` is not installed.
     """
     check_record("rs.io.redis", record)
-    where = caller()[0]
-    check_url("redis", url, SCHEMES, where)
-    check_text("redis", "stream", stream, where)
-    check_text("redis", "field", field, where)
-    check_start("redis", start, where)
-    check_give_up("redis", give_up, where)
+    check_url("redis", url, SCHEMES)
+    check_text("redis", "stream", stream)
+    check_text("redis", "field", field)
+    check_start("redis", start)
+    give_up = give_up_of("redis", give_up)
     package("redis", "redis", "rs.io.redis")
     made = RedisStream(record, format, url, stream, field, start, give_up)
     made.sifting("rs.io.redis", bad)

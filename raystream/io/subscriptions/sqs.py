@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record, whole
-from raystream.errors import ConfigError, InputError, caller
+from raystream.errors import ConfigError, InputError, placed
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     Incoming,
@@ -16,9 +16,10 @@ from raystream.io.subscriptions.base import (
     SubscribedSource,
     package,
 )
-from raystream.io.subscriptions.options import check_give_up, check_url
+from raystream.io.subscriptions.options import check_url, give_up_of
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
 from raystream.schema.fields import AnyRecord
+from raystream.schema.lengths import Seconds
 
 U = TypeVar("U", bound=AnyRecord)
 
@@ -30,6 +31,7 @@ REFUSED = frozenset({"QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQue
                      "AccessDeniedException", "InvalidClientTokenId"})  # fmt: skip
 
 
+@placed
 def sqs(
     url: str,
     record: type[U],
@@ -39,7 +41,7 @@ def sqs(
     region: str | None = None,
     format: Format | None = None,
     bad: Literal["refuse", "stream"] = "refuse",
-    give_up: float = GIVE_UP_SECONDS,
+    give_up: Seconds = GIVE_UP_SECONDS,
 ) -> Queue[U]:
     """The messages of an SQS queue, as a source. Each is deleted when the job has recorded it:
 
@@ -66,12 +68,11 @@ def sqs(
         ConfigError: an argument cannot be, or the package `boto3` is not installed.
     """
     check_record("rs.io.sqs", record)
-    where = caller()[0]
-    check_url("sqs", url, ("https://", "http://"), where)
+    check_url("sqs", url, ("https://", "http://"))
     splits = whole("sqs", "splits", splits, 1, 1024, ConfigError)
     if region is not None and not isinstance(region, str):
-        raise ConfigError(f"sqs(region={region!r:.80}): text", where=where)
-    check_give_up("sqs", give_up, where)
+        raise ConfigError(f"sqs(region={region!r:.80}): text")
+    give_up = give_up_of("sqs", give_up)
     package("boto3", "sqs", "rs.io.sqs")
     made = Queue(record, format, url, splits, region, give_up)
     made.sifting("rs.io.sqs", bad)

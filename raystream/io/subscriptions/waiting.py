@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import queue
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
 
 from raystream.io.subscriptions.base import LOOK_SECONDS, Incoming, unreachable
 
+TAKEN = 1000
+"""How many messages are taken at once."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 GIVE_UP_SECONDS = 300.0
 """How long a connection is tried to be made before the job ends."""
@@ -44,3 +49,26 @@ def again_and_again(
         while (left := until - time.monotonic()) > 0:
             yield ()
             time.sleep(min(left, LOOK_SECONDS))
+
+
+def taken(came: queue.Queue[Any]) -> list[Incoming]:
+    """What a thread has put into a queue; nothing where nothing comes for a while.
+
+    Raises:
+        BaseException: what the thread has put there in place of a message, after those before it.
+    """
+    found: list[Incoming] = []
+    with suppress(queue.Empty):
+        one = came.get(timeout=LOOK_SECONDS)
+        while True:
+            if isinstance(one, BaseException):
+                if found:
+                    came.put(one)
+                    break
+                raise one
+            if one is not None:
+                found.append(one)
+            if len(found) == TAKEN:
+                break
+            one = came.get_nowait()
+    return found

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_flag, check_record
-from raystream.errors import ConfigError, caller
+from raystream.errors import ConfigError, placed
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
@@ -15,9 +15,10 @@ from raystream.io.subscriptions.base import (
     SubscribedSource,
     package,
 )
-from raystream.io.subscriptions.options import check_options
+from raystream.io.subscriptions.options import check_url, give_up_of, headers_of
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
 from raystream.schema.fields import AnyRecord
+from raystream.schema.lengths import Seconds
 
 U = TypeVar("U", bound=AnyRecord)
 
@@ -25,6 +26,7 @@ BIGGEST = 16 << 20
 """How many bytes a message may have."""
 
 
+@placed
 def websocket(
     url: str,
     record: type[U],
@@ -35,14 +37,14 @@ def websocket(
     format: Format | None = None,
     bad: Literal["refuse", "stream"] = "refuse",
     again: bool = True,
-    give_up: float = GIVE_UP_SECONDS,
+    give_up: Seconds = GIVE_UP_SECONDS,
 ) -> Websocket[U]:
     """The messages of a websocket, as a source. The job records them as they come:
 
         trades = flow.source(rs.io.websocket("wss://...", Trade), epochs=rs.by_arrival())
 
     A websocket has no acknowledgements: what is under way to a process that dies is lost with it,
-    and so is what the other side sends while nobody is connected.
+    and so is what the other side sends while no client is connected.
 
     Args:
         url: `ws://` or `wss://`.
@@ -61,13 +63,11 @@ def websocket(
         ConfigError: an argument cannot be, or the package `websockets` is not installed.
     """
     check_record("rs.io.websocket", record)
-    where = caller()[0]
-    headers = check_options("websocket", url, ("ws://", "wss://"), headers, give_up, where)
+    check_url("websocket", url, ("ws://", "wss://"))
+    headers, give_up = headers_of("websocket", headers), give_up_of("websocket", give_up)
     listed = isinstance(subscribe, list | tuple)
     if not listed or not all(isinstance(text, str) for text in subscribe):
-        raise ConfigError(
-            f"websocket(subscribe={subscribe!r:.80}): a list of messages, as text", where=where
-        )
+        raise ConfigError(f"websocket(subscribe={subscribe!r:.80}): a list of messages, as text")
     check_flag("rs.io.websocket", "again", again)
     package("websockets.sync.client", "websocket", "rs.io.websocket")
     made = Websocket(record, format, url, tuple(subscribe), headers, again, give_up)

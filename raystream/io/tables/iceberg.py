@@ -3,7 +3,7 @@
 It is written in the transaction that adds the files. A summary of the snapshot says it as well, but
 snapshots expire. PyIceberg tries an append again by itself when the table has changed meanwhile,
 and would do twice what a process that was thought dead has done already. So it is told not to, and
-whoever fails looks at the epoch again.
+an instance whose append fails looks at the epoch again.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ U = TypeVar("U", bound=AnyRecord)
 Start = Literal["earliest", "latest"]
 
 LOOK_SECONDS = 0.2
-"""How long a reader that waits for a snapshot sees to nothing else."""
+"""Seconds between two batches without records while a reader waits for a snapshot."""
 ROW_BITS = 36
 
 

@@ -6,8 +6,9 @@
 
 At a checkpoint each instance writes its rows as files and stages them. When the checkpoint is
 committed (with a durable tier: saved), the instance with the first key group makes one snapshot of
-all that is staged. The snapshot names the epoch in the same transaction, so whoever tries it again,
-a successor or one that was thought dead, sees that it is there. Two at once: the table takes one.
+all that is staged. The snapshot names the epoch in the same transaction, so an instance that
+tries it again, a successor or one that was thought dead, sees that it is there. Two at once: the
+table takes one.
 """
 
 from __future__ import annotations
@@ -196,7 +197,8 @@ class _Staging:
                 raise OutputError(
                     f"{self.place} lacks what the run {context.resumed} has staged, from which the"
                     " job goes on.",
-                    hint="Go on with the table that was written before, or begin anew.",
+                    hint="Go on with the table that was written before, or begin at the beginning"
+                    " (--fresh).",
                 )
             first = context.run
         known = {"first": first, "begun": context.begun}

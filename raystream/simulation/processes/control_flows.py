@@ -109,7 +109,7 @@ def controlled(sink: Collect) -> rs.Flow:
     epochs = rs.by_time(seconds=2)
     sold = flow.source(ListSource(Sale, sales), epochs=epochs, name="sales")
     told = flow.source(ListSource(Rebate, rules), epochs=epochs, name="rules").through(closings)
-    sold.through(rs.controlled(Discount(), by=told)).to(sink)
+    sold.through(rs.controlled(Discount(), by=told), name="discount").to(sink)
     return flow
 
 
@@ -120,5 +120,5 @@ def controlled_arriving(sink: Collect) -> rs.Flow:
     sold = flow.source(ListSource(Sale, sales, batch=2), epochs=rs.by_arrival(), name="sales")
     told = flow.source(ListSource(Rebate, rules, batch=1), epochs=rs.by_arrival(), name="rules")
     allowed = sold.through(rs.controlled(Blocked(), by=told))
-    allowed.through(rs.controlled(Discount(), by=told.through(closings))).to(sink)
+    allowed.through(rs.controlled(Discount(), by=told.through(closings)), name="discount").to(sink)
     return flow

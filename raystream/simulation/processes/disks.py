@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import errno
+import shutil
+import tempfile
+import weakref
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from raystream.controller.protocol.recovery import Place
+from raystream.state.images.row_shape import RowShape
+from raystream.state.tiers.row_folder import RowFolder, folder_name, left_at
 
 
 @dataclass(eq=False)
@@ -59,3 +67,33 @@ class SimulatedFolder:
     def files(self) -> set[int]:
         """The numbers of all files."""
         return {file for process, file in self.disk.files if process == self.process}
+
+
+class RowDisks:
+    """Where simulated instances have rows that memory has no room for: real folders, one for each
+    node. run: the number of the run."""
+
+    def __init__(self, run: int) -> None:
+        self._run = f"sim{run}"
+        self._above = Path(tempfile.mkdtemp(prefix="raystream-sim-"))
+        weakref.finalize(self, shutil.rmtree, self._above, ignore_errors=True)
+
+    def _of(self, node: str) -> Path:
+        return self._above / node
+
+    def made(
+        self, process: str, node: str, place: Place, committed: int, shape: RowShape, groups: int
+    ) -> RowFolder:
+        """A folder for a process that takes a place, with the rows that others have left there."""
+        where = self._of(node)
+        shutil.rmtree(where / folder_name(self._run, process), ignore_errors=True)
+        files = RowFolder.made(where, self._run, process)
+        if committed:
+            at = (self._run, place.operator, shape.fingerprint, place.keys, committed)
+            if found := left_at(where, *at):
+                files.take(found, groups)
+        return files
+
+    def lose(self, node: str) -> None:
+        """The node dies, and its disk with it."""
+        shutil.rmtree(self._of(node), ignore_errors=True)

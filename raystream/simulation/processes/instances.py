@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from raystream.controller.protocol.recovery import Place
 from raystream.dataflow.assignment import Assignment
 from raystream.dataflow.instances.asking import AskingInstance
-from raystream.dataflow.instances.making import make_instance
+from raystream.dataflow.instances.making import made_instance
 from raystream.dataflow.plan import Vertex
 from raystream.dataflow.progress import Progress
 from raystream.dataflow.register import Boundaries, PlaceSet
 from raystream.dataflow.sources.epochs import EndedSource, EpochRows, Positions
 from raystream.dataflow.sources.recorded import Recorded
 from raystream.dataflow.tenure import Storing, Tenure
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.errors import RaystreamError
 from raystream.simulation.bounds import check_bounded, check_waits
 from raystream.simulation.processes.asking import SimulatedAsking
@@ -28,6 +29,7 @@ from raystream.simulation.world import Box
 from raystream.state.images.chain import FULL
 from raystream.state.images.image import Image, InputPosition
 from raystream.state.log.epoch_log import Bound
+from raystream.state.tiers.row_folder import RowFolder
 
 if TYPE_CHECKING:
     from raystream.simulation.job import SimulatedJob
@@ -56,6 +58,8 @@ class SimulatedInstance(Box):
         committed: int,
         images: list[list[Image]],
         holders: set[str],
+        files: RowFolder | None = None,
+        version: CodeVersion | None = None,
     ) -> None:
         super().__init__(place.name)
         self.job = job
@@ -66,7 +70,10 @@ class SimulatedInstance(Box):
         self.address = job.register(self)
         self.vertex: Vertex = job.plan.vertices[place.vertex]
         self.source: RecordedReading | ArrivalReading | None = None
-        self.machine = make_instance(job.plan, self.vertex, place.keys, job.sink_of(place, self))
+        sink = job.sink_of(place, self)
+        self.machine = made_instance(job.plan, self.vertex, place.keys, version, sink)
+        if files is not None and self.machine.table is not None:
+            self.machine.table.keep_in(files)
         self.tenure: Tenure[str] = Tenure(
             self.machine,
             place.name,
@@ -74,6 +81,7 @@ class SimulatedInstance(Box):
             committed=committed,
             chains=images or None,
             storing=Storing(committed, ships=job.ships, holders=holders, image=job.image_bytes),
+            left=None if files is None else files.left,
         )
         self.asking = self._asking()
         self.readings, self.serving = Readings(self), SimulatedServer(self)
@@ -256,7 +264,7 @@ class SimulatedInstance(Box):
         if not self._may():
             self._busy = False
         elif self.source is not None:
-            stop = self.machine.checkpoints.stop
+            stop = self.machine.end_of_step
             self.source.take(self.machine.position + 1, self._step, stop)
         else:
             self._step(None)

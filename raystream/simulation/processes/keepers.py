@@ -86,7 +86,14 @@ class SimulatedKeeper(RegisterPlace):
         sender, ended = to.instance.name, header.input_position.ended
         base, oldest = header.base or None, header.oldest
         arrived = Stored(
-            checkpoint, base, data, len(data), ended=ended, oldest=oldest, sender=sender
+            checkpoint,
+            base,
+            data,
+            len(data),
+            ended=ended,
+            oldest=oldest,
+            sender=sender,
+            code=header.code,
         )
         whole = self.kept.take(keys, part, arrived)
         if whole is None:

@@ -34,7 +34,7 @@ AGAIN = 0.3
 LIMIT = 6.0
 """How long a client waits at most. Then it begins another request."""
 KEYS = 4
-"""A request is for at most so many keys."""
+"""How many keys a request is for, at most."""
 
 
 class ReadRows(NamedTuple):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from raystream.api.connectors import Sink
 from raystream.controller.protocol.recovery import Place
-from raystream.schema.types import KeyRange
+from raystream.dataflow.upgrading.versions import CodeVersion, version_at
+from raystream.schema.types import NEVER, KeyRange
 from raystream.simulation.world import Wrong
 
 Reference = dict[int, dict[tuple[int, KeyRange, str], list[Any]]]
@@ -59,21 +61,70 @@ class Checked(Sink[Any]):
                 raise Wrong(f"{self.place.name} was told to commit {epoch} before {part}")
 
 
-class Deferred(Sink[Any]):
-    """A sink whose parts can only be judged at the end. It notes all calls, for a `Checked`."""
+@dataclass(frozen=True, slots=True)
+class SinkCall:
+    """A call of a sink."""
 
-    def __init__(self, place: Place, calls: list[tuple[Place, str, tuple[Any, ...]]]) -> None:
+    place: Place
+    """The place of its instance."""
+    method: str
+    """`write`, `prepare`, `commit` or `close`."""
+    args: tuple[Any, ...]
+    """What it was given: first the epoch, except of `close`."""
+    version: int
+    """The version of the code that the instance ran."""
+
+    def upto(self, checkpoint: int) -> bool:
+        """Whether it is of an epoch up to a checkpoint."""
+        return self.method != "close" and self.args[0] <= checkpoint
+
+
+class Deferred(Sink[Any]):
+    """A sink whose parts can only be judged at the end. It notes all calls, for a `Checked`.
+
+    Args:
+        version: says which version of the code its instance runs.
+    """
+
+    def __init__(self, place: Place, calls: list[SinkCall], version: Callable[[], int]) -> None:
         self.place = place
         self.calls = calls
+        self.version = version
 
     def write(self, epoch: int, keys: KeyRange, batch: Any) -> None:
-        self.calls.append((self.place, "write", (epoch, keys, batch)))
+        self._note("write", epoch, keys, batch)
 
     def prepare(self, epoch: int) -> None:
-        self.calls.append((self.place, "prepare", (epoch,)))
+        self._note("prepare", epoch)
 
     def commit(self, epoch: int) -> None:
-        self.calls.append((self.place, "commit", (epoch,)))
+        self._note("commit", epoch)
 
     def close(self) -> None:
-        self.calls.append((self.place, "close", ()))
+        self._note("close")
+
+    def _note(self, method: str, *args: Any) -> None:
+        self.calls.append(SinkCall(self.place, method, args, self.version()))
+
+
+def confirmed(calls: list[SinkCall], versions: Sequence[CodeVersion]) -> list[SinkCall]:
+    """The calls without those that write epochs which another version of the code has to make: an
+    instance that was replaced, and did not know it, had gone on with the version before. It must
+    never have been told to commit them.
+
+    Args:
+        versions: the versions of the code that are settled.
+    """
+    kept: list[SinkCall] = []
+    outdated: dict[str, int] = {}
+    for call in calls:
+        version = version_at(versions, call.args[0]) if call.args else None
+        wrong = call.version != (0 if version is None else version.number)
+        if call.method in ("write", "prepare") and wrong:
+            first = outdated.get(call.place.name, call.args[0])
+            outdated[call.place.name] = min(first, call.args[0])
+        elif call.method == "commit" and call.args[0] >= outdated.get(call.place.name, NEVER):
+            raise Wrong(f"{call.place.name} was told to commit epochs that older code has made")
+        else:
+            kept.append(call)
+    return kept

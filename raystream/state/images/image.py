@@ -99,6 +99,9 @@ class ImageHeader:
     its base needs."""
     table: str = ""
     """The name of the table whose slots the rows name; "" where they name none."""
+    code: int = field(default=0, compare=False)
+    """The number of the version of the code that made it. It is not stored with the image: keepers
+    are told."""
 
     def __str__(self) -> str:
         kind = (
@@ -160,7 +163,7 @@ class Image:
         meanwhile. Only a small image is written and then copied, which takes less time than to
         measure it first.
         """
-        head = msgpack.packb(_packed(self.header))
+        head = msgpack.packb(_packed(self.header), default=_wide)
         head += bytes(-(_PREFIX.size + len(head)) % _ALIGN)
         body = _PREFIX.size + len(head)
         if self._small():
@@ -220,16 +223,6 @@ def decode(data: Any) -> Image:
     return Image(header, rows, gone)
 
 
-def header_of(data: Any) -> ImageHeader:
-    """The header of the image whose stored form is `data`. The data is checked as by `decode`,
-    except that the rows are not decoded.
-
-    Raises:
-        StateError: as `decode`.
-    """
-    return _opened(data)[0]
-
-
 def _opened(data: Any) -> tuple[ImageHeader, Any]:
     """The header of an image, and the buffer of all that follows it."""
     buffer = pa.py_buffer(data)
@@ -250,7 +243,9 @@ def _opened(data: Any) -> tuple[ImageHeader, Any]:
     if size > len(view) - _PREFIX.size:
         raise _unreadable(len(view), ValueError("its header is longer than all of it"))
     # The size is given because the unpacker otherwise allocates a megabyte, each time.
-    unpacker = msgpack.Unpacker(strict_map_key=False, use_list=False, read_size=size)
+    unpacker = msgpack.Unpacker(
+        strict_map_key=False, use_list=False, read_size=size, ext_hook=_narrow
+    )
     unpacker.feed(view[_PREFIX.size : _PREFIX.size + size])
     try:
         return _unpacked(unpacker.unpack()), buffer.slice(_PREFIX.size + size)
@@ -259,11 +254,12 @@ def _opened(data: Any) -> tuple[ImageHeader, Any]:
 
 
 def _unreadable(size: int, error: Exception) -> StateError:
-    """What is raised where the checksum is right and the content is not: nobody that wrote
-    checkpoints made it."""
+    """What is raised where the checksum is right and the content is not: raystream did not write
+    it."""
     return StateError(
         f"a checkpoint of {size} bytes cannot be read: {type(error).__name__}: {error}",
-        hint="Who may write to where it was stored? Another copy may be whole.",
+        hint="See which programs may write to the place where it was stored. Another copy may be"
+        " whole.",
     )
 
 
@@ -273,6 +269,25 @@ def _batch(source: Any) -> Any:
         for _ in reader:  # to the end of the stream, where the next begins
             pass
     return batch
+
+
+_WIDE_INT = 1
+"""The type of msgpack's extension for a position that needs more than 64 bits."""
+
+
+def _wide(value: Any) -> Any:
+    """What msgpack can hold of a number that is too large for it."""
+    if not isinstance(value, int):
+        raise TypeError(f"a {type(value).__name__} in the header of an image")
+    size = value.bit_length() // 8 + 1
+    return msgpack.ExtType(_WIDE_INT, value.to_bytes(size, "big", signed=True))
+
+
+def _narrow(code: int, data: bytes) -> int:
+    """What `_wide` was given."""
+    if code != _WIDE_INT:
+        raise ValueError(f"an extension {code}, which is not raystream's")
+    return int.from_bytes(data, "big", signed=True)
 
 
 def _packed(header: ImageHeader) -> list[Any]:

@@ -12,7 +12,7 @@ more (it was split or merged) is kept until the committed checkpoint is past it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -41,6 +41,18 @@ class Stored(Generic[B]):
     where that is the oldest one that its base needs."""
     sender: str = ""
     """The instance that made it."""
+    code: int = 0
+    """The number of the version of the code that made it."""
+
+
+def newer_than(chain: Sequence[Stored[B]], epoch: int) -> list[Stored[B]] | None:
+    """The images of a chain that are needed beside the rows as they were at a checkpoint: at least
+    the last, as it says where the instance stands. None if they do not build on that checkpoint:
+    one of them is a full image."""
+    newer = [s for s in chain if s.checkpoint > epoch]
+    if not newer:
+        return list(chain[-1:])
+    return newer if epoch and newer[0].base == epoch else None
 
 
 @dataclass(slots=True)
@@ -68,7 +80,11 @@ class ImageStore(Generic[B]):
         return any(s.checkpoint == checkpoint for s in self.chains.get((vertex, keys), ()))
 
     def images(
-        self, vertex: int, checkpoint: int, wanted: KeyRange | None = None
+        self,
+        vertex: int,
+        checkpoint: int,
+        wanted: KeyRange | None = None,
+        versions: Sequence[tuple[int, int]] = (),
     ) -> list[tuple[KeyRange, list[Stored[B]]]]:
         """For each range of a vertex the images that make up its state at `checkpoint`, each a
         delta on the one before.
@@ -76,12 +92,16 @@ class ImageStore(Generic[B]):
         A range is left out if it has no image at that checkpoint and had not ended before it, if an
         image that is needed was dropped since, or if it has nothing in common with `wanted`. The
         ranges may overlap: see `state.keys.cover`.
+
+        versions: after which epochs other versions of the code begin, and their numbers, in order.
+            Images of a version that does not make their checkpoint are left out: an instance that
+            was replaced, and did not know it, has stored them.
         """
         found = []
         for (v, keys), chain in sorted(self.chains.items(), key=lambda item: item[0]):
             if v != vertex or not (wanted is None or keys.overlaps(wanted)):
                 continue
-            upto = [s for s in chain if s.checkpoint <= checkpoint]
+            upto = [s for s in chain if s.checkpoint <= checkpoint and _is_of(s, versions)]
             whole = _built(upto[-1], _by_checkpoint(upto)) if upto else []
             if whole and (whole[-1].checkpoint == checkpoint or whole[-1].ended):
                 found.append((keys, whole))
@@ -166,6 +186,12 @@ class Arrivals(Generic[B]):
         for sender, parts in list(self.coming.items()):
             if all(p.checkpoint <= committed for p in parts.values()):
                 del self.coming[sender]
+
+
+def _is_of(image: Stored[B], versions: Sequence[tuple[int, int]]) -> bool:
+    """Whether an image was made by the version of the code that makes its checkpoint."""
+    made_by = [number for after, number in versions if after < image.checkpoint]
+    return image.code == (made_by[-1] if made_by else 0)
 
 
 ByCheckpoint = dict[int, dict[str, Stored[B]]]

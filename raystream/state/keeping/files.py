@@ -1,7 +1,7 @@
 """A folder of files that hold parts of images, and the checksums by which damage is found.
 
-The files belong to one keeper and mean nothing to any other: they are not synced, and what a dead
-process has left is removed by whoever begins on the node (`sweep`).
+The files belong to one keeper and mean nothing to any other: they are not synced, and the next
+keeper that begins on the node removes what a dead process has left (`sweep`).
 """
 
 from __future__ import annotations
@@ -141,15 +141,21 @@ class Folder:
         return self.path / f"{file:08d}"
 
 
-def sweep(where: str | os.PathLike[str] | None) -> None:
-    """Remove what processes have left in a folder that are dead. where: see `Folder`."""
-    for left in Path(where or tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
-        process = left.name.removeprefix(PREFIX).partition("-")[0]
-        if process.isdecimal() and not _alive(int(process)):
+def sweep(where: str | os.PathLike[str] | None, prefix: str = PREFIX) -> None:
+    """Remove what dead processes have left in a folder.
+
+    Args:
+        where: see `Folder`.
+        prefix: what the names begin with; the id of the process follows.
+    """
+    for left in Path(where or tempfile.gettempdir()).glob(f"{prefix}*-*"):
+        process = left.name.removeprefix(prefix).partition("-")[0]
+        if process.isdecimal() and not alive(int(process)):
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _alive(process: int) -> bool:
+def alive(process: int) -> bool:
+    """Whether a process of this node lives."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -66,10 +66,14 @@ class KeptImages(Generic[R]):
         return self._arrivals.take(image.sender, keys, part, arrived)
 
     def chains(
-        self, vertex: int, checkpoint: int, wanted: KeyRange | None = None
+        self,
+        vertex: int,
+        checkpoint: int,
+        wanted: KeyRange | None = None,
+        versions: Sequence[tuple[int, int]] = (),
     ) -> list[tuple[KeyRange, KeptChain[R]]]:
         """See `ImageStore.images`."""
-        found = self.images.images(vertex, checkpoint, wanted)
+        found = self.images.images(vertex, checkpoint, wanted, versions)
         return [
             (keys, [replace(s, data=tuple(map(self.part, s.data))) for s in chain])  # type: ignore[arg-type,misc]
             for keys, chain in found

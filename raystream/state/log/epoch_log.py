@@ -69,11 +69,11 @@ class Bound(NamedTuple):
     """How many entries one may be behind the end of a log."""
 
     entries: int
-    """So many, whatever their size."""
+    """This many, whatever their size."""
     nbytes: int
     """More, as long as their rows have no more bytes than that in memory."""
     most: int
-    """So many at the most."""
+    """Never more than this many."""
 
 
 _epoch_of = attrgetter("epoch")

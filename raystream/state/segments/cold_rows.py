@@ -10,18 +10,23 @@ be looked through for it.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from raystream.errors import StateError
 from raystream.schema.types import NEVER, KeyRange
 from raystream.state.segments.record import epochs_of, is_removed
 from raystream.state.segments.segment import HASHES, RecordBlock, Segment, SegmentWriter
+from raystream.state.segments.stored_segment import save
 
 RATIO = 2
 """A segment with less than this many times the rows of the newer ones is folded with them."""
+DISK_MOST = 0.9
+"""When this share of the disk is in use, no more rows are written there: others need some of it."""
 FOLD_ROWS = 1 << 15
 """Rows that are folded at a time, about."""
 
@@ -67,7 +72,11 @@ class ColdRows:
         self._probe = probe
         self.segments: list[Segment] = []
         """The oldest first."""
+        self.name: Callable[[], str] | None = None
+        """Names a new file that a successor may open; None: files have no names."""
         self._folding: Iterator[int] | None = None
+        self.full = 0.0
+        """Which share of the disk was in use when rows were added last."""
         self.folded = 0
         """How many rows were written again."""
         self._reads = 0
@@ -97,16 +106,40 @@ class ColdRows:
             most: how many there are at most. low, high: their least and greatest hash.
 
         Raises:
-            StateError: the disk refuses to take them.
+            StateError: the disk refuses to take them, or has little room left.
         """
+        self._look_at_disk()
         writer = self._writer(most, low, high)
         for rows in parts:
             self._append(writer, packed(rows))
-        if (segment := writer.close()) is not None:
+        if (segment := self._closed(writer)) is not None:
             self.segments.append(segment)
 
+    def _look_at_disk(self) -> None:
+        try:
+            _, used, free = shutil.disk_usage(self.folder)
+        except OSError:
+            return  # the first file says what is wrong
+        self.full = used / max(1, used + free)
+        if self.full >= DISK_MOST:
+            raise StateError(
+                f"{self.owner}: the disk of {self.folder} is {self.full:.0%} full, and"
+                f" {free / 1e9:.1f} GB are left; the operator's rows take {self.nbytes / 1e9:.1f}"
+                " GB of it",
+                hint="Give the node more disk, name another folder (state_folder=,"
+                " --state-folder), let more instances on more nodes share the keys, or have the"
+                " operator remove rows that are not needed any more (`rs.forget`).",
+            )
+
     def _writer(self, rows: int, low: int, high: int) -> SegmentWriter:
-        return SegmentWriter(self.folder, self.owner, self.dtype, rows, low, high)
+        name = "" if self.name is None else self.name()
+        return SegmentWriter(self.folder, self.owner, self.dtype, rows, low, high, name)
+
+    def _closed(self, writer: SegmentWriter) -> Segment | None:
+        segment = writer.close()
+        if segment is not None and segment.name:
+            save(segment, self.folder)
+        return segment
 
     def _append(self, writer: SegmentWriter, rows: RecordBlock) -> None:
         hashes = np.ascontiguousarray(rows.records["_hash"])
@@ -126,7 +159,7 @@ class ColdRows:
 
         Args:
             hashes: uint64 [n], ascending. words: int64 [n, words].
-            newer: leave out so many of the oldest segments.
+            newer: how many of the oldest segments are left out.
         """
         found = []
         left, probes = np.arange(len(hashes)), self._probe(hashes, words)
@@ -182,7 +215,7 @@ class ColdRows:
             segment.passed(upto)
 
     def due_rows(self, upto: int) -> int:
-        """At most so many rows are due by a time."""
+        """How many rows are due by a time, at most."""
         return sum(s.due_rows(upto) for s in self.segments)
 
     @property
@@ -193,8 +226,8 @@ class ColdRows:
     # ------------------------------------------------------------ folding
 
     def fold(self, stored: int, rows: int) -> int:
-        """Fold about so many rows, if segments are due for it, or go on with what was begun.
-        Returns how many it were.
+        """Fold about `rows` rows, if segments are due for it, or go on with what was begun.
+        Returns how many were folded.
 
         Args:
             stored: no delta is asked for against an older checkpoint.
@@ -230,22 +263,23 @@ class ColdRows:
     def _fold(self, first: int, last: int, stored: int) -> Iterator[int]:
         """Fold these segments. After each stretch it says how many rows that had."""
         segments = self.segments[first:last]
-        low, high = min(s.keys.low for s in segments), max(s.keys.high for s in segments)
+        low, high = min(s.low for s in segments), max(s.high for s in segments)
         writer = self._writer(sum(map(len, segments)), low, high)
         for begin, end in even_stretches(sum(map(len, segments)), FOLD_ROWS):
-            rows = newest_of([s.between(begin, end) for s in segments])
+            inside = [(max(begin, s.low), min(end, s.high + 1)) for s in segments]
+            rows = newest_of([s.between(*ends) for s, ends in zip(segments, inside, strict=True)])
             if first == 0:  # nothing older is there that a removal could hide
                 kept = ~is_removed(rows.records) | (epochs_of(rows.records) > stored)
                 rows = RecordBlock(rows.records[kept], rows.heap)
             self._append(writer, packed(rows))
             yield len(rows.records)
-        folded = writer.close()
+        folded = self._closed(writer)
         self._reads += sum(s.reads for s in segments)
         self.segments[first:last] = [] if folded is None else [folded]
 
 
 def even_stretches(rows: int, at_a_time: int) -> Iterator[tuple[int, int]]:
-    """Ranges of hashes that tile all of them, of about so many rows each."""
+    """Ranges of hashes that tile all of them, each with about `at_a_time` rows."""
     parts = max(1, -(-rows // at_a_time))
     for i in range(parts):
         yield HASHES * i // parts, HASHES * (i + 1) // parts

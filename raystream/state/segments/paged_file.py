@@ -1,7 +1,8 @@
 """A file that is written once, from its beginning to its end, and then mapped.
 
-A checksum of each page is checked when the page is read first. The file has no name: it belongs to
-the process that wrote it, and when that ends, however it ends, the system takes the space back.
+A checksum of each page is checked when the page is read first. A file without a name belongs to the
+process that wrote it: when that ends, however it ends, the system takes the space back. A file with
+a name can be opened by another process (`stored_segment`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from raystream.errors import StateError
 from raystream.native.resident import PAGE, fetch
 
 SPARSE = 256
-"""With less than one of so many pages of a file, pages are sorted, and otherwise marked."""
+"""With less than one in this many pages of a file, pages are sorted, and otherwise marked."""
 
 
 class FileWriter:
@@ -27,19 +28,24 @@ class FileWriter:
 
     Args:
         folder: where the file lies. owner: whose rows it holds, for errors.
+        path: the file itself, inside the folder; None for a file without a name.
 
     Raises:
         StateError: the disk refuses; also `append` and `close` raise it.
     """
 
-    def __init__(self, folder: Path, owner: str) -> None:
-        self._folder, self._owner = folder, owner
+    def __init__(self, folder: Path, owner: str, path: Path | None = None) -> None:
+        self._folder, self._owner, self._path = folder, owner, path
         self.nbytes = 0
         """How many bytes were appended."""
         self._sums: list[int] = []
         self._rest = b""
         try:
-            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115  closed below
+            self._file: Any = (
+                tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115  closed below
+                if path is None
+                else path.open("x+b", buffering=0)
+            )
         except OSError as error:
             raise self._refused(error) from error
 
@@ -79,6 +85,8 @@ class FileWriter:
     def discard(self) -> None:
         """Write nothing more: the file is not needed."""
         self._file.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
     def _refused(self, error: OSError) -> StateError:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -100,7 +108,7 @@ class FileWriter:
 class PagedFile:
     """A file that was written by a `FileWriter`.
 
-    `memory` is its bytes. Who reads them calls `need` first.
+    `memory` is its bytes. Call `need` before reading them.
     """
 
     def __init__(self, mapping: mmap.mmap, sums: np.ndarray, owner: str, folder: Path) -> None:
@@ -114,6 +122,11 @@ class PagedFile:
         self._address = int(self.memory.ctypes.data)
         self.reads = 0
         """How many pages were asked for that were not in memory."""
+
+    @property
+    def sums(self) -> np.ndarray:
+        """uint32: the checksum of each page."""
+        return self._sums
 
     @property
     def nbytes(self) -> int:
@@ -148,6 +161,27 @@ class PagedFile:
                     " (state_folder=, --state-folder).",
                 )
             self._known[page] = True
+
+
+def opened(path: Path, sums: np.ndarray, owner: str) -> PagedFile:
+    """A file with a name, which another process has written. Nothing of it is read.
+
+    Args:
+        sums: uint32, the checksum of each page.
+        owner: whose rows it holds, for errors.
+
+    Raises:
+        StateError: it is not there, or has another length.
+    """
+    size = len(sums) * PAGE
+    try:
+        with path.open("rb") as file:
+            if (found := path.stat().st_size) != size:
+                raise StateError(f"{path} is torn: it has {found} bytes of {size}")
+            mapping = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise StateError(f"{path} cannot be opened: {error.strerror or error}") from error
+    return PagedFile(mapping, sums, owner, path.parent)
 
 
 def _distinct(pages: np.ndarray, of: int) -> np.ndarray:

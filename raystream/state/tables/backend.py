@@ -25,7 +25,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from raystream.schema.types import KeyRange
 from raystream.state.images.chain import CheckpointRequest
 from raystream.state.images.image import Image
 from raystream.state.images.row_shape import RowShape
+
+if TYPE_CHECKING:
+    from raystream.state.tiers.row_folder import RowFolder
 
 WHOLE = sys.maxsize
 """Bytes of an image in one part."""
@@ -54,6 +57,8 @@ class OnDisk(NamedTuple):
     """How many rows were brought from there so far."""
     reads: int = 0
     """How many pages of 4 KiB the disk had to be asked for, as memory did not have them."""
+    full: float = 0.0
+    """Which share of the disk was in use when rows were written there last, by whatever."""
 
 
 NOTHING_ON_DISK = OnDisk()
@@ -186,6 +191,18 @@ class Table(ABC):
             StateError: a value does not fit its field.
         """
 
+    def keep_in(self, folder: RowFolder) -> None:  # noqa: B027  a default
+        """Write rows that memory has no room for into this folder, where a successor can open them,
+        and go on from the rows that were left there. The table is empty.
+
+        Raises:
+            StateError: what was left is of other rows.
+        """
+
+    def note(self, operator: str, keys: KeyRange, upto: int) -> None:  # noqa: B027  a default
+        """A checkpoint is taken at the end of epoch `upto`: note what a successor on this node can
+        open of the rows on disk, where there are some. keys: the range of the instance."""
+
     @abstractmethod
     def settle(self, checkpoint: int) -> None:
         """A checkpoint is stored, and no delta is asked for against an older one: removals up to it
@@ -202,7 +219,6 @@ class Table(ABC):
 
     # ------------------------------------------------------------ restore
 
-    @abstractmethod
     def fill(self, chains: Iterable[Sequence[Image]]) -> None:
         """Put the rows of images into an empty table.
 
@@ -214,6 +230,9 @@ class Table(ABC):
         Raises:
             StateError: an image holds a value that the state class has no place for any more.
         """
+        for chain in chains:
+            for image in chain:
+                self.apply(image)
 
     @abstractmethod
     def apply(self, image: Image) -> None:

@@ -156,12 +156,6 @@ class ObjectTable(Table):
 
     # ------------------------------------------------------------ restore
 
-    def fill(self, chains: Iterable[Sequence[Image]]) -> None:
-        """Put the rows of images into an empty table, one image after the other."""
-        for chain in chains:
-            for image in chain:
-                self.apply(image)
-
     def apply(self, image: Image) -> None:
         """Put the rows of an image in, and take out those that it says are gone.
 

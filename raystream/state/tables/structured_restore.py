@@ -140,21 +140,17 @@ def whole_rows(shape: RowShape, checkpoint: int, batch: Any, keys: list[np.ndarr
     return RowColumns(keys, checkpoint, fields)
 
 
-def numbered(shape: RowShape, batch: Any, texts: Texts) -> list[np.ndarray]:
-    """int64 each: the key columns of a batch; text and bytes are numbered."""
+def numbered(shape: RowShape, batch: Any, texts: Texts, *, new: bool = True) -> list[np.ndarray]:
+    """int64 each: the key columns of a batch; text and bytes are numbered.
+
+    new: whether a text without a number gets one. Otherwise it stands as -1, like no text.
+    """
     columns = []
     for j in range(len(shape.gone)):
         column = batch.column(j)
         known = texts[j] if j < len(texts) else None
-        columns.append(column.to_numpy() if known is None else known.number(column))
-    return columns
-
-
-def found_numbers(shape: RowShape, batch: Any, texts: Texts) -> list[np.ndarray]:
-    """As `numbered`, but a text that has no number gets none: it stands as -1, like no text."""
-    columns = []
-    for j in range(len(shape.gone)):
-        column = batch.column(j)
-        known = texts[j] if j < len(texts) else None
-        columns.append(column.to_numpy() if known is None else known.find(column))
+        if known is None:
+            columns.append(column.to_numpy())
+        else:
+            columns.append(known.number(column) if new else known.find(column))
     return columns

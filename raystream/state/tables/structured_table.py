@@ -36,7 +36,6 @@ from raystream.state.tables.structured_columns import ViewedRows, matrix_columns
 from raystream.state.tables.structured_restore import (
     BLOCK,
     RowColumns,
-    found_numbers,
     newest_of_each,
     numbered,
     rows_of,
@@ -48,7 +47,7 @@ from raystream.state.tables.views import NONE_OLD, Views
 
 LEAST_ROWS = 16
 READY_BYTES = 1 << 25
-"""How much memory is made ready at a time where nobody waits for it."""
+"""How much memory is made ready at a time where no step waits for it."""
 SAMPLE = 1 << 12
 """How many rows are sampled to learn how old the others are."""
 GOLDEN = (5**0.5 - 1) / 2
@@ -234,7 +233,7 @@ class StructuredTable(Table):
 
     def look_up(self, keys: Any) -> FoundRows:
         """The rows of some keys, copied. A text that was never a key gets no number."""
-        slots = self.find(found_numbers(self.shape, keys, self.texts))
+        slots = self.find(numbered(self.shape, keys, self.texts, new=False))
         at = np.flatnonzero(slots >= 0)
         rows = self.store.rows[slots[at]]
 

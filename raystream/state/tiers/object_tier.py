@@ -22,6 +22,7 @@ from raystream.state.images.object_columns import (
     row_keys,
     values_of,
 )
+from raystream.state.images.partition import count_keys
 from raystream.state.images.row_shape import RowShape
 from raystream.state.kernels import hash_columns
 from raystream.state.segments.cold_rows import ColdRows, Probe, whole_hash, with_last_word
@@ -35,12 +36,13 @@ from raystream.state.segments.record import (
 )
 from raystream.state.segments.segment import RecordBlock
 from raystream.state.tables.object_table import ObjectTable
-from raystream.state.tiers.tiered_table import Leaving, TieredTable, oldest
+from raystream.state.tiers.lasting_table import LastingTable
+from raystream.state.tiers.tiered_table import Leaving, oldest
 
 ROW_BYTES, FIELD_BYTES = 180, 40
 """What a row takes in memory with its key and its places in dicts, and what each field adds."""
 LOOSE = 4
-"""A byte of msgpack takes about so many as Python objects."""
+"""How many bytes a byte of msgpack takes as Python objects, about."""
 SAMPLED = 32
 """Rows whose sizes are looked at when there are twice as many as before."""
 
@@ -66,7 +68,7 @@ class HotRows(ObjectTable):
         self.new_removals.append((key, epoch))
 
 
-class ObjectTier(TieredTable):
+class ObjectTier(LastingTable):
     """A table of Python rows with rows on disk.
 
     Args:
@@ -90,11 +92,14 @@ class ObjectTier(TieredTable):
     ) -> None:
         self._due, self._ends = due, ends
         self._windows = int(bool(hot.shape.window))
-        self._key_parts = len(hot.shape.keys) + self._windows
         dtype = record_dtype(DIGEST_WORDS + self._windows, HEAP_FIELDS)
         by_start: Probe = with_last_word if self._windows and not hot.shape.sessions else whole_hash
         super().__init__(hot, ColdRows(folder, owner, dtype, by_start), memory)
         self._sampled = 0
+        self._came: list[Any] = []
+        """Where a successor may open the files: the keys that came from disk in this epoch."""
+        self._clean: set[Any] = set()
+        """The keys in memory whose rows are on disk too, and some that were so a while ago."""
 
     # ------------------------------------------------------------ keys
 
@@ -153,6 +158,8 @@ class ObjectTier(TieredTable):
                 setattr(row, name, values[i])
         if self.shape.sessions:
             hot.ends.update(zip(keys, batch.column(END).to_pylist(), strict=True))
+        if self._folder is not None:
+            self._came += keys
         return keys, np.ascontiguousarray(records["_hash"])
 
     def _batch(self, payloads: Sequence[bytes], schema: Any) -> Any:
@@ -171,6 +178,26 @@ class ObjectTier(TieredTable):
 
     def _forget_removals(self) -> None:
         self.hot.new_removals = []
+
+    def note_removals(self) -> None:
+        """As of any tier; of the rows that came from disk few were not touched."""
+        super().note_removals()
+        if self._came:
+            self._clean.update(self._untouched(self._came))
+            self._came = []
+
+    def _untouched(self, keys: Iterable[Any]) -> list[Any]:
+        get, upto = self.hot.rows.get, self._upto
+        return [k for k in keys if (row := get(k)) is not None and row._mark <= upto]
+
+    def _stay(self, leaving: Leaving) -> None:
+        self._clean = {k for k, row in self.hot.rows.items() if row._mark <= leaving.upto}
+
+    def _clean_counts(self) -> np.ndarray:
+        clean = self._untouched(self._clean.union(self._came))
+        self._clean, self._came = set(clean), []
+        batch = pa.RecordBatch.from_arrays(key_columns(self.shape, clean), schema=self.shape.gone)
+        return count_keys(batch, self.groups)
 
     def shrink(self) -> bool:
         """As of any tier; how much memory rows take is looked at now and then."""
@@ -197,18 +224,22 @@ class ObjectTier(TieredTable):
         pack = msgpack.Packer(default=_plain).pack
         return [pack(row) for row in zip(*columns, strict=True)]
 
-    def _leaving(self) -> Leaving:
+    def _leaving(self, upto: int | None) -> Leaving:
         hot = self.hot
         everything = list(hot.rows)
         marks = np.fromiter((row._mark for row in hot.rows.values()), np.int64, len(hot.rows))
-        old = np.flatnonzero(oldest(marks))
-        hashes, there = self._identity(key_columns(self.shape, everything))
-        old = old[np.argsort(hashes[old], kind="stable")]
+        upto = oldest(marks) if upto is None else upto
+        old = np.flatnonzero(marks <= upto)
+        keys = [everything[i] for i in old.tolist()]
+        hashes, words = self._identity(key_columns(self.shape, keys))
+        order = np.argsort(hashes, kind="stable")
+        old, hashes, words = old[order], hashes[order], words[order]
         keys = [everything[i] for i in old.tolist()]
 
         def rows(begin: int, end: int) -> RecordBlock:
-            these, some = old[begin:end], keys[begin:end]
-            found = self._records(hashes[these], there[these], marks[these], self._packed(some))
+            these, some = slice(begin, end), keys[begin:end]
+            packed = self._packed(some)
+            found = self._records(hashes[these], words[these], marks[old[these]], packed)
             found.records["_due"] = self._dues(some)
             return found
 
@@ -218,7 +249,11 @@ class ObjectTier(TieredTable):
         packed = [msgpack.packb(k) for k in zip(*(c.to_pylist() for c in dead), strict=True)]
         unstored = self._records(*self._identity(dead), removed_at(epochs), packed)
         unstored.records["_due"] = NEVER
-        return Leaving(hashes[old], rows, unstored, there, lambda: self._drop(keys))
+
+        def there() -> np.ndarray:
+            return self._identity(key_columns(self.shape, everything))[1]
+
+        return Leaving(hashes, rows, unstored, there, upto, lambda: self._drop(keys))
 
     def _records(
         self, hashes: np.ndarray, words: np.ndarray, epochs: np.ndarray, heap: list[bytes]
@@ -241,6 +276,7 @@ class ObjectTier(TieredTable):
         for key in keys:
             del hot.rows[key]
             hot.ends.pop(key, None)
+        self._clean.difference_update(keys)
         kept: dict[Any, State] = dict(hot.rows)  # a dict from which much was removed stays large
         hot.rows, hot.get, hot.removed = kept, kept.get, {}
         self._sampled = len(kept)

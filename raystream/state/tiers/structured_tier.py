@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from raystream.schema.types import NEVER, KeyRange
-from raystream.state.images.partition import keys_of
+from raystream.state.images.partition import count_keys, keys_of
 from raystream.state.images.row_shape import key_type
 from raystream.state.kernels import hash_columns
 from raystream.state.segments.cold_rows import ColdRows, whole_hash, with_last_word
@@ -27,10 +27,11 @@ from raystream.state.segments.segment import RecordBlock
 from raystream.state.tables.structured_columns import matrix_columns, structured_column
 from raystream.state.tables.structured_restore import RowColumns
 from raystream.state.tables.structured_table import StructuredTable
-from raystream.state.tiers.tiered_table import Leaving, TieredTable, oldest
+from raystream.state.tiers.lasting_table import LastingTable
+from raystream.state.tiers.tiered_table import Leaving, oldest
 
 
-class StructuredTier(TieredTable):
+class StructuredTier(LastingTable):
     """A structured table with rows on disk.
 
     Args:
@@ -165,14 +166,18 @@ class StructuredTier(TieredTable):
     def _settled(self) -> None:
         self._seen = len(self.hot.removals.known())
 
-    def _leaving(self) -> Leaving:
+    def _leaving(self, upto: int | None) -> Leaving:
         hot = self.hot
         slots = np.flatnonzero(hot.rows["_epoch"][: hot.store.used] != hot.store.kernels.FREE)
         epochs = hot.rows["_epoch"][slots]
-        old = oldest(epochs)
-        hashes, there = self._identity(self._columns(hot.rows["_key"][slots]))
-        order = np.argsort(hashes[old], kind="stable")
+        upto = oldest(epochs) if upto is None else upto
+        old = epochs <= upto
+        hashes = self._identity(self._columns(hot.rows["_key"][slots[old]]))[0]
+        order = np.argsort(hashes, kind="stable")
         at = slots[old][order]
+
+        def there() -> np.ndarray:
+            return self._identity(self._columns(hot.rows["_key"][slots]))[1]
 
         def rows(begin: int, end: int) -> RecordBlock:
             these = at[begin:end]
@@ -186,7 +191,7 @@ class StructuredTier(TieredTable):
         unstored = self._records(noted["_key"], removed_at(noted["_epoch"]))
         unstored.records["_due"] = NEVER
         kept = slots[~old]
-        return Leaving(hashes[old][order], rows, unstored, there, lambda: self._keep(kept))
+        return Leaving(hashes[order], rows, unstored, there, upto, lambda: self._keep(kept))
 
     def _records(self, keys: np.ndarray, epochs: np.ndarray) -> RecordBlock:
         """Records of keys, as the table numbers them; with the keys in a heap if they are text."""
@@ -201,6 +206,13 @@ class StructuredTier(TieredTable):
         records["_size"] = list(map(len, heap))
         records["_at"] = np.cumsum(records["_size"]) - records["_size"]
         return RecordBlock(records, b"".join(heap))
+
+    def _clean_counts(self) -> np.ndarray:
+        hot, epochs = self.hot, self.hot.rows["_epoch"][: self.hot.store.used]
+        clean = np.flatnonzero((epochs != hot.store.kernels.FREE) & (epochs <= self._upto))
+        columns = matrix_columns(self.shape, hot.rows["_key"][clean], hot.texts)
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.shape.gone)
+        return count_keys(batch, self.groups)
 
     def _keep(self, slots: np.ndarray) -> None:
         """Let the rows in these slots alone be in memory, in a table of their own: what the others

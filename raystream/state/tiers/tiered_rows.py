@@ -61,7 +61,7 @@ class TieredRows(PendingRows):
         for segment in self._segments:
             size = max(size, segment.nbytes // len(segment))
             # None of a key group of others: a part would end before the range begins.
-            low, high = (group_of_hash(h, groups) for h in (segment.keys.low, segment.keys.high))
+            low, high = (group_of_hash(h, groups) for h in (segment.low, segment.high))
             for g in range(low, high + 1):
                 counts[g] += segment.count_between(*range_of(KeyRange(g, g + 1), groups))
         offsets = np.concatenate(([0], np.cumsum(counts)))
@@ -82,7 +82,7 @@ class TieredRows(PendingRows):
         low, high = range_of(keys, self._groups)
         found = []
         for segment in self._segments:
-            rows = segment.between(low, high)
+            rows = segment.between(max(low, segment.low), min(high, segment.high + 1))
             newer = epochs_of(rows.records) > (self._since or -1)
             if self._hidden is not None:
                 newer &= ~among(rows.records["_key"], self._hidden)

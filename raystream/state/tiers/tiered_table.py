@@ -13,7 +13,7 @@ A row that is brought keeps its record on disk, and is written again with others
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -42,8 +42,13 @@ STRETCH = 1 << 14
 """Rows that are written to disk at a time."""
 FOLD_EACH = 1 << 14
 """Rows on disk that are folded after an epoch, if some are to be."""
+FOLD_TIMES = 8
+"""A row on disk is folded about so often. This many rows are folded for each that leaves, spread
+over the epochs: otherwise an epoch would wait for all of it."""
+SMOOTH = 16
+"""Over about so many epochs."""
 SEGMENTS_MOST = 8
-"""With more segments than this, they are folded before anything else is done."""
+"""With more segments than this twice as many rows are folded; with twice as many segments all."""
 ALL = 1 << 62
 
 
@@ -56,8 +61,10 @@ class Leaving(NamedTuple):
     """Makes the records of these rows from one place up to another, in order of the hashes."""
     unstored: RecordBlock
     """Records of all that was removed and that a delta may have to say, in no particular order."""
-    there: np.ndarray
+    there: Callable[[], np.ndarray]
     """int64 [n, words]: the keys of all rows in memory."""
+    upto: int
+    """All rows leave that were touched last in this epoch, or before, and no others."""
     leave: Callable[[], None]
     """Takes the rows out of memory."""
 
@@ -86,6 +93,12 @@ class TieredTable(Table):
         )
         self.epoch = 0
         """The epoch that is processed: rows that come from disk are needed by it."""
+        self._newest = 0
+        """No row on disk was touched after this epoch, as it is there."""
+        self._skipped = 0
+        """So many of the oldest segments are not looked into: what comes is newer."""
+        self._leave = 0.0
+        """How many rows leave after an epoch, on average."""
         self.brought = 0
         """How many rows came from disk so far."""
 
@@ -103,7 +116,8 @@ class TieredTable(Table):
 
     @property
     def on_disk(self) -> OnDisk:
-        return OnDisk(self.cold_count, self.cold.nbytes, self.brought, self.cold.reads)
+        cold = self.cold
+        return OnDisk(self.cold_count, cold.nbytes, self.brought, cold.reads, cold.full)
 
     def warm(self) -> None:
         self.hot.warm()
@@ -155,7 +169,7 @@ class TieredTable(Table):
     def _bring(self, hashes: np.ndarray, words: np.ndarray) -> list[Any]:
         """Bring the rows of keys that are not in memory; the hashes are ascending."""
         keys: list[Any] = []
-        for found in self.cold.find(hashes, words):
+        for found in self.cold.find(hashes, words, newer=self._skipped):
             keys += self._take_in(found.rows)
         return keys
 
@@ -189,17 +203,20 @@ class TieredTable(Table):
             return
         hashes, words, epochs = self._new_removals()
         if len(hashes):
-            order = np.argsort(hashes, kind="stable")
-            hashes, words, epochs = hashes[order], words[order], epochs[order]
-            known = self.cold.may_have(hashes, words)
-            self._removed.add(hashes[known], words[known], epochs[known])
+            self._note_removed(hashes, words, epochs)
+
+    def _note_removed(self, hashes: np.ndarray, words: np.ndarray, epochs: np.ndarray) -> None:
+        order = np.argsort(hashes, kind="stable")
+        hashes, words, epochs = hashes[order], words[order], epochs[order]
+        known = self.cold.may_have(hashes, words)
+        self._removed.add(hashes[known], words[known], epochs[known])
 
     @abstractmethod
     def _new_removals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(hashes, words, epochs) of the rows that were removed since this was called last."""
 
     def _forget_removals(self) -> None:
-        """As `_new_removals`, where nobody wants to know."""
+        """As `_new_removals`, where removals need not be known."""
         self._new_removals()
 
     def shrink(self) -> bool:
@@ -209,23 +226,40 @@ class TieredTable(Table):
         Raises:
             StateError: a value does not fit its field, the disk refuses, or a page is damaged.
         """
-        self.cold.fold(self._stored, FOLD_EACH if len(self.cold.segments) <= SEGMENTS_MOST else ALL)
+        if not self._skipped:
+            self.cold.fold(self._stored, self._to_fold())
+        self._leave -= self._leave / SMOOTH
         if self.hot.nbytes + self._removed.nbytes <= self._most or len(self.hot) <= LEAST_ROWS:
             return False
+        leaving = self._leaving(None)
+        self._write(leaving)
+        self._count(leaving.hashes, 1)
+        self._leave += len(leaving.hashes) / SMOOTH
+        leaving.leave()
+        self._newest = max(self._newest, leaving.upto)
+        return True
+
+    def _to_fold(self) -> int:
+        """How many rows on disk are folded after this epoch."""
+        crowded = len(self.cold.segments) // (SEGMENTS_MOST + 1)
+        if crowded > 1:
+            return ALL
+        return max(FOLD_EACH, int(FOLD_TIMES * self._leave)) << crowded
+
+    def _write(self, leaving: Leaving) -> None:
+        """Write rows to disk, and what says which were removed."""
         hidden = self._removed.take(self.cold.dtype)
-        leaving = self._leaving()
         gone = in_order([_without(rows, leaving.there) for rows in (hidden, leaving.unstored)])
         hashes, of_gone = leaving.hashes, gone.records["_hash"]
         ends = [h[at] for h in (hashes, of_gone) if len(h) for at in (0, -1)]
-        most = len(hashes) + len(of_gone)
-        self.cold.add(_in_stretches(leaving, gone), most, int(min(ends)), int(max(ends)))
-        self._count(hashes, 1)
-        leaving.leave()
-        return True
+        if ends:
+            most = len(hashes) + len(of_gone)
+            self.cold.add(_in_stretches(leaving, gone), most, int(min(ends)), int(max(ends)))
 
     @abstractmethod
-    def _leaving(self) -> Leaving:
-        """The rows that were touched the longest ago, about a third of them."""
+    def _leaving(self, upto: int | None) -> Leaving:
+        """The rows that were touched last in this epoch, or before; None: those that were touched
+        the longest ago, about a third of them."""
 
     # ------------------------------------------------------------ checkpoints
 
@@ -262,11 +296,6 @@ class TieredTable(Table):
 
     # ------------------------------------------------------------ restore
 
-    def fill(self, chains: Iterable[Sequence[Image]]) -> None:
-        for chain in chains:
-            for image in chain:
-                self.apply(image)
-
     def apply(self, image: Image) -> None:
         if self.cold:
             for batch in (image.gone, image.rows):
@@ -281,11 +310,10 @@ class TieredTable(Table):
         """Bring the rows whose keys are in a batch of an image."""
 
 
-def oldest(epochs: np.ndarray) -> np.ndarray:
-    """bool [n]: which rows leave, of rows that were touched last by these epochs."""
+def oldest(epochs: np.ndarray) -> int:
+    """The epoch up to which rows leave, of rows that were touched last in these epochs."""
     at = int(len(epochs) * LEAVE)
-    leaving: np.ndarray = epochs <= np.partition(epochs, at)[at]
-    return leaving
+    return int(np.partition(epochs, at)[at])
 
 
 def _in_stretches(leaving: Leaving, gone: RecordBlock) -> Iterator[RecordBlock]:
@@ -301,6 +329,8 @@ def _in_stretches(leaving: Leaving, gone: RecordBlock) -> Iterator[RecordBlock]:
         at, before = end, last
 
 
-def _without(rows: RecordBlock, there: np.ndarray) -> RecordBlock:
+def _without(rows: RecordBlock, there: Callable[[], np.ndarray]) -> RecordBlock:
     """Rows without those whose keys are among others."""
-    return RecordBlock(rows.records[~among(rows.records["_key"], there)], rows.heap)
+    if not len(rows.records):
+        return rows
+    return RecordBlock(rows.records[~among(rows.records["_key"], there())], rows.heap)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from raystream.actors.client.head_watch import RAY_WAITS
 from tests.actors.helpers.heads import ROOT, end, environment, short_folder, started_head
 from tests.gates import LIMIT_SECONDS
 from tests.processes import family_of, kill_each
@@ -27,6 +28,7 @@ flow = slow(Path({out!r}), lines=1_000_000)
 @pytest.mark.parametrize("again", [True, False])
 def test_a_run_ends_when_the_head_has(tmp_path: Path, again: bool) -> None:
     out = tmp_path / "out"
+    waits = {} if again else {RAY_WAITS: "30"}
     with short_folder() as folder, ExitStack() as heads:
         (folder / "counts.py").write_text(FLOW.format(out=str(out)))
         head = heads.enter_context(started_head())
@@ -35,7 +37,7 @@ def test_a_run_ends_when_the_head_has(tmp_path: Path, again: bool) -> None:
             + ["--address", head.address, "--durable", str(tmp_path / "saved")]
             + ["--checkpoint-seconds", "0.5", "--spares", "0"],
             cwd=folder,
-            env=environment(PYTHONPATH=str(ROOT), TMPDIR=str(folder)),
+            env=environment(PYTHONPATH=str(ROOT), TMPDIR=str(folder), **waits),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

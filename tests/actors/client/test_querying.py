@@ -19,12 +19,16 @@ import pytest
 
 import raystream as rs
 from raystream.actors.client import querying
+from raystream.actors.client.committed import CommittedRows
 from raystream.actors.client.state_server import KEYS_MAX, StateServer, serve_state
 from raystream.actors.client.state_text import plain
 from raystream.actors.control.state_routes import StateRoutes, state_routes
 from raystream.controller.protocol.journal import JournalEntry
+from raystream.dataflow.assignment import Assignment
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.errors import ConfigError, JobError, StateError
 from raystream.security.credentials import Credentials
+from raystream.simulation.references import other_version, plan_of
 from raystream.state.counts import LEFT
 from raystream.testing import Collect
 from tests.actors.helpers.shells import TOKEN, Shells, shells_of
@@ -128,6 +132,62 @@ def test_no_answer_is_of_an_earlier_epoch_than_was_seen(played: Any) -> None:
     finally:
         for shell in shells:
             shell.machine.ended = True
+
+
+def test_rows_of_another_class_are_not_taken_for_those_of_before(played: Any) -> None:
+    """The job is upgraded: until the controller tells of the new class, nothing is decoded."""
+
+    def old(routes: StateRoutes) -> StateRoutes:
+        if played.controller.asked > 2:
+            return routes
+        kept = routes.operators[played.name]._replace(words="Other(n: int64) by word: str")
+        return routes._replace(operators={played.name: kept})
+
+    played.controller.tell = old
+    key = next(iter(played.counted))
+    with rs.query("words", played.name) as reader:
+        assert reader.get(key).row == {"n": played.counted[key]}
+    assert played.controller.asked == 3
+    played.controller.asked = -1000
+    reader = rs.query("words", played.name, wait=0.3)
+    with reader, pytest.raises(JobError, match="has no checkpoint since its upgrade"):
+        reader.get(key)
+
+
+def test_each_read_is_at_the_checkpoint_that_is_committed_then(
+    played: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the keepers still hold the one of the read before."""
+    committed = iter([10, 10, 20, 30, 30])
+    played.controller.tell = lambda routes: routes._replace(committed=next(committed))
+    read: list[int] = []
+
+    def rows_at(keepers: Any, place: Any, checkpoint: int, versions: Any) -> CommittedRows:
+        read.append(checkpoint)
+        return CommittedRows([], ended=False)
+
+    monkeypatch.setattr(querying, "rows_at", rows_at)
+    with rs.query("words", played.name) as reader:
+        for epoch in (10, 20, 30):
+            assert reader.scan().num_rows == 0
+            assert reader.seen.epoch == epoch
+        assert reader.get("a", committed=True).moment.epoch == 30
+    assert read == [10, 20, 30, 30]
+
+
+@pytest.mark.parametrize(("committed", "new"), [(5, False), (6, True)])
+def test_after_an_upgrade_rows_are_of_the_class_of_the_committed_checkpoint(
+    committed: int, new: bool
+) -> None:
+    wanted = other_version("words")
+    version = CodeVersion(number=1, after=5, code=wanted.code, settled=True, shapes=wanted.shapes)
+    assignment = Assignment(3, (), versions=(version,))
+    entry = JournalEntry(assignment=assignment, committed=committed, started=7.5)
+    routes = state_routes(plan_of("words"), entry, Credentials(TOKEN, None))
+    assert routes is not None
+    kept = routes.operators["count"]
+    assert ("tenths" in kept.rows.names, "n" in kept.rows.names) == (new, not new)
+    assert kept.words.startswith("TenthsTally" if new else "Tally")
 
 
 def test_the_newest_assignment_is_asked_for_when_an_owner_is_gone(played: Any) -> None:

@@ -25,6 +25,7 @@ from tests.actors.helpers.heads import (
     started_head,
     token,
 )
+from tests.cli.test_values import SECRET, write_flows
 from tests.ec2.conftest import head_options
 from tests.gates import LIMIT_SECONDS
 from tests.lrb import plain_rules
@@ -54,9 +55,9 @@ def head(token: dict[str, str]) -> Iterator[Head]:
         yield started
 
 
-def submit(head: Head, token: dict[str, str], *arguments: str) -> str:
-    """What a job prints that ends well; it leaves no process."""
-    done = subprocess.run(
+def asked(head: Head, token: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What `ray job submit` does with these arguments."""
+    return subprocess.run(
         [BIN / "ray", "job", "submit", "--address", head.url, *arguments],
         cwd=ROOT,
         env=environment(**token),
@@ -65,6 +66,11 @@ def submit(head: Head, token: dict[str, str], *arguments: str) -> str:
         timeout=LIMIT_SECONDS,
         check=False,
     )
+
+
+def submit(head: Head, token: dict[str, str], *arguments: str) -> str:
+    """What a job prints that ends well; it leaves no process."""
+    done = asked(head, token, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     _, alive = psutil.wait_procs(job_processes(head.process), timeout=GONE_SECONDS)
     assert not alive
@@ -95,6 +101,20 @@ def test_linear_road_as_a_submitted_job(head: Head, token: dict[str, str], tmp_p
     printed = submit(head, token, "--", "python", "-m", *run)
     assert f"Answering {len(rows):,} rows on Ray" in printed
     assert read_answers(out) == plain_rules.answers(rows, history)
+
+
+def test_a_submitted_job_that_fails_logs_its_instance_and_no_values(
+    head: Head, token: dict[str, str], tmp_path: Path
+) -> None:
+    write_flows(tmp_path)
+    run = ("--", sys.executable, "-m", "raystream", "run", "told_flows:operator")
+    done = asked(head, token, "--working-dir", str(tmp_path), *run)
+    assert done.returncode != 0
+    assert "fails raised ValueError, at epoch" in done.stdout, done.stdout + done.stderr
+    logs = [f for f in (head.folder / "session_latest" / "logs").rglob("*") if f.is_file()]
+    assert any(b"WARNING [told fails" in f.read_bytes() for f in logs)
+    assert not [f.name for f in logs if SECRET.encode() in f.read_bytes()]
+    assert SECRET not in done.stdout + done.stderr
 
 
 FLOW = """

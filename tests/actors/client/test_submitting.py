@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,14 +13,12 @@ from ray.exceptions import AuthenticationError
 
 import raystream as rs
 from raystream.actors.client import submitting
-from raystream.actors.client.submitting import refuse_main
 from raystream.controller.options import Options
-from raystream.controller.planning.plans import make_plan
 from raystream.controller.reporting.report import Sample
-from raystream.errors import ConfigError, GraphError, Stopped
+from raystream.errors import ConfigError, Stopped
 from raystream.run import Followed
 from raystream.testing import Collect
-from tests.flows import Line, Rows, Running, Word, lines, running, split
+from tests.flows import Line, Rows, lines, running, split
 
 
 def test_every_process_of_a_job_imports_only_what_it_needs_to_start() -> None:
@@ -32,21 +29,6 @@ def test_every_process_of_a_job_imports_only_what_it_needs_to_start() -> None:
     line = [sys.executable, "-c", code]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_a_flow_of_main_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    @rs.operator(key="word")
-    def here(word: Word) -> Iterator[Running]:
-        yield Running(word.word, 1)
-
-    here.__module__ = "__main__"
-    flow = rs.Flow("main")
-    source = flow.source(Rows(Line, lines(1)), epochs=rs.by_time(seconds=30))
-    source.through(split).through(here).to(Collect())
-    with pytest.raises(GraphError, match="here is defined in __main__") as caught:
-        refuse_main(make_plan(flow))
-    assert caught.value.where is not None and caught.value.where.file == __file__
-    assert "raystream run module:flow" in caught.value.hint
 
 
 def test_bounds_of_nobody_are_refused_before_anything_is_started() -> None:

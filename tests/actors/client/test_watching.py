@@ -12,7 +12,7 @@ import pytest
 from ray.exceptions import RayActorError
 from typer.testing import CliRunner
 
-from raystream.actors.client import rescaling
+from raystream.actors.client import changing, rescaling
 from raystream.actors.client import watching as looking
 from raystream.actors.control.answers import Moves
 from raystream.actors.control.controller import Controller
@@ -69,10 +69,10 @@ def scale(monkeypatch: pytest.MonkeyPatch, *said: Any) -> list[Any]:
     call = SimpleNamespace(remote=lambda *a: None)
     there = SimpleNamespace(moves=call, scale=call)
     answers = iter(said)
-    monkeypatch.setattr(rescaling, "visited", no_cluster)
-    monkeypatch.setattr(rescaling, "running", lambda: ["words-1"])
-    monkeypatch.setattr(rescaling, "actor", lambda run, process: there)
-    monkeypatch.setattr(rescaling, "_answer", lambda run, asked: next(answers))
+    monkeypatch.setattr(changing, "visited", no_cluster)
+    monkeypatch.setattr(changing, "running", lambda: ["words-1"])
+    monkeypatch.setattr(changing, "actor", lambda run, process: there)
+    monkeypatch.setattr(changing, "answered", lambda run, asked: next(answers))
     return rescaling.scale("words", "auto", {"count": 2}, "replay")
 
 
@@ -99,10 +99,10 @@ def test_a_job_that_ends_while_it_is_asked_has_ended_and_is_not_at_fault(
     def died(call: object, timeout: float) -> None:
         raise RayActorError
 
-    monkeypatch.setattr(rescaling.ray, "get", died)
-    monkeypatch.setattr(rescaling, "actor", lambda run, process: left)
+    monkeypatch.setattr(changing.ray, "get", died)
+    monkeypatch.setattr(changing, "actor", lambda run, process: left)
     with pytest.raises(JobError, match=said):
-        rescaling._answer("words-1", None)
+        changing.answered("words-1", None)
 
 
 def test_who_leaves_top_does_not_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def refused(split: Any, keep: Any, records: Any = SECRET, sink: Any = print) -> 
     words = flow.source(rs.io.iterable(records, Line)).through(split)
     words.through(keep).to(rs.io.callable(sink))
     with pytest.raises(GraphError) as told:
-        refuse_unpicklable(make_plan(flow))
+        refuse_unpicklable(make_plan(flow).vertices)
     assert told.value.where is not None
     assert told.value.where.file == __file__
     assert "secret" not in str(told.value)
@@ -77,4 +77,4 @@ def test_what_can_be_pickled_is_let_pass() -> None:
     flow = rs.Flow("carried")
     words = flow.source(rs.io.iterable(SECRET, Line)).through(Split())
     words.through(Keep()).to(rs.io.callable(lambda batch: None))
-    refuse_unpicklable(make_plan(flow))
+    refuse_unpicklable(make_plan(flow).vertices)

@@ -17,7 +17,6 @@ from ray.exceptions import GetTimeoutError, RpcError
 
 from raystream.actors.cluster.environment import Environment
 from raystream.actors.control import controller
-from raystream.actors.control import nodes as nodes_module
 from raystream.actors.control.answers import Charter
 from raystream.actors.control.calls import Call, failure
 from raystream.actors.control.controller import Controller
@@ -176,14 +175,12 @@ def test_a_job_that_has_not_begun_has_no_committed_checkpoint() -> None:
     assert Reporter(plan, machine, SimpleNamespace()).committed() is None  # type: ignore[arg-type]
 
 
-def test_a_job_that_has_not_begun_leaves_no_nodes_and_its_story_begins_with_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_job_that_has_not_begun_leaves_no_nodes_and_its_story_begins_with_it() -> None:
     """Else it would be refused, and told of once more than fifty years after the beginning."""
-    monkeypatch.setattr(nodes_module, "ending", lambda: {"b": 1e10})
     driven, nobody = Driven(), SimpleNamespace()
     loop = JobLoop(CHARTER, driven.plan, None, 1, nobody, Requests())  # type: ignore[arg-type]
     loop.machine, loop._nodes.alive = driven.machine, ("a", "b")
+    loop._nodes._ending = {"b": 1e10}
     loop._do(deque(loop._leave_nodes()))
     assert loop.notes.said == ()
     loop.note("no node has come")

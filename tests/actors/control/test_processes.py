@@ -146,10 +146,10 @@ def test_a_keeper_that_answers_when_it_was_killed_is_not_counted(
     monkeypatch.setattr(ActorHandles, "kill", lambda self, process: None)
     monkeypatch.setattr(ray, "wait", lambda calls, **_: ([c for c in calls if c == "pid"], []))
     monkeypatch.setattr(ray, "get", lambda call, **_: 7)
-    mine.watch_keepers(["keeper-1.1"])
+    mine.watch_keepers({"keeper-1.1": "a"})
     mine.kill(["keeper-1.1"])
     assert mine.events(0.0) == [] and mine.pids() == {}
-    mine.watch_keepers(["keeper-1.2"])
+    mine.watch_keepers({"keeper-1.2": "b"})
     assert mine.events(0.0) == [] and mine.pids() == {"keeper-1.2": 7}
 
 

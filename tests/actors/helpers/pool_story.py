@@ -15,7 +15,8 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from raystream.actors.control.node_pool import NodePool, ending
+from raystream.actors.cluster.head import ending
+from raystream.actors.control.node_pool import NodePool
 from raystream.controller.elastic.pool import OPERATOR_NODE, PoolOptions
 from tests.gates import LIMIT_SECONDS
 

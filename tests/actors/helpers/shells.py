@@ -6,6 +6,8 @@ import gc
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import raystream as rs
 from raystream.actors.network.connections import Joining
 from raystream.actors.network.subscription import Peer, Subscription
 from raystream.actors.worker.shell import Role, Shell
+from raystream.api.row_shapes import shape_of
 from raystream.controller.planning.plans import make_plan
 from raystream.controller.protocol.decide import Commit, JobView, Stop, decide
 from raystream.dataflow.assignment import Assignment, Serving
@@ -27,6 +30,7 @@ from raystream.security.credentials import Credentials
 from raystream.state.images.image import ImageHeader, decode
 from raystream.state.images.image_store import Arrivals, ImageStore, Stored
 from raystream.state.images.partition import by_parts
+from raystream.state.tiers.row_folder import RowFolder, left_at
 from tests.gates import LIMIT_SECONDS
 
 TOKEN = "token"
@@ -52,16 +56,24 @@ class Claims:
 
 
 class Shells:
-    """The shells of a plan, subscribed to each other."""
+    """The shells of a plan, subscribed to each other.
+
+    Args:
+        rows: where rows on disk lie, if the plan has some.
+    """
 
     def __init__(
         self,
         plan: Plan,
         folder: Path | None = None,
         certificates: Certificates | None = None,
+        rows: Path | None = None,
         **options: Any,
     ) -> None:
         self.plan = plan
+        self._rows, self._numbers = rows, count(1)
+        self.opened = 0
+        """How many rows a shell has begun with that another one had left on disk."""
         self._shown = Credentials(TOKEN, certificates)
         self.claims = Claims()
         self.shells: list[Shell] = []
@@ -80,6 +92,7 @@ class Shells:
 
     def _made(self, role: Role) -> Shell:
         own = None if self._folder is None else self._folder / role.name.replace("/", "-")
+        role = role if self._rows is None else self._with_rows(self._rows, role)
 
         def ship(_: Any, header: ImageHeader, part: KeyRange, data: memoryview) -> bool:
             ended = header.input_position.ended
@@ -107,6 +120,28 @@ class Shells:
         )
         shell.open()
         return shell
+
+    def _with_rows(self, where: Path, role: Role) -> Role:
+        """A role with a folder for rows; and with newer images only, if rows were left that these
+        build on."""
+        files = RowFolder.made(where, "run", str(next(self._numbers)))
+        spec = self.plan.vertices[role.vertex].spec
+        shape = None if spec is None else shape_of(spec)
+        if shape is None or not role.committed:
+            return replace(role, files=files)
+        at = spec.name if spec else "", shape.fingerprint, role.keys, role.committed
+        if found := left_at(where, "run", *at):
+            files.take(found, self.plan.groups)
+        if files.left is None:
+            return replace(role, files=files)
+        upto = files.left.upto(role.keys)
+        chains = [[i for i in c if i.header.checkpoint > upto] or list(c[-1:]) for c in role.images]
+        firsts = [c[0].header for c in chains]
+        if not all(h.base == upto or h.checkpoint <= upto for h in firsts):
+            files.left = None
+            return replace(role, files=files)
+        self.opened += sum(files.left.counts)
+        return replace(role, files=files, images=chains)
 
     def _serving(self, shell: Shell) -> Serving:
         role = shell.role
@@ -242,12 +277,14 @@ def shells_of(
 ) -> Iterator[Shells]:
     """Shells that are stopped in the end; the garbage collector is as it was before."""
     plan = make_plan(flow, instances=instances, checkpoint_every=checkpoint_every, check=check)
+    plan.state_memory = 1 if options.get("rows") else None
     made = Shells(plan, **options)
     try:
         yield made
     finally:
         for shell in reversed(made.shells):  # a server waits for those who read from it
             shell.stop()
+        gc.unfreeze()
         gc.enable()
 
 

@@ -63,21 +63,23 @@ def expected() -> list[tuple[int, int]]:
 
 
 class Dies:
-    """A sink whose process is killed before and after some of its transactions, once at each."""
+    """A sink whose process is killed once before and once after each of two of its transactions:
+    before them the first of its instances, after them the others."""
 
     def __init__(self, folder: Path, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self.folder = folder
 
     def end_epoch(self, epoch: int, /, *, more: bool) -> None:
-        if epoch in (8, 55):
+        first = self._range.context.keys.lo == 0  # type: ignore[attr-defined]
+        if epoch in (8, 55) and first:
             self._die(epoch)
         super().end_epoch(epoch, more=False)  # type: ignore[misc]
-        if epoch in (28, 78):
+        if epoch in (28, 78) and not first:
             self._die(epoch)
 
     def _die(self, epoch: int) -> None:
-        where = self.folder / f"{self.table}-{epoch}-{self._range.context.keys.lo}"  # type: ignore[attr-defined]
+        where = self.folder / f"{self.table}-{epoch}"  # type: ignore[attr-defined]
         with suppress(FileExistsError):
             os.close(os.open(where, os.O_CREAT | os.O_EXCL))
             os.kill(os.getpid(), signal.SIGKILL)
@@ -113,8 +115,8 @@ def run(make: Any, folder: Path, place: Any, *, paced: float = 4) -> None:
     report = flow.run(
         cluster="auto", instances={"all": 2, "latest": 2}, checkpoint_every=7, spares=1
     )
-    assert len(list(folder.iterdir())) == 16
-    assert len(report.recoveries) >= 8  # two that die at once are replaced together
+    assert len(list(folder.iterdir())) == 8
+    assert len(report.recoveries) >= 4  # two that die at once are replaced together
 
 
 def judge(query: Callable[[str], list[Any]]) -> None:
@@ -123,6 +125,7 @@ def judge(query: Callable[[str], list[Any]]) -> None:
     assert query("SELECT DISTINCT ended FROM raystream_markers") == [(1,)]
 
 
+@pytest.mark.long
 def test_sqlite_has_each_row_once(tmp_path: Path) -> None:
     path = tmp_path / "out.db"
     run(DyingSqlite, tmp_path / "dead", path)
@@ -183,7 +186,7 @@ def test_a_stop_leaves_every_marker_at_the_saved_checkpoint(tmp_path: Path) -> N
 
     def run() -> None:
         try:
-            stoppable(path, RECORDS / 60).run(
+            stoppable(path, RECORDS / 20).run(
                 cluster="auto", instances={"all": 2}, checkpoint_every=40, durable=saves, spares=0
             )
         except BaseException as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,3 +62,21 @@ def test_killed_shells_change_no_bit(name: str, seed: int, monkeypatch: pytest.M
         shells.watch(killer)
     assert got.by_epoch() == expected.by_epoch()
     assert killer.killed
+
+
+def test_killed_shells_whose_rows_are_on_disk_go_on_from_the_files(tmp_path: Path) -> None:
+    """With room for two rows in memory. The shell that takes a place opens what is there."""
+    opened = 0
+    for seed, name in enumerate(("batch", "windows", "sessions"), 1):
+        expected, got = Collect(), Collect()
+        run_local(FLOWS[name](expected))
+        flow: rs.Flow = FLOWS[name](got)
+        where = tmp_path / name
+        killer = Killer(seed)
+        with shells_of(flow, checkpoint_every=3, rows=where) as shells:
+            shells.start(time.time())
+            shells.watch(killer)
+            opened += shells.opened
+        assert got.by_epoch() == expected.by_epoch()
+        assert killer.killed
+    assert opened > 0

@@ -24,6 +24,7 @@ from raystream.actors.keepers.fetching import (
 )
 from raystream.controller.protocol.recovery import Place
 from raystream.schema.types import KeyRange
+from raystream.state.images.image_store import Stored
 from raystream.state.keeping.kept_images import KeptPart
 
 ALL = KeyRange(0, 16)
@@ -93,7 +94,7 @@ class Clock:
             return call
         if isinstance(call.answer, RayError):
             raise call.answer
-        return [(keys, [(call.part(keys),)]) for keys in call.answer]
+        return [(keys, [Stored(5, None, (call.part(keys),), 10)]) for keys in call.answer]
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds

@@ -45,8 +45,8 @@ def test_an_image_is_held_with_its_last_part(keeper: Keeper) -> None:
     assert store(keeper, FIRST)
     assert not keeper.images(1, 5, ALL)
     assert store(keeper, LAST)
-    (((keys, (parts,))),) = keeper.images(1, 5, ALL)
-    assert keys == ALL and len(parts) == 2
+    (((keys, (image,))),) = keeper.images(1, 5, ALL)
+    assert keys == ALL and len(image.data) == 2
 
 
 def test_an_image_of_which_another_got_the_first_part_is_not_held(keeper: Keeper) -> None:

@@ -66,7 +66,9 @@ def test_rows_of_state_are_read_by_tls_and_by_nobody_without_it(job: Shells) -> 
     assert table is not None
     reader = LookUpConnection(owner.address, Joining(Credentials(TOKEN, OURS)), LIMIT_SECONDS)
     reader.send(StateQuery(owner.vertex.id, table.shape.nothing_gone, 0), 0.0)
-    assert reader.receive(table.shape.rows, LIMIT_SECONDS).rows.num_rows == 0
+    assert (
+        reader.receive(table.shape.rows, table.shape.fingerprint, LIMIT_SECONDS).rows.num_rows == 0
+    )
     reader.close()
     for strange in (Credentials(TOKEN, None), Credentials(TOKEN, THEIRS)):
         with pytest.raises((OSError, Refused)):

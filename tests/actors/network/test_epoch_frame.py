@@ -15,7 +15,7 @@ import raystream as rs
 from raystream.actors.network import server
 from raystream.actors.network.epoch_frame import EpochDecoder, epoch_frame
 from raystream.actors.network.frames import BEGINNING, EPOCH
-from raystream.dataflow.pieces import Header
+from raystream.dataflow.pieces import ANY_CODE, Header
 from raystream.errors import JobError
 from raystream.schema.columns import Columns
 from raystream.schema.records import record_schema
@@ -76,6 +76,7 @@ headers = st.builds(
     st.booleans(),
     st.just(1),
     st.none(),
+    code=st.sampled_from([0, 1, 7, ANY_CODE]),
 )
 sizes = st.lists(st.integers(0, 3), min_size=GROUPS, max_size=GROUPS)
 

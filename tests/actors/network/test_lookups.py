@@ -52,7 +52,9 @@ def asked(shell: Shell, keys: Any, least: int = 0, seconds: float = 0.0) -> Repl
     connection = LookUpConnection(shell.address, SHOWN, LIMIT_SECONDS)
     try:
         connection.send(StateQuery(shell.vertex.id, keys, least), seconds)
-        return connection.receive(shell.machine.table.shape.rows, LIMIT_SECONDS)  # type: ignore[union-attr]
+        table = shell.machine.table
+        assert table is not None
+        return connection.receive(table.shape.rows, table.shape.fingerprint, LIMIT_SECONDS)
     finally:
         connection.close()
 

@@ -67,6 +67,7 @@ def entries(draw: Any) -> list[LogEntry[Header]]:
             draw(st.booleans()),
             epoch == first + n - 1 and draw(st.booleans()),
             draw(st.booleans()),
+            code=draw(st.sampled_from([0, 0, 3])),
         )
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         out.append(LogEntry(epoch, header, columns, offsets))

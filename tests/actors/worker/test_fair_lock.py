@@ -73,3 +73,25 @@ def test_a_turn_may_go_on_for_a_part_of_the_time_that_it_was_waited_for(
         assert not may_go_on()  # there was no wait
     other.join(LIMIT_SECONDS)
     assert said == [True, True, False]
+
+
+def test_a_thread_that_has_its_turn_may_take_it_again() -> None:
+    """Others wait until it has given it back as often."""
+    turns, order = Turns(), []
+
+    def other() -> None:
+        with turns:
+            order.append("other")
+
+    with turns:
+        waits = threading.Thread(target=other)
+        with turns:
+            waits.start()
+        waits.join(0.05)
+        with turns:
+            order.append("again")
+    waits.join(5.0)
+    assert order == ["again", "other"]
+    with turns:
+        order.append("last")
+    assert order[-1] == "last"

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from ray.exceptions import ActorDiedError, RayError
 
+import raystream as rs
 from raystream.actors.worker import instance
 from raystream.actors.worker.instance import InstanceActor
+from raystream.controller.planning.plans import make_plan
 from raystream.controller.protocol.recovery import Place
 from raystream.errors import InternalError
 from raystream.schema.types import KeyRange
 from raystream.security.credentials import Credentials
+
+
+class Word(NamedTuple):
+    time: int
 
 
 @pytest.mark.parametrize(
@@ -29,5 +35,9 @@ def test_the_death_of_a_keeper_is_no_fault_of_who_restores(
 
     monkeypatch.setattr(instance, "fetch", fetch)
     place = Place(0, "count", KeyRange(0, 16), 0)
+    actor = InstanceActor(Credentials("token"))
+    flow = rs.Flow("words")
+    flow.source(rs.io.iterable([], Word), epochs=rs.by_time(seconds=1)).to(rs.io.console())
+    actor._plan = make_plan(flow)
     with pytest.raises(leaves):
-        InstanceActor(Credentials("token")).become(place, 5, [], True, False)
+        actor.become(place, 5, [], True, False)

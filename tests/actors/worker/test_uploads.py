@@ -22,7 +22,7 @@ from raystream.schema.types import KeyRange
 
 ALL = KeyRange(0, 16)
 HEADER: Any = SimpleNamespace(
-    keys=ALL, base=0, checkpoint=5, oldest=0, input_position=SimpleNamespace(ended=False)
+    keys=ALL, base=0, checkpoint=5, oldest=0, code=0, input_position=SimpleNamespace(ended=False)
 )
 
 

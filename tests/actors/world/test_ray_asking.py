@@ -134,7 +134,7 @@ def asked(tmp_path: Path, gate: Gate, oracle: Oracle, watch: Any, **options: Any
     folders = [tmp_path / "answers", tmp_path / "told"]
     for folder in folders:
         folder.mkdir()
-    lines = Slow(LINES, gate)
+    lines = Slow(LINES, gate, row_seconds=0.02)  # each is two questions, and a connection each
     flow = rs.Flow("asked")
     words = flow.source(lines, epochs=rs.by_time(seconds=10), name="lines").through(split)
     answers = words.through(Ask(oracle.server_address[1]), name="ask")

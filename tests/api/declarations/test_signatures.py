@@ -180,7 +180,7 @@ def another_type_of_the_same_name() -> None:
     stream(carries()).through(same)  # here
 
 
-@refused("the second argument is a state row, not <class 'int'>")
+@refused("the second argument is a state row, and int is no rs.State")
 def state_is_a_number() -> None:
     @rs.operator(key="word")  # here
     def count(word: Word, tally: int) -> Iterator[Word]:

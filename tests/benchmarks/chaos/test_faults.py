@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.chaos.faults import FAMILIES, Monkey, choose, kinds_of, possible
+from benchmarks.chaos.faults import AWAY_SECONDS, FAMILIES, Monkey, choose, kinds_of, possible
 from raystream.controller.reporting.report import Committed
 from tests.gates import LIMIT_SECONDS, until
 
@@ -41,7 +41,7 @@ def vertex_of(name: str) -> str:
 @given(scenes, st.sampled_from(kinds_of(FAMILIES, CHAINS)), st.integers(0, 99))
 def test_victims_are_whom_the_kind_says(there: dict[str, int], kind: str, seed: int) -> None:
     victims = choose(kind, there, HEAD, CHAINS, random.Random(seed))
-    assert set(victims) <= set(there)
+    assert set(victims) <= {*there, *(["head"] if kind.startswith("head") else [])}
     vertices = [vertex_of(v) for v in victims]
     if not victims:
         return
@@ -55,6 +55,12 @@ def test_victims_are_whom_the_kind_says(there: dict[str, int], kind: str, seed: 
         (node,) = {there[v] for v in victims}
         assert node != HEAD and set(victims) == {n for n in there if there[n] == node}
         assert len([v for v in vertices if v not in ("keeper", "controller")]) >= 2
+    elif kind.startswith("cut"):
+        (node,) = {there[v] for v in victims}
+        assert node != HEAD and set(victims) == {n for n in there if there[n] == node}
+    elif kind.startswith("head"):
+        lost = {n for n in there if there[n] == HEAD} if kind == "head node" else set()
+        assert set(victims) == {"head", *lost}
     else:
         assert vertices == [kind.split()[-1]]
 
@@ -67,9 +73,10 @@ def test_a_process_is_found_whenever_there_is_one(there: dict[str, int], seed: i
 
 
 def test_what_a_cluster_allows() -> None:
-    assert set(FAMILIES) - set(possible(1, 1)) == {"backed", "node"}
-    assert set(FAMILIES) - set(possible(2, 2)) == {"backed"}
-    assert possible(2, 3) == FAMILIES
+    assert set(FAMILIES) - set(possible(1, 1)) == {"backed", "node", "head", "cut"}
+    assert set(FAMILIES) - set(possible(2, 2)) == {"backed", "head", "cut"}
+    assert set(FAMILIES) - set(possible(2, 3)) == {"cut"}
+    assert possible(2, 4) == FAMILIES
 
 
 # ---------------------------------------------------------------------------- signals
@@ -107,7 +114,9 @@ def becomes(process: subprocess.Popen[bytes], *, stopped: bool) -> None:
 
 
 def monkey_of(*kinds: str, copies: int = 2) -> Monkey:
-    nodes: Any = SimpleNamespace(head=HEAD)
+    nodes: Any = SimpleNamespace(
+        head=HEAD, home=None, head_is_away=False, is_cut=False, replace_cut=lambda: None
+    )
     said: list[str] = []
     return Monkey(random.Random(1), nodes, CHAINS, 0.0, copies, deque(kinds), say=said.append)
 
@@ -147,6 +156,28 @@ def test_a_kind_that_is_not_possible_holds_up_no_other(
     monkey.close()
     assert [s.kind for s in monkey.strikes] == ["kill count", "stop keeper"]  # who is then asleep
     assert list(monkey.due) == ["node"]
+
+
+def test_while_the_head_is_away_no_node_is_killed_and_no_head(
+    sleepers: dict[str, subprocess.Popen[bytes]],
+) -> None:
+    struck: list[tuple[float, bool]] = []
+    monkey = monkey_of("head server", "head node", "kill count")
+    nodes: Any = monkey.nodes
+
+    def strike(seconds: float, *, whole: bool) -> None:
+        struck.append((seconds, whole))
+        nodes.head_is_away = True
+
+    nodes.strike_head = strike
+    for _ in range(3):
+        monkey(sample_of(sleepers))
+        monkey._next = 0.0
+    assert [s.kind for s in monkey.strikes] == ["head server", "kill count"]
+    assert struck == [(AWAY_SECONDS, False)] and list(monkey.due) == ["head node"]
+    nodes.head_is_away = False
+    monkey(sample_of(sleepers))
+    assert struck[1:] == [(AWAY_SECONDS, True)]
 
 
 def test_who_is_stopped_sleeps_and_is_woken(sleepers: dict[str, subprocess.Popen[bytes]]) -> None:

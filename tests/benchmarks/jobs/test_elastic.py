@@ -69,6 +69,7 @@ def test_gaps_of_keys_that_move_and_stay_are_told_apart() -> None:
 
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.long
 def test_moves_and_a_restart_are_measured(runtime: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elastic, "WARM_SECONDS", 4.0)
     monkeypatch.setattr(elastic, "SPARES_SECONDS", 0.0)

@@ -17,6 +17,7 @@ from tests.gates import LIMIT_SECONDS
 
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.long
 def test_starts_are_measured() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "start", "--repeat", "1", "--json"],

@@ -372,7 +372,8 @@ def test_another_flow_cannot_go_on(tmp_path: Path) -> None:
         with pytest.raises(StateError, match=words):
             make_plan(flow, saved=replace(saved, clock=clock))
     layout = saved.layout
-    key = next(v for v, shape in layout.shapes.items() if shape)
+    states = {v.name: v.spec.state for v in plan.vertices if v.spec is not None}
+    key = next(name for name, state in states.items() if state and state.upgrade is None)
     for shape, hint in (
         ("Old(n: int64) by " + layout.shapes[key].partition(" by ")[2], "def upgrade"),
         ("Old(n: int64) by another", "begin anew: --fresh"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from raystream.controller.protocol.history import MoveRecord
+from raystream.controller.protocol.history import MoveRecord, UpgradeRecord
 from raystream.controller.reporting.story import AGAIN_SECONDS, NOTES_MAX, Notes, moved_line, story
 from raystream.schema.types import KeyRange
 from tests.controller.protocol.moves.moved import ALL, HALVES
@@ -81,3 +83,13 @@ def test_notes_are_bounded() -> None:
         f"note {t}" for t in range(2 * NOTES_MAX, 3 * NOTES_MAX)
     ]
     assert len(notes._last) == NOTES_MAX
+
+
+def test_an_upgrade_is_told_with_its_epoch_or_why_it_was_given_up() -> None:
+    done = UpgradeRecord(t=3.0, name="shop:flow", number=1, after=1041, tries=1, seconds=1.7)
+    told, failed = story(
+        upgraded=(done, replace(done, t=9.0, number=0, after=0, failed="count: no module x"))
+    )
+    assert (told.kind, told.what) == ("upgrade", "shop:flow: other code from epoch 1,042 on")
+    assert told.phases == (("settle", 1.7),) and not told.failed
+    assert failed.failed and failed.what == "shop:flow: the job keeps its code: count: no module x"

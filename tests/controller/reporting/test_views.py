@@ -27,6 +27,7 @@ from raystream.dataflow.progress import Progress
 from raystream.native.memory import MemoryUse
 from raystream.page import drawings
 from raystream.schema.types import KeyRange
+from raystream.state.tables.backend import OnDisk
 
 EDGES = (("lines", "count"), ("count", "files"), ("count", "top"), ("top", "files"))
 OPERATORS = ("lines", "count", "top", "files")
@@ -143,6 +144,17 @@ def test_what_is_wrong_is_said_and_how_it_ended() -> None:
     assert shown.warnings[0] == "count/0 is dead: killed" and "no room" in shown.warnings
     assert shown.ended == "it failed" and "it failed" in drawings.facts(shown)
     assert not shown.can_save and view(job(), None, {}).can_save
+
+
+@pytest.mark.parametrize(("full", "said"), [(0.79, False), (0.83, True)])
+def test_a_disk_with_rows_that_fills_up_is_said(full: float, said: bool) -> None:
+    now = job()
+    first = now.workers[0]
+    assert first.progress is not None
+    told = replace(first.progress, on_disk=OnDisk(rows=5, full=full))
+    now = replace(now, workers=(replace(first, progress=told), *now.workers[1:]))
+    warning = f"{first.name}: the disk with its rows is 83% full; the job ends at 90 %"
+    assert (warning in view(now, None, {}).warnings) == said
 
 
 def test_a_history_is_bounded_and_latencies_are_of_the_time_between() -> None:

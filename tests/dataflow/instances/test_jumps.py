@@ -23,7 +23,7 @@ from tests.dataflow.test_l1 import counted, written
 from tests.examples import examples
 
 Parts = tuple[tuple[Any, ...], ...]
-GAPS = [0, 0, 0, 2, 35]
+GAPS = [0, 0, 0, 2, 15]
 
 
 def spread(make: Callable[..., Parts], seed: int) -> Callable[..., Parts]:

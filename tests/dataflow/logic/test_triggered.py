@@ -262,11 +262,13 @@ def test_corrections(op: Any, every: int, stream: Any, data: st.DataObject) -> N
     assert found.rows_left == 0
 
 
-@pytest.mark.parametrize("epochs", [1, 3, 20, 100])
-@examples(30)
+@pytest.mark.parametrize(
+    "epochs", [*(rs.by_time(seconds=s) for s in (1, 3, 20, 100)), rs.by_arrival()], ids=str
+)
+@examples(20)
 @given(drawn=events, data=st.data())
 def test_the_last_result_is_right(
-    epochs: int, drawn: list[tuple[int, int]], data: st.DataObject
+    epochs: Any, drawn: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     """If no record is later than `lateness`, whatever the epochs are."""
     behind = data.draw(st.lists(st.integers(0, 9), min_size=len(drawn), max_size=len(drawn)))
@@ -274,19 +276,18 @@ def test_the_last_result_is_right(
     given = numbered([event for event, _ in order])
     for op in (Corrected(), Both()):
         size = 10 if isinstance(op, Corrected) else 12
-        for cut in (rs.by_time(seconds=epochs), rs.by_arrival()):
-            for key, results in enumerate(in_flow(op, given, cut)):
-                last = {r.start: sorted(r.ids) for r in results}
-                mine = [e for e in given if e.key == key]
-                starts = {e.time // size * size for e in mine}
-                assert last == {
-                    s: sorted(e.id for e in mine if e.time // size * size == s) for s in starts
-                }
-                for one, two in pairwise(results):
-                    assert two.kind != "correction" or one.start != two.start or one.kind != "early"
-                said = [(r.start, r.kind) for r in results if r.kind != "early"]
-                finals = [start for start, kind in said if kind == "final"]
-                assert len(finals) == len(set(finals)) and set(finals) == starts
+        for key, results in enumerate(in_flow(op, given, epochs)):
+            last = {r.start: sorted(r.ids) for r in results}
+            mine = [e for e in given if e.key == key]
+            starts = {e.time // size * size for e in mine}
+            assert last == {
+                s: sorted(e.id for e in mine if e.time // size * size == s) for s in starts
+            }
+            for one, two in pairwise(results):
+                assert two.kind != "correction" or one.start != two.start or one.kind != "early"
+            said = [(r.start, r.kind) for r in results if r.kind != "early"]
+            finals = [start for start, kind in said if kind == "final"]
+            assert len(finals) == len(set(finals)) and set(finals) == starts
 
 
 # ---------------------------------------------------------------- moves, refusals

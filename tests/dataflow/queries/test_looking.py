@@ -71,7 +71,7 @@ def test_keys_of_others_are_not_answered(tenures: list[Tenure[Any]]) -> None:
     assert look_up(one, StateQuery(99, keys_in(one), 0)) is NotYet.ELSEWHERE
 
 
-def test_who_owns_no_more_answers_nothing(tenures: list[Tenure[Any]]) -> None:
+def test_an_instance_that_is_no_owner_answers_nothing(tenures: list[Tenure[Any]]) -> None:
     tenure = tenures[0]
     keys = keys_in(tenure)
     tenure.assign(Assignment(2, ()))
@@ -93,7 +93,7 @@ def test_the_state_at_the_end_is_that_of_every_later_epoch(tenures: list[Tenure[
     assert isinstance(found, Looked) and found.epoch == 1000
 
 
-def test_of_who_came_after_the_end_nothing_is_known(tenures: list[Tenure[Any]]) -> None:
+def test_an_instance_that_came_after_the_end_knows_nothing(tenures: list[Tenure[Any]]) -> None:
     tenure = tenures[0]
     machine = tenure.machine
     keys, machine.ended = keys_in(tenure), True

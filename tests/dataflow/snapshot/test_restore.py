@@ -15,7 +15,7 @@ from raystream.dataflow.plan import Plan
 from raystream.dataflow.snapshot import capture, next_wanted, settled
 from raystream.local.job import LocalJob, totals
 from raystream.state.images.chain import SMALL_BYTES, Chain, Size
-from raystream.state.images.image import Image, decode, header_of, oldest_of
+from raystream.state.images.image import Image, decode, oldest_of
 from raystream.state.images.partition import by_parts, fold, merge, recut
 from raystream.state.tables.backend import WHOLE
 from raystream.testing import Collect
@@ -60,7 +60,7 @@ class Backup:
                 epoch, Size(LARGE * sum(map(len, parts)), sum(map(len, parts))), held=True
             )
             have.append([part.encode() for part in parts])
-            headers = [header_of(image[0]) for image in have]
+            headers = [decode(image[0]).header for image in have]
             have[:] = have[[h.checkpoint for h in headers].index(oldest_of(headers)) :]
             settled(machine, wanted.base)
 

@@ -33,24 +33,27 @@ class Log(rs.Source[Tick]):
 
     waits = True
 
-    def __init__(self, upto: int, seed: int, begin: int = 0) -> None:
-        self.upto, self.seed, self.begin = upto, seed, begin
+    def __init__(self, upto: int, seed: int, begin: int = 0, wide: int = 0) -> None:
+        self.upto, self.seed, self.begin, self.wide = upto, seed, begin, wide
 
     def splits(self) -> Sequence[rs.Split]:
         return [rs.Split("log", self.begin)]
 
     def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, Batch[Tick], Any]]:  # type: ignore[override]
         rng = random.Random(f"{self.seed} {position}")
+        position = max(0, position - self.wide)
         while position < self.upto:
             upto = min(self.upto, position + rng.randrange(4))
             times = [n for n in range(position, upto) if n % 2]
-            ends = np.array(times, np.int64) + 1
+            ends = np.array(times, object if self.wide else np.int64) + (self.wide + 1)
             position = upto
-            yield position, Batch(Tick, {"time": times}), ends
+            yield position + self.wide, Batch(Tick, {"time": times}), ends
 
 
-def split_of(seed: int, upto: int = 40, position: int = 0) -> tuple[ArrivalSplit, SplitReader]:
-    source = Log(upto, seed)
+def split_of(
+    seed: int, upto: int = 40, position: int = 0, wide: int = 0
+) -> tuple[ArrivalSplit, SplitReader]:
+    source = Log(upto, seed, wide=wide)
     reader = SplitReader("log", "log", record_schema(Tick), source.read, position)
     return ArrivalSplit("log", "0:log", "time", 0, position=position), reader
 
@@ -68,10 +71,15 @@ def times(taken: Sequence[Any]) -> list[int]:
 
 
 @examples(50)
-@given(st.integers(0, 2**16), st.integers(0, 2**16), st.integers(0, 2**16))
-def test_whoever_reads_again_cuts_at_the_same_records(one: int, two: int, seed: int) -> None:
+@given(
+    st.integers(0, 2**16), st.integers(0, 2**16), st.integers(0, 2**16), st.sampled_from([0, 2**90])
+)
+def test_whoever_reads_again_cuts_at_the_same_records(
+    one: int, two: int, seed: int, wide: int
+) -> None:
+    """Also where positions have more than 64 bits."""
     rng = random.Random(seed)
-    first, reader = split_of(one)
+    first, reader = split_of(one, wide=wide)
     cut: list[tuple[Boundary, list[int]]] = []
     while not cut or not cut[-1][0].ended:
         for _ in range(rng.randrange(4)):
@@ -81,7 +89,7 @@ def test_whoever_reads_again_cuts_at_the_same_records(one: int, two: int, seed: 
     assert [t for _, found in cut for t in found] == [n for n in range(40) if n % 2]
     start = rng.randrange(len(cut))
     position = cut[start - 1][0].position if start else 0
-    again, reader = split_of(two, position=position)
+    again, reader = split_of(two, position=position, wide=wide)
     for boundary, found in cut[start:]:
         while not again.reaches(boundary):
             add(again, reader)

@@ -1,4 +1,4 @@
-"""Splits that cannot be read again: what two processes receive is recorded once, whoever claims."""
+"""Splits that cannot be read again: what two processes receive is recorded once."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from raystream.api.batch import Batch
 from raystream.io.databases.connection import Connection
@@ -15,12 +15,6 @@ from raystream.schema.types import SinkContext
 
 class Fenced(Exception):
     """A newer writer has this one's id."""
-
-
-class Written(NamedTuple):
-    what: Outgoing | JournalRecord
-    by: object
-    """The transaction, or None when it is committed."""
 
 
 class MemoryLog:

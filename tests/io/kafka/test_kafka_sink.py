@@ -60,7 +60,7 @@ def test_records_become_messages(kafka: Kafka, exactly_once: bool) -> None:
     )  # fmt: skip
     assert out.check() == f"The topic {topic} of Kafka at {kafka.servers} has 2 partitions"
     flow_of(CHANGES, out).run()
-    found = kafka.read(topic)
+    found = kafka.read_all(topic, 3)
     assert [(m.key(), m.value() and json.loads(m.value()), m.headers()) for m in found
             if m.key() == b"a"] == [
         (b"a", {"time": 0, "n": 1}, [("trace-id", b"x")]),
@@ -145,7 +145,7 @@ def test_a_server_that_is_killed_amid_is_waited_for(kafka: Kafka) -> None:
     kafka.start()
     thread.join(LIMIT_SECONDS)
     assert not thread.is_alive() and not errors
-    found = [tuple(json.loads(m.value()).values()) for m in kafka.read(topic)]
+    found = [tuple(json.loads(m.value()).values()) for m in kafka.read_all(topic, len(rows))]
     assert sorted(found) == rows
 
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_written_is_said(kafka: Kafka, monkeypatch: pytest.Monkey
     made = sink(kafka, "made", create=True)
     assert made.check().endswith("can be made")
     flow_of(ROWS, made).run()
-    assert len(kafka.read("made")) == len(ROWS)
+    assert len(kafka.read_all("made", len(ROWS))) == len(ROWS)
     kafka.topic("no-journal", 8)
     with pytest.raises(OutputError, match=r"no-journal cannot be its journal.*policy delete"):
         flow_of(ROWS, sink(kafka, "made", journal="no-journal")).run()

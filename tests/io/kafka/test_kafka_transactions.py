@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from raystream.io.databases.connection import Staged
 from raystream.io.databases.markers import Marker, MarkerOwner, Run
 from raystream.io.kafka import journal
 from raystream.io.kafka.journal import CHUNK_BYTES, Outgoing, SinkJournal, chunks, packed, unpacked
-from raystream.schema.types import KeyRange
+from raystream.io.kafka.transactions import KafkaConnection
+from raystream.schema.types import KeyRange, SinkContext
 from tests.io.databases.words import Counted
-from tests.io.kafka.log import LoggedSink, MemoryLog
+from tests.io.kafka.log import LoggedSink, MemoryLog, MemoryWriter
 
 ROWS = [Counted("abcdefg"[i % 7], i) for i in range(30)]
 
@@ -58,9 +60,16 @@ def with_the_latest_markers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def without_fences(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.io.kafka.log import MemoryWriter
-
     monkeypatch.setattr(MemoryWriter, "_refuse", lambda self: None)
+
+
+def with_one_id_of_others_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = KafkaConnection._ids
+
+    def ids(self: KafkaConnection, keys: KeyRange) -> list[str]:
+        return every(self, keys)[: None if keys == self.keys else 1]
+
+    monkeypatch.setattr(KafkaConnection, "_ids", ids)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +79,7 @@ def without_fences(monkeypatch: pytest.MonkeyPatch) -> None:
         (by_all_who_share, "saved"),
         (with_the_latest_markers, None),
         (without_fences, None),
+        (with_one_id_of_others_fenced, None),
     ],
 )
 def test_each_rule_is_needed(broken: Any, visible: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,3 +151,22 @@ def test_writers_are_named_by_the_sink_and_the_range() -> None:
     ranges = {name[2] for name in names} - {"runs"}
     assert len(ranges) < len(names), "a run has noted itself"
     assert all(0 <= int(lo) < int(hi) <= 8 for lo, hi in (r.split("-") for r in ranges))
+
+
+def test_the_ids_of_a_range_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one id a transaction has to wait until the cluster has finished the one before it."""
+    by: list[str] = []
+    commit = MemoryWriter.commit
+
+    def noted(self: MemoryWriter) -> None:
+        by.append(self._id)
+        commit(self)
+
+    monkeypatch.setattr(MemoryWriter, "commit", noted)
+    out = LoggedSink(MemoryLog())
+    out.open(SinkContext("run", "out", KeyRange(0, 8), None, 0.0, None))
+    by.clear()
+    for epoch in range(1, 5):
+        out.prepare(epoch)
+    assert len(by) == 4 and len({*by}) == 2
+    assert all(id != after for id, after in pairwise(by))

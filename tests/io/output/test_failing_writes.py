@@ -64,7 +64,7 @@ def test_folders_without_output(tmp_path: Path) -> None:
     one.commit(1)
     manifest = next(tmp_path.glob("_manifest*"))
     manifest.write_text(manifest.read_text()[:-5])
-    with pytest.raises(InputError, match=r"_manifest.* is damaged(.|\n)*begin anew"):
+    with pytest.raises(InputError, match=r"_manifest.* is damaged(.|\n)*begin at the beginning"):
         rs.io.parts(tmp_path)
     manifest.write_text('{"format": 9}')
     with pytest.raises(InputError, match=r"is of format 9(.|\n)*the version of raystream"):

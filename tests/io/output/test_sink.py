@@ -91,7 +91,7 @@ def test_what_is_written_at_a_cut_does_not_grow_with_the_job(
     lists = sorted(tmp_path.glob("_list-*"))
     assert len(lists) == 3
     lists[0].unlink()
-    with pytest.raises(InputError, match=r"names .*_list-run(.|\n)*begin anew"):
+    with pytest.raises(InputError, match=r"names .*_list-run(.|\n)*begin at the beginning"):
         rs.io.parts(tmp_path)
     opened(sink, run="anew")
     assert not sorted(tmp_path.glob("_list-*"))

@@ -84,7 +84,7 @@ def test_an_address_where_nobody_is_ends_the_job_in_words() -> None:
 def test_what_cannot_be_is_refused() -> None:
     for url, options, match in (
         ("http://x", {}, "begins with ws://"),
-        ("ws://x", {"give_up": 0}, "seconds, above 0"),
+        ("ws://x", {"give_up": 0}, "must be above 0"),
         ("ws://x", {"subscribe": "a"}, "a list of messages"),
         ("ws://x", {"headers": 3}, "a mapping"),
     ):

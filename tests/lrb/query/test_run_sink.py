@@ -16,7 +16,7 @@ import raystream as rs
 from lrb.oracle.answers import ALERT, BALANCE, EMIT, EXPENDITURE, KINDS, LATENCY_FILE, TOLL, read
 from lrb.query import sink as sink_module
 from lrb.query.expenditure import Spent
-from lrb.query.flow import epoch_seconds
+from lrb.query.flow import LONG_RATE, epoch_seconds
 from lrb.query.records import Alert, Balance, Toll
 from lrb.query.run import series
 from lrb.query.sink import LATENCY, AnswerParts, collect, handed_over, latency_p99
@@ -181,8 +181,11 @@ def test_rates_are_those_between_samples_that_are_apart() -> None:
 def test_epochs_follow_pace_and_data(tmp_path: Path) -> None:
     data = look_through(prepare(tmp_path, [report(t, 1, 3) for t in range(0, 3000, 30)]))
     assert epoch_seconds(data, 1.0) == 1 / SLOTS
-    assert epoch_seconds(data, 20.0) == 1.0
-    assert epoch_seconds(data, 60.0) == 3.0
+    assert epoch_seconds(data, 20.0) == 4 / SLOTS
+    assert epoch_seconds(data, 60.0) == 12 / SLOTS
     assert epoch_seconds(data, 0.1) == 1 / SLOTS
-    assert epoch_seconds(data, 1.7) == 2 / SLOTS
+    assert epoch_seconds(data, 8.0) == 2 / SLOTS
+    busy = round(LONG_RATE * 2971 / 100 / 60)  # replicas that make so many rows at 60 times
+    assert epoch_seconds(data, 60.0, busy) == epoch_seconds(data, 60.0, 9 * busy) == 60 / SLOTS
+    assert epoch_seconds(data, 60.0, busy // 2) == 30 / SLOTS
     assert epoch_seconds(data, None) == round(200_000 * 2971 / 100)

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from lrb.oracle.expected import Expected, expected
 from lrb.query.flow import SINK
 from lrb.query.source import look_through
 from lrb.rating import command as rating
+from lrb.rating import rating_step
 from lrb.rating.rate import STORE_SHARE, Search, Traffic, late_traffic, rate, share_memory
 from lrb.rating.rating_step import BEHIND_SECONDS, Behind, Step, Watch, expected_rows, why_not
 from lrb.rating.replica_check import Latencies
@@ -82,7 +83,7 @@ def test_the_search_finds_the_largest_that_passes(
 
 def test_a_job_that_is_behind_is_given_up(tmp_path: Path) -> None:
     data = look_through(prepare(tmp_path, [report(t, 1, 3) for t in range(0, 91, 30)]))
-    watch = Watch(data, speed=1.0)
+    watch = Watch(data, speed=1.0, copies=1)
 
     def sample(t: float, epochs: int) -> SimpleNamespace:
         return SimpleNamespace(t=t, operators={SINK: SimpleNamespace(position=epochs)})
@@ -92,6 +93,18 @@ def test_a_job_that_is_behind_is_given_up(tmp_path: Path) -> None:
     watch.check(sample(1000.0, epochs=91 * 20))  # it has ended, and its report is on the way
     with pytest.raises(Behind, match="behind after 20 s"):
         watch.check(sample(20.0, epochs=200))
+
+
+def test_a_step_that_is_given_up_has_not_passed_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rating_step, "BEHIND_SECONDS", -1000.0)  # the first sample is too late
+    data = look_through(prepare(tmp_path, [report(t, 1, 3) for t in range(0, 91, 30)]))
+    out, never = tmp_path / "out", cast("Expected", None)
+    given: dict[str, Any] = {"xways": 1, "speed": 20.0, "p99": 5.0, "cluster": None}
+    found = rating_step.step(data, never, out, instances={}, **given)
+    assert not found.passed and "behind after" in found.why
+    assert not [*out.glob("*")], "its parts are removed"
 
 
 def test_ray_is_told_of_its_share_of_the_memory_before_it_is_loaded(

@@ -36,8 +36,8 @@ def test_plain_lines_come_now_and_then(data: Prepared, monkeypatch: pytest.Monke
         told(sample(1.0, 20, 20), None)
         told(sample(3.0, 70, 65), 0.25)
     assert screen.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
-        "00:00:20 of 00:02:00 simulated, 20 of 120 rows, 20 rows/s",
-        "00:01:05 of 00:02:00 simulated, 70 of 120 rows, 25 rows/s, p99 latency 0.250 s",
+        "00:00:04 of 00:02:00 simulated, 20 of 120 rows, 20 rows/s",
+        "00:00:13 of 00:02:00 simulated, 70 of 120 rows, 25 rows/s, p99 latency 0.250 s",
     ]
     with progress.shown(screen, data, 20.0, 5.0) as told:
         told(sample(1.0, 20, 20), None)

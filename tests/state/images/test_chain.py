@@ -22,6 +22,7 @@ from raystream.state.images.chain import (
     Size,
     Span,
 )
+from tests.examples import examples
 
 
 class CheckpointToSave(NamedTuple):
@@ -274,6 +275,7 @@ def test_the_images_since_the_oldest_hold_all_rows(data: st.DataObject) -> None:
         table.check()
 
 
+@examples(15)
 @given(st.integers(0, 99), st.sampled_from([0, 1, 9]))
 def test_checkpoints_of_a_large_state_are_alike_and_a_restore_reads_less_than_thrice_of_it(
     seed: int, every: int

@@ -16,6 +16,7 @@ from raystream.schema.types import KeyRange
 from raystream.state.images.image import (
     VERSION,
     Image,
+    InputPosition,
     decode,
 )
 from raystream.state.images.partition import (
@@ -37,6 +38,15 @@ from tests.state.images.histories import (
     structured,
     whole,
 )
+
+
+@pytest.mark.parametrize("position", [7, 2**63, 2**64, 2**190 + 5, -(2**70)])
+def test_positions_of_splits_have_any_size(position: int) -> None:
+    """Such as sequence numbers of Kinesis."""
+    at = InputPosition(3, splits={"shard": (1, position, 20)})
+    image = History(TEXT).image()
+    stored = replace(image, header=header(TEXT, 0, 4, at)).encode()
+    assert decode(stored).header.input_position == at
 
 
 @pytest.mark.parametrize("kind", KINDS)

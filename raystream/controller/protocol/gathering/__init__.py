@@ -1,6 +1,6 @@
 """Gathering: the nodes over which the state of a range travels to the node that restores it.
 
-The restores of a job do not use these plans yet; `python -m benchmarks gather` carries them out.
+A new instance plans its restore with this, and `python -m benchmarks gather` carries plans out.
 
 links    what the network between nodes can carry, as far as it is known
 plan     plans as values: routes, trees, and new routes where a node fails

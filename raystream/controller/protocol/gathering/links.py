@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 Pair = tuple[str, str]
 """The node that sends, and the one that receives."""
 
 USUAL = 125e6
 """Bytes a second of a link of which nothing is known: 1 Gbit/s."""
+LEAST_BYTES = 256 << 10
+"""What was sent at once counts as a measurement of a link from so many bytes on: of less, most of
+the time is not the link's."""
 LOCAL = 2e9
 """Bytes a second between processes of one node."""
 FALLS = 0.1
@@ -91,3 +95,46 @@ def measured(known: float | None, speed: float) -> float:
     if known is None or speed >= known:
         return speed
     return known + FALLS * (speed - known)
+
+
+class Hop(NamedTuple):
+    """Bytes that went from one node to another."""
+
+    sender: str
+    """The node."""
+    receiver: str
+    """The other one."""
+    nbytes: int
+    seconds: float
+    """From when they were sent until their receiver had said that it has them."""
+
+
+class Ways(NamedTuple):
+    """What the receiver of a state needs to plan by what ways it comes."""
+
+    links: Links
+    """As they are known."""
+    nodes: tuple[str, ...]
+    """The nodes of the keepers that may have the state, in the order of these keepers."""
+
+
+class LinkMeter:
+    """What is known of links by what went over them."""
+
+    def __init__(self) -> None:
+        self.pairs: dict[Pair, float] = {}
+        """Bytes a second, by sender and receiver."""
+
+    def note(self, sent: Hop) -> None:
+        """Learn from one measurement. Of what stays on a node, and of little, nothing is learnt."""
+        pair = sent.sender, sent.receiver
+        counts = all(pair) and pair[0] != pair[1] and sent.nbytes >= LEAST_BYTES
+        if counts and sent.seconds > 0:
+            self.pairs[pair] = measured(self.pairs.get(pair), sent.nbytes / sent.seconds)
+
+    def learn(self, pairs: Iterable[tuple[Pair, float]], alive: Iterable[str] = ()) -> None:
+        """Take what others know; and with `alive`, forget the links of all other nodes."""
+        self.pairs.update(pairs)
+        there = {*alive}
+        if there:
+            self.pairs = {p: v for p, v in self.pairs.items() if there.issuperset(p)}

@@ -15,12 +15,14 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
+from raystream.controller.protocol.gathering.links import Hop, Pair, Ways
 from raystream.controller.protocol.journal import JournalEntry
 from raystream.controller.protocol.recovery import Place
 from raystream.dataflow.assignment import Assignment
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
 from raystream.dataflow.register import Boundaries, Boundary, HeldBoundary, PlaceSet
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.durable.manifest import Saved, SavedChain
 from raystream.errors import OvertakenError, RaystreamError
 from raystream.schema.types import KeyRange
@@ -49,6 +51,8 @@ class ServesAt(NamedTuple):
     """Where the logs of the instance are served."""
     nbytes: int
     """How many bytes its state took when it came."""
+    gathered: str = ""
+    """How they came, in words, if that was planned."""
 
 
 class Brought(NamedTuple):
@@ -69,6 +73,8 @@ class KeeperUse(NamedTuple):
     """Bytes in files."""
     why: str = ""
     """Why it cannot write files; empty if it can."""
+    links: tuple[tuple[Pair, float], ...] = ()
+    """What it knows of links: bytes a second by sender and receiver."""
 
 
 class Refusal(Enum):
@@ -135,7 +141,14 @@ class ProcessCalls(InstanceCalls, Protocol):
         """Begin to load what any instance may need, while no other process needs the processor."""
 
     def become(
-        self, place: Place, committed: int, holders: list[Any], ships: bool, held: bool
+        self,
+        place: Place,
+        committed: int,
+        holders: list[Any],
+        ships: bool,
+        held: bool,
+        ways: Ways | None = None,
+        versions: tuple[CodeVersion, ...] = (),
     ) -> ServesAt | Refusal:
         """Take a place.
 
@@ -143,6 +156,8 @@ class ProcessCalls(InstanceCalls, Protocol):
             holders: the keepers that may have the images of the range at `committed`.
             ships: whether it is to store checkpoints.
             held: whether an owner will send it more (`accept`) before it can begin.
+            ways: what it plans with by what ways its state comes; None for no plan.
+            versions: the versions of the code that are settled.
         """
         ...
 
@@ -218,19 +233,33 @@ class KeeperActorCalls(KeeperCalls, Protocol):
         part: KeyRange,
         image: Stored[Any],
         others: Sequence[Any] = (),
+        before: Hop | None = None,
     ) -> tuple[bool, Any]:
         """Keep a part of an image, and pass it on to these keepers. Returns whether all of the
-        image is held, if it was the last part, and the call of the next keeper."""
+        image is held, if it was the last part, and the call of the next keeper.
+
+        Args:
+            before: how long the last part took that its sender sent here.
+        """
         ...
 
     def images(
-        self, vertex: int, checkpoint: int, wanted: KeyRange
+        self,
+        vertex: int,
+        checkpoint: int,
+        wanted: KeyRange,
+        versions: Sequence[tuple[int, int]] = (),
     ) -> list[tuple[KeyRange, list[tuple[KeptPart[Any], ...]]]]:
         """By range that has something of the wanted one, the parts of its images."""
         ...
 
     def read(self, number: int, keys: KeyRange | None = None) -> Any | None:
         """A part of an image, or what it has of a range; None if it is not held any more."""
+        ...
+
+    def pass_on(self, way: Sequence[Any], number: int, keys: KeyRange | None = None) -> Any | None:
+        """A part, or what it has of a range, that the last of these keepers holds. It comes over
+        the others, and over this one."""
         ...
 
     def use(self) -> KeeperUse:

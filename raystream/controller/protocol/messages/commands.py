@@ -15,6 +15,7 @@ from raystream.controller.protocol import register_views as registering
 from raystream.controller.protocol.journal import InstanceRecord, JournalEntry
 from raystream.controller.protocol.recovery import Place
 from raystream.dataflow.assignment import Assignment
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.durable.manifest import Saved
 from raystream.errors import RaystreamError
 from raystream.schema.types import KeyRange
@@ -73,6 +74,9 @@ class Become:
     held: bool
     """Whether an owner will bring it further before it begins."""
     attempt: Attempt
+    versions: tuple[CodeVersion, ...] = ()
+    """The versions of the code that are settled: one of them has made that checkpoint, or the one
+    that the job began with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from raystream.controller.protocol.messages.calls import KeeperUse
 from raystream.controller.protocol.messages.commands import Attempt
 from raystream.controller.protocol.move_requests import RescaleRequest
+from raystream.controller.protocol.upgrading.requests import UpgradeRequest
 from raystream.dataflow.progress import Progress
 from raystream.dataflow.register import Boundaries
 from raystream.durable.manifest import SavedChain
@@ -197,6 +198,14 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class UpgradeTo:
+    """A request to go over to other code. Answered by `Answer`."""
+
+    request: int
+    wanted: UpgradeRequest
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """The job is asked to end now."""
 
@@ -220,5 +229,6 @@ Event = (
     | Save
     | Rescale
     | Drain
+    | UpgradeTo
     | Cancel
 )

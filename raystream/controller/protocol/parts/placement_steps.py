@@ -42,7 +42,8 @@ class PlacementSteps:
         holders = tuple(k.process for k in entry.keepers) if p.committed else ()
         held = p.purpose.donor(p, place) is not None
         attempt = p.attempt(process, entry.incarnation)
-        return do.Become(process, place, p.committed, holders, held, attempt)
+        versions = entry.assignment.settled
+        return do.Become(process, place, p.committed, holders, held, attempt, versions)
 
     def widened(self, p: Placement, gone: tuple[Member, ...], dead: list[Member]) -> Step:
         """More instances have died: their places are taken too."""

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 
 from raystream.controller.protocol.history import MoveRecord
 from raystream.controller.protocol.job import Job
@@ -202,10 +203,11 @@ class Rebalancing:
     # ------------------------------------------------------------ the rows of the table
 
     def _try(self, state: MoveState) -> Step:
-        """Begin an attempt, unless an instance that would take part is dead or not stored."""
+        """Begin an attempt, unless an instance that would take part is dead or not stored, or the
+        job is being upgraded: a delta does not go from one version of the code to another."""
         job, move, vertex = self.job, self.move(state.operator), self.vertex(state.operator)
-        mine = job.members_of(vertex.id)
-        if any(m.dead or is_under_replicated(job, m) or m.progress is None for m in mine):
+        mine, lacks = job.members_of(vertex.id), partial(is_under_replicated, job)
+        if job.entry.upgrade or any(m.dead or lacks(m) or m.progress is None for m in mine):
             return MovePhase.WANTED, []
         if move.wanted.node in job.entry.drained:
             return self._finish(move, f"node {move.wanted.node} is to be left")

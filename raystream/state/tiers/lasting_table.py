@@ -1,0 +1,116 @@
+"""A tiered table whose files a successor on the same node can open (`row_folder`).
+
+keep_in(folder)  before the first row: where files lie; it begins with what was left there
+note(...)        at a checkpoint: its manifest
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from raystream.errors import StateError
+from raystream.schema.types import KeyRange
+from raystream.state.images.image import Image
+from raystream.state.segments.cold_rows import ColdRows
+from raystream.state.segments.stored_segment import describe
+from raystream.state.tables.backend import Table
+from raystream.state.tiers.row_folder import RowFolder, RowManifest, StoredRows
+from raystream.state.tiers.tiered_table import Leaving, TieredTable
+
+CUTS_MOST = 1000
+"""So many checkpoints are remembered; where an older one would do, a later one takes its place."""
+
+
+class LastingTable(TieredTable):
+    """See `TieredTable`."""
+
+    def __init__(self, hot: Table, cold: ColdRows, memory: int) -> None:
+        super().__init__(hot, cold, memory)
+        self._upto = 0
+        """All rows that were touched last up to this checkpoint are on disk."""
+        self._restored = 0
+        """The checkpoint of the images that were put in."""
+        self._cuts: list[int] = []
+        """The checkpoints after `_upto` that were taken."""
+        self._folder: RowFolder | None = None
+
+    def keep_in(self, folder: RowFolder) -> None:
+        self._folder = folder
+        self.cold.folder, self.cold.name = folder.path, folder.next_name
+        if folder.left is not None:
+            for segment in folder.left.segments:
+                if describe(segment.dtype) != describe(self.cold.dtype):
+                    raise StateError(f"{self.cold.owner}: its rows on disk are of another form")
+            self.cold.segments = [*folder.left.segments]
+            self.cold_counts = folder.left.counts
+            parts = [upto for _, upto in folder.left.parts]
+            self._upto, self._newest = min(parts), max(parts)
+
+    def note(self, operator: str, keys: KeyRange, upto: int) -> None:
+        if self._folder is None:
+            return
+        self._cuts = [*self._cuts[1 - CUTS_MOST :], upto]
+        if self._newest > max(self._upto, self._restored):
+            self._complete(next(cut for cut in self._cuts if cut >= self._newest))
+        if not self._upto or self._upto < self._newest:  # the rows of images did not all fit
+            return
+        segments = [
+            StoredRows(s.name, s.dues.tobytes() if s.rang else None) for s in self.cold.segments
+        ]
+        manifest = RowManifest(
+            operator=operator,
+            shape=self.shape.fingerprint,
+            keys=keys,
+            checkpoint=upto,
+            upto=self._upto,
+            counts=self.cold_counts + self._clean_counts(),
+            segments=tuple(segments),
+        )
+        self._folder.note(manifest)
+
+    def _complete(self, cut: int) -> None:
+        """Write all rows that were touched last up to a checkpoint: then the images that are newer
+        have what is not on disk, and nothing else."""
+        leaving = self._leaving(cut)
+        self._write(leaving)
+        self._stay(leaving)
+        self._upto = self._newest = cut
+        self._cuts = [c for c in self._cuts if c > cut]
+
+    def _stay(self, leaving: Leaving) -> None:
+        """These rows were written, and stay in memory."""
+
+    @abstractmethod
+    def _clean_counts(self) -> np.ndarray:
+        """int64 [groups]: how many rows in memory were touched last by `_upto`, and so are on disk
+        too."""
+
+    def settle(self, checkpoint: int) -> None:
+        super().settle(checkpoint)
+        if self._folder is not None:
+            self._folder.settle(checkpoint, {s.name for s in self.cold.segments})
+
+    # ------------------------------------------------------------ restore
+
+    def fill(self, chains: Iterable[Sequence[Image]]) -> None:
+        left = None if self._folder is None else self._folder.left
+        self._skipped = 0 if left is None else len(left.segments)
+        for chain in chains:
+            for image in chain:
+                if left is None:
+                    self.apply(image)
+                elif image.header.checkpoint > left.upto(image.header.keys):
+                    self._apply_on_left(image)
+        self._skipped, self._restored = 0, self.epoch
+
+    def _apply_on_left(self, image: Image) -> None:
+        """Put in the rows of an image that are newer than those that were left; nothing of those is
+        read, and they are counted as they are in the end."""
+        self.apply(image)
+        if image.gone.num_rows:
+            hashes, words = self._identity_of(image.gone)
+            epochs = np.full(len(hashes), image.header.checkpoint)
+            self._note_removed(hashes, words, epochs)
