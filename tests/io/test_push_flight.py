@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,9 @@ class FlightPusher:
     def put(self, *batches: list[int], path: tuple[str, ...] = (SOURCE,), data: Any = None) -> Any:
         """Put batches; what was answered."""
         tables = [data] if data is not None else [table(b) for b in batches]
+        return once_served(lambda: self._put(tables, path))
+
+    def _put(self, tables: list[Any], path: tuple[str, ...]) -> Any:
         to = flight.FlightDescriptor.for_path(*path)
         writer, reader = self._client.do_put(to, tables[0].schema, self.options)
         answers = []
@@ -72,7 +76,7 @@ class FlightPusher:
         return answers
 
     def end(self) -> Any:
-        (told,) = self._client.do_action("end", self.options)
+        (told,) = once_served(lambda: list(self._client.do_action("end", self.options)))
         return json.loads(told.body.to_pybytes())
 
     def actions(self) -> list[str]:
@@ -80,6 +84,18 @@ class FlightPusher:
 
     def close(self) -> None:
         self._client.close()
+
+
+def once_served(call: Callable[[], Any]) -> Any:
+    """What a call answers, made again until the job, which has just started, serves its lanes."""
+    ends = time.monotonic() + LIMIT_SECONDS
+    while True:
+        try:
+            return call()
+        except flight.FlightUnavailableError as error:
+            if "is not served yet" not in str(error) or time.monotonic() > ends:
+                raise
+            time.sleep(0.02)
 
 
 def table(numbers: list[int]) -> Any:
