@@ -1,7 +1,7 @@
 # make run    sets everything up, generates Linear Road input, runs it on Ray, checks every answer;
 #             FEED=spark: Spark feeds the running job instead of the job reading files
 # make test   sets everything up, runs all checks, and all tests but the longest
-# make test-long  the same with the longest tests alone: commands of benchmarks on Ray, and some more
+# make test-long  the same with the longest tests alone: benchmarks on Ray, the autoscaler, and some more
 # make check  style, layers and types only
 # make site   the documentation as pages, in build/site/html
 # make mutants  tries the tests of the core: changes one thing at a time (MUTANTS="inlet --sample 15")

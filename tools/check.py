@@ -13,7 +13,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -31,12 +33,15 @@ CHECKS = {
 NONE_FOUND = 5
 """Pytest's exit code when no test was chosen."""
 YIELDING = ["nice", "-n", "19"]
-HALF = [f"tests/{name}" for name in (
-    "actors", "api", "compiled", "controller", "dataflow", "docs", "ec2", "io", "native",
-    "schema", "state",
-)]  # fmt: skip
-"""Takes about as long as all other tests that start no Ray. By folder, and not by turns: what runs
-in one process, and in which order, is the same each time."""
+FOLDERS = (
+    ("io",), ("simulation",), ("spark_ingest",), ("lrb", "typing"), ("compiled",), ("actors",),
+    ("dataflow",), ("benchmarks",), ("docs", "state"),
+)  # fmt: skip
+"""Tests that start no Ray run in processes by these folders; what is left is another one. They are
+alike in length, the longest first. What runs in one process, and in which order, is the same each
+time."""
+LANES = 2
+"""So many of these processes run at once: machines differ, so neither waits for the other."""
 LINES_SHOWN = 60
 SHOWN_SECONDS = 0.2
 OF_RAY = {
@@ -62,24 +67,48 @@ def main(arguments: list[str]) -> int:
 
 
 def started(arguments: list[str], stack: ExitStack) -> dict[str, Running]:
-    """Tests that start Ray mostly wait, so the others run beside them, in two processes, and are
-    shown afterwards.
+    """Tests that start Ray mostly wait, so the others run beside them, and are shown afterwards.
 
     The others, and the checks, are the ones that yield: what waits for Ray's processes has limits.
     """
     long = arguments[:1] == ["--long"]
     arguments = arguments[long:]
-    halves = [arguments] if arguments else [HALF, [f"--ignore={each}" for each in HALF]]
-    ray = arguments or files_that_start_ray()
     which = " and long" if long else "" if arguments else " and not long"
-    commands = {"tests that start Ray": command_of(["pytest", "-m", f"ray{which}", *ray])}
-    for half, name in zip(halves, ("other tests", "the rest of them"), strict=False):
-        commands[name] = [*YIELDING, *command_of(["pytest", "-m", f"not ray{which}", *half])]
-    folder = stack.enter_context(tempfile.TemporaryDirectory())
-    parts = {name: Running(each, Path(folder, name)) for name, each in commands.items()}
-    for part in parts.values():
-        stack.callback(part.end)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+
+    def part(mark: str, where: Sequence[str], *before: str) -> Running:
+        command = [*before, *command_of(["pytest", "-m", f"{mark}{which}", *where])]
+        made = Running(command, folder / str(len(parts)))
+        stack.callback(made.end)
+        return made
+
+    parts: dict[str, Running] = {}
+    parts["tests that start Ray"] = first = part("ray", arguments or files_that_start_ray())
+    first.start()
+    for name, where in others(arguments).items():
+        parts[name] = part("not ray", where, *YIELDING)
+    waiting = deque([*parts.values()][1:])
+    for _ in range(LANES):
+        threading.Thread(target=one_by_one, args=(waiting,), daemon=True).start()
     return parts
+
+
+def others(arguments: list[str]) -> dict[str, list[str]]:
+    """The arguments for tests that start no Ray, by a name for each process of them."""
+    if arguments:
+        return {"other tests": arguments}
+    found = {f"tests of {' and '.join(f)}": [f"tests/{each}" for each in f] for f in FOLDERS}
+    known = [each for folders in found.values() for each in folders]
+    return {**found, "other tests": [f"--ignore={each}" for each in known]}
+
+
+def one_by_one(waiting: deque[Running]) -> None:
+    """Run what waits, one after the other."""
+    while waiting:
+        with suppress(IndexError):  # another lane has taken the last one
+            part = waiting.popleft()
+            part.start()
+            part.ended.wait()
 
 
 def files_that_start_ray() -> list[str]:
@@ -104,37 +133,60 @@ class Running:
     group of its own: an interrupt reaches it once, from here."""
 
     def __init__(self, command: Sequence[str | Path], file: Path) -> None:
-        self._file = file
-        with file.open("wb") as said:
+        self._command, self._file = command, file
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starting = threading.Lock()
+        self._over = False
+        self.ended = threading.Event()
+        """It has ended, or is not to start."""
+        file.touch()
+
+    def start(self) -> None:
+        """Start it, and see to it that its end is known; unless it was ended before."""
+        with self._starting, self._file.open("wb") as said:
+            if self._over:
+                return
             self._process = subprocess.Popen(
-                command,
+                self._command,
                 cwd=ROOT,
                 env=environment(),
                 stdout=said,
                 stderr=subprocess.STDOUT,
                 process_group=0,
             )
+        threading.Thread(target=self._wait, args=(self._process,), daemon=True).start()
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        self.ended.set()
 
     def show(self) -> None:
         """Print what it writes until it ends."""
         with self._file.open(errors="replace") as said:
             ended = False
             while not ended:
-                ended = self._process.poll() is not None
+                ended = self.ended.is_set()
                 print(said.read(), end="", flush=True)
                 time.sleep(0 if ended else SHOWN_SECONDS)
 
     def end(self) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(END_SECONDS)
-        self._process.kill()
-        self._process.wait()
+        """End it, or do not let it start."""
+        with self._starting:
+            self._over, process = True, self._process
+        if process is not None:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(END_SECONDS)
+            process.kill()
+            process.wait()
+        self.ended.set()
 
     @property
     def code(self) -> int:
-        return self._process.wait()
+        """Its exit code, once it has ended."""
+        self.ended.wait()
+        return 1 if self._process is None else self._process.wait()
 
     @property
     def failed(self) -> bool:

@@ -82,6 +82,7 @@ def test_commands_run(line: str) -> None:
     assert any(c.isdigit() for c in result.output)
 
 
+@pytest.mark.long
 def test_linear_road_runs(tmp_path: Path) -> None:
     data = prepare(tmp_path, [report(0, 1, 3), report(30, 1, 4), balance(30, 1, 7)])
     result = CliRunner().invoke(app, ["lrb", "--data", str(data), "--local", "--repeat", "2"])
@@ -104,6 +105,7 @@ def test_linear_road_is_judged(
     assert wrong.exit_code == 1 and "wrong answers" in wrong.output
 
 
+@pytest.mark.long
 def test_compiled_operators_are_measured_and_right(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections import deque
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -38,6 +41,7 @@ def ended(check: ModuleType, folder: Path, *options: str) -> str:
     """The summary of a run of the folder's tests, which fails."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, str(folder)]
     part = check.Running(command, folder / "said")
+    part.start()
     try:
         part.show()
         assert part.failed
@@ -62,6 +66,33 @@ def test_of_others_there_is_pytests_summary(check: ModuleType, tmp_path: Path) -
     said = ended(check, tmp_path)
     assert "short test summary" in said.splitlines()[0]
     assert "test_that_fails" in said and "in our files" not in said
+
+
+def test_what_waits_runs_one_after_the_other_and_no_more_once_it_is_ended(
+    check: ModuleType, tmp_path: Path
+) -> None:
+    def part(name: str, seconds: float) -> Any:
+        code = f"import pathlib, time; pathlib.Path('{name}').touch(); time.sleep({seconds})"
+        return check.Running([sys.executable, "-c", code], tmp_path / f"said by {name}")
+
+    parts = [part("first", 0), part("second", 60), part("third", 0)]
+    lane = threading.Thread(target=check.one_by_one, args=(deque(parts),))
+    lane.start()
+    until((tmp_path / "second").exists)
+    assert parts[0].code == 0 and not parts[2].ended.is_set()
+    for each in reversed(parts):
+        each.end()
+    lane.join(LIMIT_SECONDS)
+    assert not lane.is_alive() and not (tmp_path / "third").exists()
+    assert [each.failed for each in parts] == [False, True, True]
+
+
+def test_each_folder_of_tests_belongs_to_one_part(check: ModuleType) -> None:
+    *known, (name, rest) = check.others([]).items()
+    folders = [each for _, where in known for each in where]
+    assert name == "other tests" and rest == [f"--ignore={each}" for each in folders]
+    assert len(set(folders)) == len(folders)
+    assert all((TOOLS.parent / each).is_dir() for each in folders)
 
 
 STARTS = """

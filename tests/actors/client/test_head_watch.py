@@ -25,7 +25,7 @@ flow = slow(Path({out!r}), lines=1_000_000)
 """
 
 
-@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("again", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_run_ends_when_the_head_has(tmp_path: Path, again: bool) -> None:
     out = tmp_path / "out"
     waits = {} if again else {RAY_WAITS: "30"}

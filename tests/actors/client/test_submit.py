@@ -128,7 +128,7 @@ flow = endless(Path({folder!r}))
     ("told", "code", "said"),
     [
         (signal.SIGINT, 130, "interrupted: the job was ended"),
-        (signal.SIGTERM, 128 + signal.SIGTERM, ""),
+        pytest.param(signal.SIGTERM, 128 + signal.SIGTERM, "", marks=pytest.mark.long),
     ],
 )
 def test_the_command_starts_a_ray_of_its_own_which_others_see_and_ends_it_when_it_is_told(

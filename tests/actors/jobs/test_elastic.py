@@ -13,6 +13,7 @@ from tests.actors.helpers.heads import autoscaled_head, heard, program, token
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
+@pytest.mark.long
 def test_a_job_grows_under_load_and_shrinks_after_it(tmp_path: Path) -> None:
     """It asks for nodes, splits what is a bottleneck, merges it again and gives nodes back."""
     offers = {"CPU": 1, OPERATOR_NODE: 1}

@@ -223,6 +223,7 @@ def test_checking_mode_names_who_emits_something_else_the_second_time(tmp_path: 
     assert caught.value.message.startswith("by_chance is not deterministic: key groups [0, 256)")
 
 
+@pytest.mark.long
 def test_a_process_that_dies_again_and_again_ends_the_job(
     tmp_path: Path, ray_runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

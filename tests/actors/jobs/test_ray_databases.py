@@ -133,6 +133,7 @@ def test_sqlite_has_each_row_once(tmp_path: Path) -> None:
         judge(lambda sql: connection.execute(sql).fetchall())
 
 
+@pytest.mark.long
 def test_duckdb_has_each_row_once(tmp_path: Path) -> None:
     """One process at a time has the file: the four instances wait for each other, and one that is
     killed keeps nobody waiting."""

@@ -104,6 +104,7 @@ def test_stopped_with_a_saved_cut_and_resumed_as_another_version(tmp_path: Path)
     assert written(out) == expected(gate)
 
 
+@pytest.mark.long
 def test_a_flow_that_has_changed_goes_on_with_what_it_had(tmp_path: Path) -> None:
     """One operator has another name and another state class, and there is a new sink."""
     store, out, gate = tmp_path / "store", tmp_path / "out", Gate(tmp_path / "gate")

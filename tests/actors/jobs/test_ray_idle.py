@@ -75,7 +75,14 @@ class Seen(rs.Sink[Count]):
                 (self.folder / "seen").touch()
 
 
-@pytest.mark.parametrize("killed", [(), ("events/1",), ("keeper/0", "events/0")])
+@pytest.mark.parametrize(
+    "killed",
+    [
+        pytest.param((), marks=pytest.mark.long),
+        pytest.param(("events/1",), marks=pytest.mark.long),
+        ("keeper/0", "events/0"),
+    ],
+)
 def test_windows_close_while_a_split_is_silent(tmp_path: Path, killed: tuple[str, ...]) -> None:
     flow = rs.Flow("idle")
     epochs = rs.by_arrival(seconds=0.05, idle="1s")

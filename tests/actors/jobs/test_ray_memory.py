@@ -45,6 +45,7 @@ def group() -> Iterator[Path]:
         made.rmdir()
 
 
+@pytest.mark.long
 def test_the_operator_that_fills_its_node_is_named(group: Path) -> None:
     with short_folder() as folder:
         (folder / "fills.py").write_text(FLOW)

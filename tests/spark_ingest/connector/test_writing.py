@@ -78,6 +78,7 @@ def run(folder: Path, to: Job, *arguments: str, expect: int = 0) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_a_query_that_is_killed_goes_on_and_each_row_counts_once(tmp_path: Path) -> None:
     """The first process is killed between two lanes of a commit. The second one cuts the batch
     into other partitions, and some of its tasks fail at first; it runs tasks twice at once."""
