@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from raystream.schema.storing import from_records
 from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
 from raystream.state.log.epoch_log import LogEntry
 from raystream.testing import Collect
-from tests.actors.helpers.shells import run_in_shells
+from tests.actors.helpers.shells import shells_of
 from tests.examples import examples
 from tests.flows import Rows
 
@@ -153,8 +154,10 @@ def test_nobody_sees_in_which_form_an_epoch_came(
     monkeypatch.setattr(server, "epoch_frame", some)
     flow, sink = rs.Flow("forms"), Collect()
     rows = tuple(Numbers(t % 5, None if t % 3 else 0.5, t % 2 == 0, t) for t in range(200))
-    source = flow.source(Rows(Numbers, (rows,)), epochs=rs.by_time("large", seconds=1))
-    source.to(sink)
-    run_in_shells(flow)
+    epochs = rs.by_time("large", seconds=1, speed=1000.0)
+    flow.source(Rows(Numbers, (rows,)), epochs=epochs).to(sink)
+    with shells_of(flow) as job:
+        job.start(time.time() + 0.1)  # when there are connections, the compute thread sends
+        job.watch()
     assert sink.records() == list(rows)
     assert any(made) == (share > 0) and all(made) == (share == 1)
