@@ -63,6 +63,7 @@ def run(
     spares: int = 2,
     recovery: RecoveryMode = "state",
     restore_into: int = 1,
+    together: bool = False,
     policy: Policy | Literal["auto"] | None = "auto",
     bounds: Mapping[str, tuple[int, int]] | None = None,
     pool: PoolOptions | int | None = None,
@@ -97,6 +98,10 @@ def run(
             `"state"`, the committed checkpoint; for comparison `"upstream"` or `"source"`, all that
             the operators before it, or the sources alone, have sent since the beginning.
         restore_into: on a cluster, how many instances share the range of one that died.
+        together: on a cluster, have instances of the same index, one of each source, operator and
+            sink, share a process and one thread. Epochs then pass between them in microseconds, not
+            over a socket. For jobs that have little to compute: a slow function holds all of them
+            up, and they die and recover together.
         policy: on a cluster, what decides how many instances operators have, and which ranges:
             `rs.CpuThreshold()` splits an instance that uses more than 70 % of a core. None: only
             `instances` and people decide. `"auto"`: `rs.CpuThreshold()` with a pool, None without.
@@ -153,6 +158,7 @@ def run(
     wishes = _wishes(durable, resume, rename, drop)
     certificates = given(tls)
     options = options_of(cluster, copies, spares, recovery, restore_into, policy, bounds, pool)
+    options = replace(options, together=together)
     options = with_room(options, state_folder, checkpoint_memory, state_memory)
     refuse_here(options, cluster)
     least = {name: few for name, (few, _) in (bounds or {}).items() if few > 1}
@@ -174,10 +180,7 @@ def run(
         _tell_of_sources(plan, say)
         tell, watch = on_note or _ignore, on_progress or notebook.live(flow.name)
         follow = Followed(cluster, options, saves, watch, tell, certificates, shows)
-        if saves is None:
-            report = follow.run(plan)
-        else:
-            report = _run_durably(follow, plan, saves, begin, known, wishes, int(keep))
+        report = _followed(follow, plan, saves, begin, known, wishes, int(keep))
         return _with_warnings(report, plan, say, values=shows)
 
 
@@ -356,21 +359,23 @@ def _wishes(
     return ResumeWishes(rename or {}, tuple(drop))
 
 
-def _run_durably(
+def _followed(
     follow: Followed,
     plan: Plan,
-    saves: Saves,
+    saves: Saves | None,
     begin: StartPoint,
     known: Collection[str] | None,
     wishes: ResumeWishes,
     keep: int,
 ) -> JobReport:
-    """Run a plan and save its checkpoints. When a cluster has lost its own copies of a checkpoint,
-    run the plan again from a saved one.
+    """Run a plan and save its checkpoints, if that is asked for. When a cluster has lost its own
+    copies of a checkpoint, run the plan again from a saved one.
 
     Args:
         known, keep: see `durably`.
     """
+    if saves is None:
+        return follow.run(plan)
     resumes = Resumes(saves)
     notes: tuple[str, ...] = ()
     while True:

@@ -33,7 +33,7 @@ from benchmarks.jobs import checkpoint_latency
 from benchmarks.parts import sizes
 from benchmarks.parts.restore import WIDTH
 from benchmarks.parts.sizes import CHANGED, as_in_a_shell, planned, restored
-from raystream.actors.worker.fair_lock import Turns
+from raystream.actors.worker.driving.fair_lock import Turns
 from raystream.actors.worker.shipping import Shipper
 from raystream.dataflow.instances.keyed import KeyedInstance
 from raystream.dataflow.instances.source import SourceInstance

@@ -26,7 +26,7 @@ from rich.table import Table
 import raystream as rs
 from raystream.actors.network.frames import QUERY, Reader, send
 from raystream.actors.network.lookups import LookUp, serve_queries
-from raystream.actors.worker.fair_lock import Turns
+from raystream.actors.worker.driving.fair_lock import Turns
 from raystream.controller.planning.plans import make_plan
 from raystream.dataflow.assignment import Assignment, Serving
 from raystream.dataflow.instances.making import make_instance

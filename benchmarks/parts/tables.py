@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 import raystream as rs
-from raystream.actors.worker.fair_lock import Turns
+from raystream.actors.worker.driving.fair_lock import Turns
 from raystream.schema.state import state_schema
 from raystream.state.kernels import sort_by_key
 from raystream.state.tables.structured_table import StructuredTable

@@ -126,7 +126,9 @@ FORMS = (
     Form("pathway", "w2", "plain", "Pathway", "batch", 0.2, "csv"),
     Form("spark", "w2", "plain", "Spark Structured Streaming", "window", reads="parts"),
     Form(OURS, "latency", "compiled", "raystream, compiled", "record"),
+    Form(OURS, "latency", "together", "raystream, one thread", "record"),
     Form("flink", "latency", "java", "Flink, JVM, buffers for 1 ms", "record"),
+    Form("flink", "latency", "flush", "Flink, JVM, no buffers", "record"),
     Form("flink", "latency", "shipped", "Flink, JVM, as shipped", "record"),
     Form("flink", "latency", "thread", "PyFlink, thread mode", "record", program="pyflink"),
     Form("bytewax", "latency", "plain", "Bytewax", "record"),
@@ -179,7 +181,7 @@ def flink_settings(form: Form, task: Task) -> dict[str, str]:
         "restart-strategy.type": "none",
     }
     if form.work == "latency" and form.form != "shipped":
-        settings["execution.buffer-timeout.interval"] = "1ms"
+        settings["execution.buffer-timeout.interval"] = "0ms" if form.form == "flush" else "1ms"
         settings["python.fn-execution.bundle.time"] = "1"
     else:
         settings["python.fn-execution.bundle.size"] = "10000"

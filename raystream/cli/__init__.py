@@ -3,6 +3,7 @@
 Nothing heavy is imported before a command needs it, so that `--help` is quick.
 
     app      the command itself; `new`, `demo`, `plan`, `check`, `run`, `version`
+    options  the options of `plan`, `check` and `run`
     jobs     the commands that look at running jobs or change them
     security `certificates`: makes certificates for TLS
     state    `state`: rows of state of a running job

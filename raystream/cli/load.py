@@ -183,6 +183,17 @@ def policy_of(name: str | None) -> Policy | Literal["auto"] | None:
     return POLICIES[name]()
 
 
+def cluster_of(local: bool, address: str | None) -> str | None:
+    """Where a run with these options is; None for this process.
+
+    Raises:
+        ConfigError: they exclude each other.
+    """
+    if local and address is not None:
+        raise ConfigError("--local and --address exclude each other")
+    return None if local else address or "auto"
+
+
 def parse_numbers(text: str) -> dict[str, int]:
     """`"a=2,b=3"` as {"a": 2, "b": 3}.
 

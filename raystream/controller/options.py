@@ -116,7 +116,7 @@ def with_room(
 
 
 _ON_CLUSTER = (
-    "copies", "spares", "recovery", "restore_into", "state_folder", "checkpoint_memory"
+    "copies", "spares", "recovery", "restore_into", "together", "state_folder", "checkpoint_memory"
 )  # fmt: skip
 
 

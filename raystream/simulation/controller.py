@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, assert_never
 from raystream.controller.protocol import register_views as registering
 from raystream.controller.protocol.journal import JournalEntry
 from raystream.controller.protocol.machine import Machine
+from raystream.controller.protocol.members import seat_of
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.calls import InstanceCalls
@@ -58,7 +59,7 @@ class SimulatedController(Box):
         self._journal, self._saving = SimulatedJournal(self), Saving(self)
         self._heard: dict[str, float] = {}
         self._spares: dict[str, Blank] = {}
-        alive = [p for p, box in {**job.blanks, **job.takers}.items() if box.alive]
+        alive = sorted({seat_of(p)[0] for p, b in {**job.blanks, **job.takers}.items() if b.alive})
         alive += [p for p, k in job.keepers.items() if k.alive]
         self.world.tell(self.name, "begins", entry.order if entry else "")
         self._add(
@@ -189,8 +190,8 @@ class SimulatedController(Box):
                 self._saving.save(command)
             case AskContent() | Recall() | Fill() | Tell():
                 self._register(command)
-            case do.Kill(process):
-                self._kill(process)
+            case do.Kill(process, _, gently):
+                self._kill(process, gently)
             case do.Answer(_, refusal):
                 job.answers["refused" if refusal else "taken up"] += 1
             case do.End(error):
@@ -247,24 +248,20 @@ class SimulatedController(Box):
         taker = self.job.takers[process]
         self.world.send(LINK, taker, getattr(taker, method.__name__), *args)
 
-    def _kill(self, process: str) -> None:
-        """A process that cannot be reached lives on."""
+    def _kill(self, process: str, gently: bool) -> None:
+        """A process that cannot be reached lives on. Only an instance that is asked to end leaves
+        those alone that share its process."""
         job = self.job
         box: SimulatedInstance | Blank | None = job.takers.get(process) or job.blanks.get(process)
         if box is not None and self.world.rng.random() < 0.5:
-            self.world.send(LINK, box, self._die, box)
-
-    def _die(self, box: SimulatedInstance | Blank) -> None:
-        if isinstance(box, SimulatedInstance):
-            box.die()
-        box.alive = False
-        self.job.died(box.process)
+            alone = gently and isinstance(box, SimulatedInstance)
+            self.world.send(LINK, box, job.end_instance if alone else job.kill, box.process)
 
     # ------------------------------------------------------------ processes
 
     def _hired(self, process: str, node: str) -> None:
         blank = Blank(process, node or self.world.rng.choice(self.job.nodes))
-        self.job.blanks[process] = self._spares[process] = blank
+        self.job.blanks[process] = self._spares[process] = self.job.started[process] = blank
         self.hear(on.Hired(process, blank.node, 0))
 
     def _adopted(self, process: str) -> None:
@@ -279,17 +276,16 @@ class SimulatedController(Box):
         """Get the images of a range from keepers that have them."""
         process, place, committed = command.process, command.place, command.committed
         begins, version = begins_of(command.versions), version_at(command.versions, committed)
-        blank = self.job.blanks.get(process)
-        if blank is None:
+        if process in self.job.takers:
             self.hear(on.AlreadyPlaced(process, command.attempt))
             return
+        blank = self.job.started[seat_of(process)[0]]
         if not blank.alive:  # it may have died before it was given the place
             self.job.troubles[place] += 1
             return
         if self._trouble(place):
             self.world.tell(process, "dies while it takes a place")
-            blank.alive = False
-            self.job.died(process)
+            self.job.kill(process)
             return
         try:
             files = self.job.files_of(process, blank.node, place, committed)
@@ -316,7 +312,7 @@ class SimulatedController(Box):
         )
         if not command.held:
             taker.open()
-        del self.job.blanks[process]
+        self.job.blanks.pop(blank.process, None)
         self.job.takers[process] = taker
         nbytes = sum(i.nbytes for chain in images for i in chain)
         became = on.Became(process, command.attempt, taker.address, nbytes)

@@ -80,8 +80,7 @@ class Faults:
             waiting = sorted(p for p, b in job.blanks.items() if b.alive)
             for name in [p for p in waiting[:1] if job.may_lose(p)]:
                 self.done[kind] += 1
-                job.blanks[name].alive = False
-                job.died(name)
+                job.kill(name)
         else:
             there = [p for p in job.at.values() if p.alive]
             for process in chance.sample(there, min(len(there), 1 + (kind == "kill two"))):
@@ -136,8 +135,7 @@ class Faults:
             return
         self.done[process.vertex.kind] += 1
         self.world.tell(process.name, "is killed")
-        process.die()
-        self.job.died(process.process)
+        self.job.kill(process.process)
 
     def _keeper(self, keeper: SimulatedKeeper) -> None:
         self.done["keeper"] += 1
@@ -176,14 +174,15 @@ class Faults:
         seconds = self.world.rng.choice((0.2, 1.0, 3.0, 5.0))
         self.done["pause"] += 1
         self.world.tell(process.name, "stops for", seconds)
-        process.asleep = True
+        for each in self.job.sharing(process.process):
+            each.asleep = True
         self.world.at(self.world.now + seconds, None, self._wake, process)
 
     def _wake(self, process: SimulatedInstance) -> None:
-        if process.alive:
-            self.world.tell(process.name, "goes on")
-            self.world.wake(process)
-            process.woke()
+        for each in self.job.sharing(process.process):
+            self.world.tell(each.name, "goes on")
+            self.world.wake(each)
+            each.woke()
 
     def _cut(self, process: SimulatedInstance) -> None:
         self.done["connection"] += 1

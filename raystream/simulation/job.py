@@ -7,7 +7,7 @@ from typing import Any
 
 from raystream.api.row_shapes import shape_of
 from raystream.controller.protocol.journal import JournalEntry, newest
-from raystream.controller.protocol.members import ProtocolOptions
+from raystream.controller.protocol.members import ProtocolOptions, seat_of
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.events import Event
 from raystream.controller.protocol.recovery import ATTEMPTS_MAX, Place
@@ -100,10 +100,11 @@ class SimulatedJob(Laws):
         self.zones = {node: f"zone-{i % zones}" for i, node in enumerate(self.nodes) if zones}
         self.at: dict[str, SimulatedInstance] = {}
         self.blanks: dict[str, Blank] = {}
-        """Processes without a place."""
+        self.started: dict[str, Blank] = {}
+        """All processes that were ever started; above, those of them without a place."""
         self.takers: dict[str, SimulatedInstance] = {}
         self.keepers: dict[str, SimulatedKeeper] = {}
-        self.written = WrittenParts()
+        self.written, self.controllers = WrittenParts(), 0
         self.over = False
         """Whether the job has ended."""
         self.error: RaystreamError | None = None
@@ -111,7 +112,6 @@ class SimulatedJob(Laws):
         self.troubles: Counter[Place] = Counter()
         self.answers: Counter[str] = Counter()
         """How many requests were answered, by kind."""
-        self.controllers = 0
         self.controller: SimulatedController
         self.new_controller()
 
@@ -211,8 +211,7 @@ class SimulatedJob(Laws):
             raise DiedAmid(f"{process.name} is dead")
         if self.world.rng.random() < self.fragile / 50 and self.may_die(process):
             self.world.tell(process.name, "dies between two calls to its database")
-            process.die()
-            self.died(process.process)
+            self.kill(process.process)
             raise DiedAmid(f"{process.name} is dead")
 
     def judge(self, reference: Reference) -> None:
@@ -229,6 +228,28 @@ class SimulatedJob(Laws):
             self.world.tell(process.name, "failed:", error)
         self._say(on.Done(process.process, error), LINK)
 
+    def sharing(self, process: str) -> list[SimulatedInstance]:
+        """The living instances of a process."""
+        shared = seat_of(process)[0]
+        return [s for p, s in self.takers.items() if s.alive and seat_of(p)[0] == shared]
+
+    def kill(self, process: str) -> None:
+        """End a process, and with it all of its instances."""
+        blank, shared = self.started[seat_of(process)[0]], self.sharing(process)
+        blank.alive = False
+        for each in shared:
+            each.die()
+        for name in dict.fromkeys([blank.process, process, *(s.process for s in shared)]):
+            self.died(name)
+
+    def end_instance(self, process: str) -> None:
+        """End one instance of a process, and the process if no other instance is in it."""
+        if [s.process for s in self.sharing(process)] == [process]:
+            self.kill(process)
+        else:
+            self.takers[process].die()
+            self.died(process)
+
     def died(self, process: str) -> None:
         """Tell the controller of that time that a process is dead."""
         self._say(on.Gone(process, "died"), NOTICE)
@@ -236,14 +257,16 @@ class SimulatedJob(Laws):
     def may_die(self, process: SimulatedInstance) -> bool:
         """Whether a process may be killed. Processes that are about to take a place do not die so
         often that the job gives up."""
-        begun = any(s.process == process.process for s in self.entry.instances)
-        return begun or self.troubled(process.place, STRIKES_MAX)
+        begun = {s.process for s in self.entry.instances}
+        new = [s for s in self.sharing(process.process) if s.process not in begun]
+        return all(self.troubled(s.place, STRIKES_MAX) for s in new)
 
     def may_lose(self, process: str) -> bool:
         """As `may_die`, for a process that has begun no place, but may have been given one."""
         placement = self.controller.machine.placement_of(process)
-        given = None if placement is None else placement.preparing.get(process)
-        return given is None or self.troubled(given[1], STRIKES_MAX)
+        given = {} if placement is None else placement.preparing
+        new = [place for p, (_, place) in given.items() if seat_of(p)[0] == process]
+        return all(self.troubled(place, STRIKES_MAX) for place in new)
 
     def troubled(self, place: Place, most: int) -> bool:
         """Note that the taking of a place goes wrong. Returns False, and notes nothing, if it went

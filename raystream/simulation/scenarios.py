@@ -77,6 +77,8 @@ class Scenario:
     upgrades: int | None = None
     """How often the job is asked to go over to the other version of its code, and back. Not of
     flows that have none, and not where checkpoints are saved."""
+    together: bool | None = None
+    """Whether instances of different vertices share a process, and die with it."""
     image_bytes: int | None = None
     """What one more image costs a restore, in bytes. With a low cost, rows are refreshed soon."""
     state_memory: int | None = None
@@ -96,7 +98,7 @@ def drawn(s: Scenario, rng: random.Random) -> Scenario:
     checkpoint_every, copies = rng.choice((1, 2, 2, 3, 3, 5)), rng.choice((1, 2))
     faults, meant = rng.choice((*range(1, 8), 12)), rng.choice((0, 0, 1, 2))
     apart = random.Random(repr(rng.getstate()[1][:2]))  # seeds that are known stay what they were
-    upgrades = apart.choice((0, 0, 1, 1, 2))
+    upgrades, together = apart.choice((0, 0, 1, 1, 2)), apart.random() < 0.25
     few = rng.sample([*KINDS], rng.randrange(1, 4)) if rng.random() < 0.5 else ()
     return replace(
         s,
@@ -118,6 +120,7 @@ def drawn(s: Scenario, rng: random.Random) -> Scenario:
         operator_nodes=meant if s.operator_nodes is None else s.operator_nodes,
         zones=rng.choice((0, 0, 2, 3)) if s.zones is None else s.zones,
         part_bytes=s.part_bytes or rng.choice((WHOLE, WHOLE, 500, 100)),
+        together=together if s.together is None else s.together,
         upgrades=upgrades if s.upgrades is None else s.upgrades,
         image_bytes=rng.choice((IMAGE_BYTES, 0, 0)) if s.image_bytes is None else s.image_bytes,
         budget=s.budget or rng.choice((WHOLE, WHOLE, 2000, 500, 1)),

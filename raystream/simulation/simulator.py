@@ -204,6 +204,7 @@ def _job(
             spares=world.rng.randrange(3),
             recovery=s.recovery,
             restore_into=s.into,
+            together=bool(s.together),
             stand_by=STAND_BY_SECONDS,
             switch_seconds=world.rng.choice((0.0, 0.1, 0.3)) if _changes(s, plan) else 0.0,
         ),

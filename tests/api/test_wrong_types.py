@@ -160,6 +160,7 @@ SURFACE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "copies": 1,
             "spares": 1,
             "restore_into": 1,
+            "together": False,
             "policy": None,
             "bounds": None,
             "pool": None,

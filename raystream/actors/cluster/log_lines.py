@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 FORM = "RAYSTREAM_LOGS"
@@ -50,12 +51,16 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def name_lines(writer: LineWriter) -> None:
-    """Have each log record of this process name its writer from now on."""
+def name_lines(writer_now: Callable[[], LineWriter]) -> None:
+    """Have each log record of this process name its writer from now on.
+
+    Args:
+        writer_now: says who writes on the thread that calls it.
+    """
     made = logging.getLogRecordFactory()
 
     def named(*args: Any, **more: Any) -> logging.LogRecord:
-        record = made(*args, **more)
+        record, writer = made(*args, **more), writer_now()
         record.raystream_job, record.raystream_operator = writer.job, writer.operator
         record.raystream_instance = writer.instance
         return record
@@ -65,7 +70,7 @@ def name_lines(writer: LineWriter) -> None:
     if not root.handlers:
         handler = logging.StreamHandler()
         json_lines = os.environ.get(FORM, "").lower() == "json"
-        known = {f"raystream_{name}": value for name, value in writer._asdict().items()}
-        text = logging.Formatter(TEXT, defaults=known)  # not all records are made here
+        unknown = {f"raystream_{name}": "" for name in LineWriter._fields}
+        text = logging.Formatter(TEXT, defaults=unknown)  # not all records are made here
         handler.setFormatter(JsonLines() if json_lines else text)
         root.addHandler(handler)

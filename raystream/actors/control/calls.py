@@ -15,6 +15,7 @@ import ray
 from ray.exceptions import ActorDiedError, RayActorError, RayError, RayTaskError
 
 from raystream.actors.control.handles import ActorHandles
+from raystream.actors.worker.seat import SeatHandle
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.events import Event
@@ -113,7 +114,7 @@ class OpenCalls:
         seconds: float,
         ended: Callable[[Any], Event | None],
         late: Callable[[], None],
-        method: Callable[[Any], None],
+        method: Callable[[Any], object],
     ) -> None:
         """Make the last call to a process; `late` is done when it does not answer in time."""
         handle = self._handles[process]
@@ -197,7 +198,10 @@ class OpenCalls:
 def asked(
     handle: Any, method: Callable[Concatenate[Any, P], object], *args: P.args, **options: P.kwargs
 ) -> Any:
-    """Call the method of an actor that has the name of this one; the reference of its answer."""
+    """Call the method of an actor, or of a seat of one, that has the name of this one; the
+    reference of its answer."""
+    if isinstance(handle, SeatHandle):
+        return handle.ask(method.__name__, *args, **options)
     return getattr(handle, method.__name__).remote(*args, **options)
 
 

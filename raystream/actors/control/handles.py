@@ -8,8 +8,11 @@ from typing import Any
 import ray
 
 from raystream.actors.control.actor_names import actor, actor_name
+from raystream.actors.worker.seat import SeatHandle
+from raystream.controller.protocol.members import seat_of
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.events import Event
+from raystream.controller.protocol.parts.replication import KEEPER
 
 
 class ActorHandles:
@@ -21,19 +24,21 @@ class ActorHandles:
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self._found: dict[str, Any] = {}
+        self._found: dict[str, Any] = {}  # actors; of instances, by the name of their process
         self.noticed: list[Event] = []
         """Events that came of a command while it was done."""
 
     def __getitem__(self, process: str) -> Any:
         """The handle of a process; None if there is none, and then its death is an event."""
-        if process not in self._found:
-            found = actor(self._run, process)
+        name, seat = seat_of(process)
+        if name not in self._found:
+            found = actor(self._run, name)
             if found is None:
                 self.noticed.append(on.Gone(process, "its process is gone"))
                 return None
-            self._found[process] = found
-        return self._found[process]
+            self._found[name] = found
+        found = self._found[name]
+        return found if name.startswith(KEEPER) else SeatHandle(found, seat)
 
     def of(self, processes: Iterable[str]) -> tuple[Any, ...]:
         """The handles of those that are there, in order."""
@@ -43,16 +48,17 @@ class ActorHandles:
         """Take the handle of a process that this controller has started."""
         self._found[process] = handle
 
-    def known(self) -> dict[str, Any]:
-        """The handles that were found so far, by process."""
-        return dict(self._found)
+    def known(self) -> frozenset[str]:
+        """The processes whose handles were found so far."""
+        return frozenset(self._found)
 
     def name(self, process: str) -> str:
         """The name of a process's actor."""
         return actor_name(self._run, process)
 
     def kill(self, process: str) -> None:
-        """End a process at once."""
-        handle = self._found.pop(process, None) or actor(self._run, process)
+        """End a process at once, with all of its instances."""
+        name, _ = seat_of(process)
+        handle = self._found.pop(name, None) or actor(self._run, name)
         if handle is not None:
             ray.kill(handle)

@@ -23,6 +23,7 @@ from raystream.actors.worker.instance import InstanceActor, versions
 from raystream.controller.options import Options
 from raystream.controller.protocol import register_views as registering
 from raystream.controller.protocol.gathering.links import LinkMeter, Links, Ways
+from raystream.controller.protocol.members import seat_of
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.calls import (
@@ -140,9 +141,11 @@ class ActorPool:
             "enable_task_events": False,
         }
         remote: Any = ray.remote  # its stubs do not know these options
+        self._seats = seats = len(plan.vertices) if options.together else 1
         self._instance = remote(
             **common,
-            concurrency_groups={"park": 2, "control": 1},
+            max_concurrency=seats,
+            concurrency_groups={"park": 2 * seats, "control": 1},
             scheduling_strategy="SPREAD",
             runtime_env=runtime_env(env.instances),
         )(InstanceActor)
@@ -256,7 +259,8 @@ class ActorPool:
         options: dict[str, Any] = {"name": self._handles.name(process)}
         if node:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
-        self._handles.started(process, self._instance.options(**options).remote(self._credentials))
+        actor = self._instance.options(**options).remote(self._credentials, self._seats)
+        self._handles.started(process, actor)
         self._greet(process)
         if spare:
             self._calls.tell(process, ProcessCalls.warm)
@@ -346,8 +350,11 @@ class ActorPool:
             retired, kill = partial(self._retired, process), partial(self.kill, [process])
             self._calls.end(process, STOP_SECONDS, retired, kill, ProcessCalls.stop)
 
-    def _retired(self, process: str, _: Any) -> Event:
-        self.kill([process])
+    def _retired(self, process: str, goes_on: bool) -> Event:
+        if goes_on:  # other instances share the process
+            self._retiring.discard(process)
+        else:
+            self.kill([process])
         return on.Gone(process, "it was ended")
 
     def kill(self, processes: Iterable[str]) -> None:
@@ -362,13 +369,10 @@ class ActorPool:
         """End everything. Instances and keepers are asked first, so that they remove their
         files."""
         known = self._handles.known()
-        calls = [
-            asked(known[process], ProcessCalls.stop)
-            for process in (*instances, *self._retiring)
-            if process in known
-        ]
-        keepers = [actor for process, actor in known.items() if process.startswith(KEEPER)]
-        calls += [asked(keeper, KeeperActorCalls.stop) for keeper in keepers]
+        ours = [p for p in (*instances, *self._retiring) if seat_of(p)[0] in known]
+        calls = [asked(self._handles[process], ProcessCalls.stop) for process in ours]
+        keepers = [process for process in known if process.startswith(KEEPER)]
+        calls += [asked(self._handles[keeper], KeeperActorCalls.stop) for keeper in keepers]
         if calls:
             ray.wait(calls, num_returns=len(calls), timeout=STOP_SECONDS)
         self._calls.drop()

@@ -113,8 +113,7 @@ class LogServer:
 
     def __init__(self, host: str, joining: Joining, outlets: Outlets, cursors: Cursors) -> None:
         self._joining = joining
-        self._outlets = outlets
-        self._cursors = cursors
+        self.outlets, self.cursors = outlets, cursors
         self._edges: dict[int, Edge] = {e.id: e for e in outlets.vertex.outputs}
         self.look_up: LookUp | None = None
         """Answers queries for rows of state; None if the instance keeps none."""
@@ -154,7 +153,7 @@ class LogServer:
         if not stream.direct or not stream.sending.acquire(blocking=False):
             return False
         try:
-            log = self._outlets.logs[stream.subscriber[0]]
+            log = self.outlets.logs[stream.subscriber[0]]
             first, end = stream.next, log.next
             if stream.rest or first >= end:  # a new instance makes again what others have
                 return not stream.rest
@@ -253,7 +252,7 @@ class LogServer:
     def _serve(self, connection: socket.socket, asked: Ticket) -> None:
         """Serve a subscriber that has shown the token of the run."""
         try:
-            stream = ServedStream(connection, self._admit(asked))
+            stream = ServedStream(connection, self.admit(asked))
             connection.settimeout(None)
             send(connection, ACCEPTED, b"")
             self._follow(stream)
@@ -266,7 +265,7 @@ class LogServer:
         except Exception as error:
             send(connection, REFUSED, f"{type(error).__name__}: {error}".encode())
 
-    def _admit(self, asked: Ticket) -> Ticket:
+    def admit(self, asked: Ticket) -> Ticket:
         """What is to be sent: key groups [lo, hi) of an edge from an epoch on.
 
         In checking mode a consumer asks for what it has applied as well, and is given what of that
@@ -279,26 +278,26 @@ class LogServer:
         edge = self._edges.get(asked.edge)
         if edge is None:
             raise Refused(f"edge {asked.edge} does not start here")
-        if not 0 <= asked.keys.lo < asked.keys.hi <= self._outlets.plan.groups:
+        if not 0 <= asked.keys.lo < asked.keys.hi <= self.outlets.plan.groups:
             raise Refused(f"there are no key groups {asked.keys}")
-        with self._cursors.changed:
-            if self._cursors.stopped:
+        with self.cursors.changed:
+            if self.cursors.stopped:
                 raise Later("this instance serves nobody any more")
-            if (edge.id, asked.instance) not in self._cursors.next:
+            if (edge.id, asked.instance) not in self.cursors.next:
                 raise Later(f"{asked.instance} is not assigned (yet)")
-            first = self._outlets.logs[edge.id].first
-            if asked.first < first and not self._outlets.plan.check:
+            first = self.outlets.logs[edge.id].first
+            if asked.first < first and not self.outlets.plan.check:
                 raise Refused(
                     f"epoch {asked.first} of edge {edge.id} was trimmed: the log begins at {first}"
                 )
             asked = asked._replace(first=max(asked.first, first))
-            self._cursors.next[edge.id, asked.instance] = asked.first
-            self._cursors.changed.notify_all()
+            self.cursors.next[edge.id, asked.instance] = asked.first
+            self.cursors.changed.notify_all()
         return asked
 
     def _follow(self, stream: ServedStream) -> None:
         """Send what there is and what comes, until the range or the serving ends."""
-        with self._cursors.changed:
+        with self.cursors.changed:
             self._streams += (stream,)
         try:
             while self._await(stream):
@@ -311,32 +310,32 @@ class LogServer:
                         send(stream.connection, PIECES, *message)
                     if entries:
                         self._sent(stream, entries[-1].epoch)
-                        self._cursors.notify()
+                        self.cursors.notify()
                 if entries and entries[-1].header.ended:
                     return
         finally:
-            with self._cursors.changed:
+            with self.cursors.changed:
                 self._streams = tuple(s for s in self._streams if s is not stream)
 
     def _sent(self, stream: ServedStream, epoch: int) -> None:
         """Note that a subscriber was served up to an epoch."""
         stream.next = epoch + 1
-        with self._cursors.changed:
-            if stream.subscriber in self._cursors.next:
-                self._cursors.next[stream.subscriber] = epoch + 1
+        with self.cursors.changed:
+            if stream.subscriber in self.cursors.next:
+                self.cursors.next[stream.subscriber] = epoch + 1
 
     def _goes_on(self, stream: ServedStream) -> bool:
-        return stream.subscriber in self._cursors.next and not self._cursors.stopped
+        return stream.subscriber in self.cursors.next and not self.cursors.stopped
 
     def _await(self, stream: ServedStream) -> bool:
         """Wait until there is something to send; False when serving ends."""
         edge = stream.subscriber[0]
-        log, cursors = self._outlets.logs[edge], self._cursors
+        log, cursors = self.outlets.logs[edge], self.cursors
         with cursors.changed:
             while self._goes_on(stream):
                 if stream.rest or log.next > max(stream.next, log.first):
                     return True
-                if self._outlets.silent(edge, stream.next) is not None:
+                if self.outlets.silent(edge, stream.next) is not None:
                     return True
                 cursors.changed.wait(WAIT_SECONDS)
         return False
@@ -348,10 +347,10 @@ class LogServer:
         After a recovery it may have had it from the instance that was here before.
         """
         edge = stream.subscriber[0]
-        log = self._outlets.logs[edge]
-        with self._cursors.changed:
+        log = self.outlets.logs[edge]
+        with self.cursors.changed:
             first = max(stream.next, log.first)
             if log.next > first:
                 return log.since(first, BURST)
-            silent = self._outlets.silent(edge, stream.next)
+            silent = self.outlets.silent(edge, stream.next)
             return [] if silent is None else [silent]

@@ -1,12 +1,12 @@
 """The processes that do the work of a job: one for each instance.
 
-instance         the Ray actor of an instance
+instance         the Ray actor of an instance, or of several that share its thread
+seat             one of the instances of an actor
 shell            an instance in a process: machine, tenure, and the threads around them
-compute_loop     the thread that computes
-fair_lock        that thread takes turns with the one that copies checkpoints
+compute_loop     what is computed, in order
+driving          the threads that do it
 busy_meter       what it does with its time
 answering        answers queries for rows of state, between two steps
-tidy             when the garbage collector runs
 subscriptions    one for each log that the instance reads
 reading          how a source reads
 register_client  how a source asks where its epochs end

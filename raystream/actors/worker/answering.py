@@ -7,7 +7,7 @@ from typing import Any
 
 from raystream.actors.network.lookups import LookUp
 from raystream.actors.worker.compute_loop import ComputeLoop
-from raystream.actors.worker.fair_lock import Turns
+from raystream.actors.worker.driving.fair_lock import Turns
 from raystream.actors.worker.fate import Fate
 from raystream.dataflow.queries.looking import Looked, NotYet, StateQuery, look_up
 from raystream.dataflow.tenure import Tenure

@@ -1,8 +1,8 @@
-"""The thread of an instance that computes: the only one that touches the machine while it works."""
+"""What an instance computes: the only work that touches its machine. A thread of its own does it,
+or one that it shares with others."""
 
 from __future__ import annotations
 
-import gc
 import queue
 import threading
 import time
@@ -10,15 +10,21 @@ from collections import deque
 from concurrent.futures import Future
 from typing import Any
 
-from raystream.actors.network.inbox import Inbox
+from raystream.actors.network.inbox import Inbox, Item
 from raystream.actors.network.server import Cursors, LogServer
 from raystream.actors.worker.busy_meter import Meter
-from raystream.actors.worker.fair_lock import Turns
+from raystream.actors.worker.driving.fair_lock import Turns
+from raystream.actors.worker.driving.pauses import TURN, Pause, Work, pause_for, work_alone
+from raystream.actors.worker.driving.shared_thread import (
+    SharedInbox,
+    SharedThread,
+    quiet_thread,
+)
+from raystream.actors.worker.driving.tidy import Tidy
 from raystream.actors.worker.fate import Fate
 from raystream.actors.worker.reading import CommitTeller, SourceReader
 from raystream.actors.worker.shipping import Shipper
 from raystream.actors.worker.subscriptions import AHEAD, AHEAD_BYTES, SMALL_AHEAD, Subscriptions
-from raystream.actors.worker.tidy import Tidy
 from raystream.controller.protocol.shortage import holder_of, is_shortage, shortage
 from raystream.dataflow.instances.base import Instance
 from raystream.dataflow.pieces import Header
@@ -27,7 +33,6 @@ from raystream.dataflow.sources.epochs import Positions
 from raystream.dataflow.tenure import Tenure
 from raystream.local.asking import Asker
 from raystream.native.memory import memory_use
-from raystream.native.thread_priority import be_prompt
 from raystream.schema.types import SinkContext
 from raystream.state.log.epoch_log import Bound
 
@@ -52,6 +57,7 @@ class ComputeLoop:
     """Applies epochs as they become ready, takes checkpoints, and acts on commits in between.
 
     Args:
+        shared: the thread that works for several instances, this one too. None: one of its own.
         turns: the lock that this thread shares with the one that copies checkpoints.
         shipper: ships checkpoints; None: none are taken.
         held_bytes: what the logs of a source may hold in all, or one checkpoint if that is more,
@@ -65,11 +71,12 @@ class ComputeLoop:
         fate: Fate,
         meter: Meter,
         turns: Turns,
-        inbox: Inbox,
+        inbox: Inbox | SharedInbox,
         subscriptions: Subscriptions,
         server: LogServer,
         cursors: Cursors,
         held_bytes: int,
+        shared: SharedThread | None = None,
     ) -> None:
         self.source: SourceReader | None = None
         """Reads, for a source."""
@@ -94,7 +101,9 @@ class ComputeLoop:
         self._server, self._cursors = server, cursors
         self._held_bytes = held_bytes
         self._asked: queue.SimpleQueue[tuple[int, Future[Captured | None]]] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._guarded, name="compute", daemon=True)
+        self._shared, self._ended = shared, threading.Event()
+        self._tidy = _nothing
+        self._begun_at = time.process_time()
 
     # ------------------------------------------------------------ called by other threads
 
@@ -109,9 +118,22 @@ class ComputeLoop:
         return []
 
     def start(self, context: SinkContext) -> None:
-        """Start the thread."""
+        """Start to work."""
         self.context = context
-        self._thread.start()
+        self._begun_at = time.process_time()
+        if self._shared is not None:
+            assert isinstance(self._inbox, SharedInbox)
+            self._shared.add(self._guarded(), self._inbox)
+        else:
+            threading.Thread(target=self._alone, name="compute", daemon=True).start()
+
+    def cpu(self) -> float:
+        """The seconds of processor time since it began: those of the process. Where others share
+        it, those for which this work was busy: to ask the system for less takes longer than many a
+        turn."""
+        if self._shared is None:
+            return time.process_time() - self._begun_at
+        return self._meter.spent().busy
 
     def changes_since(self, checkpoint: int) -> Future[Captured | None]:
         """The changes from a checkpoint to the end of the current epoch; None if there are none."""
@@ -125,22 +147,23 @@ class ComputeLoop:
         return self._tenure.capture(splits=self._splits())
 
     def join(self, seconds: float) -> bool:
-        """Wait for the end of the thread. Returns whether it has ended, or was never started."""
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(seconds)
-        return not self._thread.is_alive()
+        """Wait for the end of the work. Returns whether it has ended, or was never started."""
+        return self.context is None or self._ended.wait(seconds)
 
-    # ------------------------------------------------------------ the thread
+    # ------------------------------------------------------------ the work
 
-    def _guarded(self) -> None:
-        gc.disable()
-        be_prompt()
+    def _alone(self) -> None:
+        quiet_thread()
+        self._tidy = Tidy()
+        work_alone(self._guarded())
+
+    def _guarded(self) -> Work[None]:
         self._meter.turn("busy")
         try:
             if self.source is not None:
-                self._run_source(self.source)
+                yield from self._run_source(self.source)
             else:
-                self._run_operator()
+                yield from self._run_operator()
         except BaseException as error:
             short = is_shortage(error)
             holder = holder_of(self._machine, self._tenure.name)
@@ -148,56 +171,56 @@ class ComputeLoop:
         finally:
             self._meter.turn("idle")
             self._fate.done.set()
+            self._ended.set()
 
-    def _run_source(self, source: SourceReader) -> None:
+    def _run_source(self, source: SourceReader) -> Work[None]:
         machine, fate = self._machine, self._fate
-        tidy, batch, until = Tidy(), 0, 0.0
+        batch, until = 0, 0.0
         while not fate.stopping and not machine.ended:
             if not machine.ready():
-                self._stand_still()
+                yield from self._stand_still()
                 continue
             stop = machine.end_of_step
-            taken = source.take(machine.position + 1, lambda: fate.stopping, stop)
-            if taken is None or not self._has_room() or not self._may_publish():
+            taken = yield from source.take(machine.position + 1, lambda: fate.stopping, stop)
+            if taken is None or not (yield from self._has_room()):
+                break
+            if not (yield from self._may_publish()):
                 break
             header = machine.step(taken)
             now = time.time()
             self._marks.append((header.epoch, now))
             batch, until = batch + 1, until if batch else now + BATCH_SECONDS
             late = source.is_due(header.epoch + 1, now) and now < until and batch < BATCH
-            if late and not (header.checkpoint or header.ended) and self._may_publish(wait=False):
+            if late and not (header.checkpoint or header.ended) and self._is_near():
                 continue
             batch = 0
-            self._published(header, at_leisure=source.waited)
-            tidy()
+            yield from self._published(header, at_leisure=source.waited)
         self.ended_at = time.time()
-        self._linger()
+        yield from self._linger()
 
-    def _stand_still(self) -> None:
+    def _stand_still(self) -> Work[None]:
         """Act on commits, at the checkpoint with which the job is stopped, or where it waits for
         the word to go over to other code."""
         with self._meter.meanwhile("idle"):
-            time.sleep(HOLD_SECONDS if self._machine.switching.told else WAIT_SECONDS)
+            yield pause_for(HOLD_SECONDS if self._machine.switching.told else WAIT_SECONDS)
         self._act()
 
-    def _run_operator(self) -> None:
+    def _run_operator(self) -> Work[None]:
         machine, fate = self._machine, self._fate
         assert self.context is not None
         machine.begin(self.context)
-        tidy = Tidy()
         while not fate.stopping and not machine.ended:
-            self._receive(machine)
+            yield from self._await_input(machine)
             self._ask()
-            while machine.ready() and self._may_publish():
+            while machine.ready() and (yield from self._may_publish()):
                 header = self._step_ready(machine)
                 idle = self._inbox.empty and not machine.ready()
-                self._published(header, at_leisure=idle)
-                tidy()
+                yield from self._published(header, at_leisure=idle)
                 if not idle:
-                    self._receive(machine, 0.0)
+                    self._receive(machine, self._inbox.take(0.0))
                 self._ask()
         self.ended_at = time.time()
-        self._linger()
+        yield from self._linger()
 
     def _step_ready(self, machine: Instance) -> Header:
         """Apply the next epoch, and those after it that are ready, as one batch (`BATCH`). A batch
@@ -212,7 +235,7 @@ class ComputeLoop:
                 self._marks.append((header.epoch, time.time()))
             if header.checkpoint or not machine.ready() or time.monotonic() > until:
                 break
-            if not self._may_publish(wait=False):
+            if not self._is_near():
                 break
         return header
 
@@ -221,8 +244,9 @@ class ComputeLoop:
         if self.asker is not None:
             self.asker.turn()
 
-    def _published(self, header: Header, at_leisure: bool) -> None:
-        """Send epochs that were applied and logged, and take a checkpoint if one is due.
+    def _published(self, header: Header, at_leisure: bool) -> Work[None]:
+        """Send epochs that were applied and logged, and take a checkpoint if one is due. Then
+        others that share the thread have their turn.
 
         Args:
             header: that of the last of these epochs. No epoch before it is a checkpoint.
@@ -237,40 +261,55 @@ class ComputeLoop:
             wanted = self._tenure.next_checkpoint()
             self.shipper.put(self._tenure.capture(wanted, self._splits()), wanted)
         self._act(TRIM_EPOCHS)
+        self._tidy()
+        if self._shared is not None:
+            self._meter.turn("idle")
+            yield TURN
+            self._meter.turn("busy")
 
     def _splits(self) -> Positions | None:
         return None if self.source is None else self.source.positions()
 
-    def _receive(self, machine: Instance, seconds: float = WAIT_SECONDS) -> None:
-        """Take the pieces that have come. Waits up to `seconds` for one; if it waits, there is time
-        to trim more."""
+    def _await_input(self, machine: Instance) -> Work[None]:
+        """Wait for pieces, and take those that have come. If none has, there is time to trim."""
+        self._meter.turn("idle")
+        items = yield Pause(WAIT_SECONDS, self._inbox.take, "by input")
+        self._meter.turn("busy")
+        self._receive(machine, items)
+        if items is None:
+            self._act()
+
+    def _receive(self, machine: Instance, items: list[Item] | None) -> None:
+        """Take pieces that have come."""
+        if items is not None:
+            for item in items:
+                machine.receive(*item)
+            self._act(TRIM_EPOCHS)
+
+    def _is_near(self) -> bool:
+        """Whether the slowest subscriber is near enough for the next epoch, and the work goes
+        on."""
+        ahead = self._machine.outlets.is_ahead(self._cursors.slowest(), BOUND)
+        return not (ahead or self._fate.stopping)
+
+    def _may_publish(self) -> Work[bool]:
+        """Wait until the slowest subscriber is near enough for the next epoch. False when
+        stopping."""
+        if self._is_near():  # as most often
+            return True
+        with self._meter.meanwhile("blocked"):
+            while not self._is_near() and not self._fate.stopping:
+                yield Pause(WAIT_SECONDS, self._await_near, "unseen")
+        return not self._fate.stopping
+
+    def _await_near(self, seconds: float) -> None:
+        changed = self._cursors.changed
         if seconds:
-            self._meter.turn("idle")
-            items = self._inbox.take(seconds)
-            self._meter.turn("busy")
-        elif (items := self._inbox.take(seconds)) is None:
-            return
-        for item in items or ():
-            machine.receive(*item)
-        self._act(None if items is None else TRIM_EPOCHS)
+            with changed:
+                if not self._is_near() and not self._fate.stopping:
+                    changed.wait(seconds)
 
-    def _may_publish(self, *, wait: bool = True) -> bool:
-        """Wait until the slowest subscriber is near enough for the next epoch. False when stopping.
-
-        Args:
-            wait: False to say at once whether the subscriber is near enough now.
-        """
-        cursors, outlets, fate = self._cursors, self._machine.outlets, self._fate
-        if not outlets.is_ahead(cursors.slowest(), BOUND):
-            return not fate.stopping
-        if not wait:
-            return False
-        with self._meter.meanwhile("blocked"), cursors.changed:
-            while outlets.is_ahead(cursors.slowest(), BOUND) and not fate.stopping:
-                cursors.changed.wait(WAIT_SECONDS)
-        return not fate.stopping
-
-    def _has_room(self) -> bool:
+    def _has_room(self) -> Work[bool]:
         """Wait, as a source, while its logs hold too much; False when stopping. Before it waits it
         has sent the epoch of a checkpoint, up to which the logs can be trimmed, so that no instance
         waits for it."""
@@ -279,7 +318,7 @@ class ComputeLoop:
             if self._fate.stopping:
                 return False
             with self._meter.meanwhile("blocked"):
-                self._inbox.take(WAIT_SECONDS)
+                yield Pause(WAIT_SECONDS, self._inbox.take, "by input")
             self._act()
         return not self._fate.stopping
 
@@ -294,7 +333,7 @@ class ComputeLoop:
             asked.set_result(self._tenure.changes_since(since, self._splits()))
         self._tenure.act(most)
 
-    def _linger(self) -> None:
+    def _linger(self) -> Work[None]:
         """Work on after the last epoch until that is committed: until then consumers ask for the
         logs, and a sink is open. After that the last checkpoint may have to be stored again."""
         while not self._fate.stopping:
@@ -306,4 +345,10 @@ class ComputeLoop:
             if self.again and self.shipper is not None:
                 self.again = False
                 self.shipper.put(self.capture())
-            self._receive(self._machine)  # nothing new, but checking mode compares it
+            yield from self._await_input(
+                self._machine
+            )  # nothing new, but checking mode compares it
+
+
+def _nothing() -> None:
+    """Where others tidy up."""

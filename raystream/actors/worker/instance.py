@@ -1,68 +1,37 @@
-"""The Ray actor of one instance: a shell in a process of its own.
+"""The Ray actor in which an instance runs: one, or several that share a thread.
 
-A synchronous actor; `work` and control have concurrency groups of their own, so that a parked call
-shows the death of the process at once and control is answered while data flows. An actor is made
-without a role: a spare one waits, with the job's code loaded, until it is told what to be.
+A synchronous actor. What gives instances their places, what watches them and what controls them
+have concurrency groups of their own, so that a parked call shows the death of the process at once,
+and control is answered while data flows. An actor is made without a role: a spare one waits, with
+the job's code loaded, until it is told what to be.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import shutil
 import sys
-import tempfile
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import ray
-from ray.exceptions import RayError
 
-from raystream.actors.cluster.directory import SharedDirectory
 from raystream.actors.cluster.environment import node_id
 from raystream.actors.cluster.log_lines import LineWriter, name_lines
 from raystream.actors.cluster.user_code import show_code
-from raystream.actors.keepers.fetching import RESTORE_SECONDS, Fetched, NotHeldError, fetch
-from raystream.actors.worker.fate import ours
-from raystream.actors.worker.register_client import Claimer
-from raystream.actors.worker.row_files import row_folder
-from raystream.actors.worker.shell import Role, Shell
-from raystream.actors.worker.shipping import Ship
-from raystream.actors.worker.uploads import Uploads
+from raystream.actors.worker.driving.shared_thread import SharedThread
+from raystream.actors.worker.seat import Seat
 from raystream.actors.worker.warmup import Loading
-from raystream.controller.protocol.gathering.links import Ways
-from raystream.controller.protocol.messages.calls import Brought, Hello, Refusal, ServesAt
-from raystream.controller.protocol.recovery import Place
-from raystream.dataflow.assignment import Assignment
+from raystream.controller.protocol.messages.calls import Hello
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.progress import Progress
-from raystream.dataflow.register import Ask, Boundaries, Boundary, HeldBoundary, PlaceSet
-from raystream.dataflow.upgrading.versions import CodeVersion, begins_of, version_at
-from raystream.durable.saves import Saves
-from raystream.durable.store import open_store
-from raystream.errors import RaystreamError
 from raystream.native.lazy_pandas import put_off_pandas
-from raystream.schema.types import KeyRange
 from raystream.security.credentials import Credentials
-from raystream.state.images.image import decode
-from raystream.state.images.partition import partition
-from raystream.state.keeping.files import sweep
-from raystream.state.tiers.row_folder import RowFolder
 
-ASK_SECONDS = 1.0
-"""How long a source waits for a place of the boundary register before it asks again."""
-LOOK_SECONDS = 0.5
 SWITCH_SECONDS = 0.0005
 """The interpreter's switch interval. With Python's own 5 ms the compute thread loses three epochs
 whenever another thread ships a checkpoint or answers the controller."""
-SPILL_PREFIX = "raystream-spill-"
 
 
 def versions() -> dict[str, str]:
@@ -71,42 +40,28 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **packages}
 
 
-def node_address() -> str:
-    """The address by which other nodes reach this one."""
-    find: Any = ray.util.get_node_ip_address
-    return str(find())
-
-
-def spill_folder() -> Path:
-    """Create a folder for the logs of this process, and remove those of dead processes."""
-    sweep(None, SPILL_PREFIX)
-    return Path(tempfile.mkdtemp(prefix=f"{SPILL_PREFIX}{os.getpid()}-"))
-
-
 class InstanceActor:
-    """One running copy of an operator. Methods are called by the controller only."""
+    """The process of an instance, or of as many as there are `seats`. Methods are called by the
+    controller, and by actors like this one."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Credentials, seats: int = 1) -> None:
         pa.set_cpu_count(1)
         put_off_pandas()
         sys.setswitchinterval(SWITCH_SECONDS)
         self._plan: Plan
-        self._credentials = credentials
-        self._folder: Path | None = None
-        self._files: RowFolder | None = None
-        self._uploads: Uploads | None = None
-        self._claimer = Claimer(_ask, _ask_all, _look)
-        self._shell: Shell | None = None
-        self._has_role = threading.Event()
-        self._watchers = 0
+        self._shared = SharedThread() if seats > 1 else None
+        self._seats = [Seat(credentials, number, self._shared) for number in range(seats)]
         self._loading = Loading()
+        name_lines(self._writer)
 
     def hello(self, plan: Plan) -> Hello:
         """Take the plan, and report what process this is. It is not done by the constructor,
         because Ray hides what a constructor raises."""
         self._plan = plan
+        for seat in self._seats:
+            seat.plan = plan
         show_code(plan.vertices)
-        return Hello(versions(), node_id(), os.getpid(), self._shell is not None)
+        return Hello(versions(), node_id(), os.getpid(), any(s.placed for s in self._seats))
 
     def warm(self) -> None:
         """Begin to load what any instance may need, while no other process needs the processor."""
@@ -119,257 +74,36 @@ class InstanceActor:
         yield
         yield from warm(self._plan)
 
-    def become(
-        self,
-        place: Place,
-        committed: int,
-        holders: list[Any],
-        ships: bool,
-        held: bool,
-        ways: Ways | None = None,
-        versions: tuple[CodeVersion, ...] = (),
-    ) -> ServesAt | Refusal:
-        """See `ProcessCalls.become`.
+    def _writer(self) -> LineWriter:
+        """Who writes a line of log: on the shared thread the instance that works just now,
+        elsewhere any of those that are here."""
+        if self._shared is not None and (mine := self._shared.at_work()) is not None:
+            return next(s.writer for s in self._seats if s.writer and s.inbox is mine)
+        writers = [s.writer for s in self._seats if s.writer is not None]
+        if len(writers) < 2:
+            return writers[0] if writers else LineWriter("", "", "")
+        _, operators, instances = zip(*writers, strict=True)
+        return LineWriter(writers[0].job, "+".join(operators), "+".join(instances))
 
-        Raises:
-            RayError: an image cannot be had: its keeper died. Another may have it.
-        """
+    # ------------------------------------------------------------ calls of seats
+
+    def place(self, seat: int, method: str, args: tuple[Any, ...]) -> Any:
+        """Call a method of a seat that gives it its place."""
         self._loading.hurry()
-        with _told():
-            if self._shell is not None:
-                return Refusal.PLACED
-            files = self._files = row_folder(self._plan, place, committed)
-            began, begins = time.monotonic(), begins_of(versions)
-            found: Fetched | None = Fetched(())
-            if committed:
-                found = self._images(holders, place, committed, files, ways, begins)
-            if found is None:
-                return Refusal.MISSING
-            role = Role(
-                vertex=place.vertex,
-                keys=place.keys,
-                name=place.name,
-                index=place.index,
-                committed=committed,
-                images=found.images() if committed else (),
-                holders=found.whole,
-                files=files,
-                version=version_at(versions, committed),
-            )
-            vertex = self._plan.vertices[place.vertex]
-            name_lines(LineWriter(self._plan.job, vertex.name, place.name))
-            self._folder = self._folder or spill_folder()
-            self._uploads = Uploads(place.name, place.vertex, node_id())
-            try:
-                self._shell = self._made(role, self._uploads.store if ships else None)
-            except NotHeldError:
-                return Refusal.MISSING
-            if not held:
-                self._shell.open()
-            self._has_role.set()
-        told = found.told(time.monotonic() - began)
-        gathered = f"{place.name}: {told}" if told else ""
-        return ServesAt(self._shell.address, found.nbytes, gathered)
-
-    def _made(self, role: Role, ship: Ship | None) -> Shell:
-        return Shell(
-            self._plan,
-            role,
-            credentials=self._credentials,
-            host=node_address(),
-            claim=self._claimer,
-            directory=SharedDirectory(),
-            ship=ship,
-            folder=self._folder,
-        )
-
-    def deliver(self, committed: int, to: list[tuple[KeyRange, Any]]) -> Brought | str:
-        """Send this instance's changes since the checkpoint `committed`, up to the last epoch
-        applied, to processes that have parts of its range as of that checkpoint. Returns why, if
-        that cannot be done."""
-        try:
-            delta = self._mine().delivery(committed)
-            calls, nbytes = [], 0
-            for keys, taker in to:
-                part = None if delta is None else partition(delta, [keys])[0]
-                array = None if part is None else np.frombuffer(part.encode(), np.uint8)
-                nbytes += 0 if part is None else part.nbytes
-                calls.append(taker.accept.remote(array))
-            ray.get(calls, timeout=RESTORE_SECONDS)
-        except (RayError, RaystreamError) as error:
-            return str(error).partition("\n")[0]
-        return Brought(committed if delta is None else delta.header.checkpoint, nbytes)
-
-    def accept(self, data: Any) -> None:
-        """Take from an owner its changes since the committed checkpoint (an encoded image, None if
-        there are none), and prepare to begin."""
-        with _told():
-            if data is not None:
-                self._mine().advance(decode(data))
-            self._mine().open()
-
-    def _images(
-        self,
-        holders: list[Any],
-        place: Place,
-        committed: int,
-        files: RowFolder | None,
-        ways: Ways | None,
-        begins: Sequence[tuple[int, int]],
-    ) -> Fetched | None:
-        """The images of a range: from keepers, or from the durable tier if the run resumes. Where
-        `files` has rows that were left, only newer images, if that is enough."""
-        left = None if files is None else files.left
-        after = None if left is None else left.upto
-        fetched = fetch(holders, place, committed, after, ways, node_id(), begins)
-        if files is not None and left is not None:
-            if fetched is not None and fetched.newer:
-                left.unread = fetched.unread
-            else:
-                files.left = None
-        if fetched is not None:
-            return fetched
-        durable = self._plan.durable
-        if durable is None or committed != self._plan.begins:
-            return None
-        assert durable.resumed is not None
-        saves = Saves(open_store(durable.url), self._plan.job)
-        name = self._plan.vertices[place.vertex].name
-        chains = saves.images(durable.resumed, name, place.keys)
-        return Fetched(chains)
-
-    def _mine(self) -> Shell:
-        assert self._shell is not None, "this actor has no role yet"
-        return self._shell
-
-    # ------------------------------------------------------------ groups of their own
+        return getattr(self._seats[seat], method)(*args)
 
     @ray.method(concurrency_group="park")
-    def watch(self) -> RaystreamError | None:
-        """Returns when the work is done, with the error if it failed, or when there is a newer
-        call. If the call itself fails, this process is dead."""
-        self._watchers += 1
-        mine = self._watchers
-        while mine == self._watchers:
-            if self._shell is None:
-                self._has_role.wait(LOOK_SECONDS)
-            elif self._shell.done.wait(LOOK_SECONDS):
-                return self._shell.error
-        return None
+    def watch(self, seat: int, method: str, args: tuple[Any, ...]) -> Any:
+        """Call a method of a seat that returns when its work is done."""
+        return getattr(self._seats[seat], method)(*args)
 
     @ray.method(concurrency_group="control")
-    def begin(
-        self,
-        assignment: Assignment,
-        keepers: tuple[Any, ...],
-        kept: int,
-        run: str,
-        paced_from: float | None,
-    ) -> None:
-        """Begin to work, if it has not begun yet."""
-        self._mine().kept_by(keepers, kept)
-        self._mine().assign(assignment)
-        self._mine().start(run, paced_from)
+    def control(self, seat: int, method: str, args: tuple[Any, ...]) -> Any:
+        """Call any other method of a seat."""
+        found = getattr(self._seats[seat], method)(*args)
+        return self._go_on if method == "stop" else found
 
-    @ray.method(concurrency_group="control")
-    def begun(self) -> bool:
-        """Whether it has begun to work in some place."""
-        return self._shell is not None and self._shell.begun
-
-    @ray.method(concurrency_group="control")
-    def assign(self, assignment: Assignment) -> None:
-        """Follow a newer assignment."""
-        self._mine().assign(assignment)
-
-    @ray.method(concurrency_group="control")
-    def kept_by(self, keepers: tuple[Any, ...], kept: int) -> None:
-        """Store checkpoints with these keepers from now on. kept: the number of the choice."""
-        self._mine().kept_by(keepers, kept)
-
-    @ray.method(concurrency_group="control")
-    def forget(self, epoch: int) -> None:
-        """Drop the logs up to an epoch, which all consumers have received."""
-        self._mine().tenure.forget(epoch)
-
-    @ray.method(concurrency_group="control")
-    def follow(self, view: PlaceSet[Any], content: Boundaries) -> None:
-        """Claim under a new view of the boundary register, whose places hold `content`."""
-        self._claimer.follow(view, content)
-
-    @ray.method(concurrency_group="control")
-    def boundaries(self, view: int, least: int) -> Boundaries | None:
-        """All boundaries that this source knows. It claims nothing under views before this one from
-        now on. None: it was not told the view `least`."""
-        return self._claimer.boundaries(view, least)
-
-    @ray.method(concurrency_group="control")
-    def progress(self) -> Progress:
-        """What the instance has done so far."""
-        unstored = "" if self._uploads is None else self._uploads.unstored
-        return self._mine().progress(view=self._claimer.view, unstored=unstored)
-
-    @ray.method(concurrency_group="control")
-    def commit(self, epoch: int, published_upto: int) -> None:
-        """Take a commit: the checkpoint at `epoch`. A sink may publish up to `published_upto`."""
-        self._mine().commit(epoch, published_upto)
-        self._claimer.trim(epoch)
-
-    @ray.method(concurrency_group="control")
-    def stop(self) -> None:
-        """End all threads and remove what was spilled."""
-        self._claimer.stop()
-        if self._shell is not None:
-            self._shell.stop()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        if self._files is not None:
-            self._files.remove()
-
-
-def _ask(ask: Ask[Any], split: str, epoch: int) -> HeldBoundary | None:
-    """Ask a keeper; None when it refuses, is gone, or does not answer in time."""
-    call = ask.place.claim.remote(ask.view, split, epoch, ask.wanted)
-    try:
-        held: HeldBoundary | None = ray.get(call, timeout=ASK_SECONDS)
-    except RayError:
-        return None
-    return held
-
-
-def _ask_all(
-    place: Any, view: int, epoch: int, wanted: Mapping[str, Boundary]
-) -> Mapping[str, HeldBoundary] | None:
-    """As `_ask`, for several entries of an epoch in one call."""
-    try:
-        held: Mapping[str, HeldBoundary] | None = ray.get(
-            place.claim_all.remote(view, epoch, wanted), timeout=ASK_SECONDS
-        )
-    except RayError:
-        return None
-    return held
-
-
-def _look(
-    place: Any, view: int, epoch: int, names: Sequence[str]
-) -> Mapping[tuple[str, int], Boundary] | None:
-    """What a keeper holds; see `Register.look`. None when the keeper refuses, is gone, or does not
-    answer in time."""
-    try:
-        held: Mapping[tuple[str, int], Boundary] | None = ray.get(
-            place.look.remote(view, epoch, list(names)), timeout=ASK_SECONDS
-        )
-    except RayError:
-        return None
-    return held
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Errors leave with what a traceback would tell: it does not cross to another process. Ray's
-    own leave as they are: a keeper that died is no fault of this process, and another may serve."""
-    try:
-        yield
-    except RayError:
-        raise
-    except Exception as error:
-        raise ours(error) from None
+    @property
+    def _go_on(self) -> bool:
+        """Whether some instance has its work still to do."""
+        return any(s.placed and not s.ended for s in self._seats)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from raystream.actors.worker.busy_meter import Meter
+from raystream.actors.worker.driving.pauses import Pause, Work, pause_for
 from raystream.api.connectors import Source
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.register import Boundary, HeldBoundary
@@ -129,7 +130,7 @@ class SourceReader:
 
     def take(
         self, epoch: int, stopping: Callable[[], bool], stop: Stop | None = None
-    ) -> EpochRows | None:
+    ) -> Work[EpochRows | None]:
         """The next epoch, when it is due; None when stopping.
 
         Args:
@@ -138,7 +139,7 @@ class SourceReader:
         """
         if isinstance(self.machine, Arrival):
             with self.meter.meanwhile("idle"):  # other threads read: this one only cuts epochs
-                return self._arrived(self.machine, epoch, stopping)
+                return (yield from self._arrived(self.machine, epoch, stopping))
         while self._over and self.vertex.source.recorded:
             tell_end(self.vertex.source, self.vertex.name, self._over.pop())
         if stop is not None and isinstance(self.machine, Recorded) and not self._paced:
@@ -152,7 +153,7 @@ class SourceReader:
             due = self._due(epoch)
             self.waited = due > time.time()
             with self.meter.meanwhile("idle"):
-                if not sleep_until(due, stopping, time.time):
+                if not (yield from sleep_until(due, stopping, time.time)):
                     return None
         return taken
 
@@ -177,18 +178,18 @@ class SourceReader:
 
     def _arrived(
         self, machine: Arrival, epoch: int, stopping: Callable[[], bool]
-    ) -> EpochRows | None:
+    ) -> Work[EpochRows | None]:
         """End an epoch with what has arrived: after `seconds`, or at once if other sources have
         closed it."""
         now = time.monotonic  # nobody may set this clock back
         due = max(self.last_checkpoint + self.seconds, now())
         waits = self.newest < epoch and not all(r.full or r.done for r in self.readers)
         self.waited = waits
-        if waits and not sleep_until(due, stopping, now):
+        if waits and not (yield from sleep_until(due, stopping, now)):
             return None
         self.last_checkpoint = min(due, now())  # epochs that did not wait owe no time to later ones
         if machine.live:
-            return self._recorded(machine, epoch, stopping)
+            return (yield from self._recorded(machine, epoch, stopping))
         wanted = {}
         for split, reader in zip(machine.splits, self.readers, strict=True):
             for batch in reader.arrived():
@@ -204,20 +205,21 @@ class SourceReader:
             while not split.reaches(held) and not reader.done and time.monotonic() < give_up:
                 if stopping():
                     return None
-                for batch in reader.arrived(WAIT_SECONDS):
+                for batch in (yield Pause(WAIT_SECONDS, reader.arrived, "unseen")):
                     split.add(*batch)
             boundaries.append(held)
         return machine.take(boundaries)
 
     def _recorded(
         self, machine: Arrival, epoch: int, stopping: Callable[[], bool]
-    ) -> EpochRows | None:
+    ) -> Work[EpochRows | None]:
         """Record what has arrived, or follow what an owner has recorded, and let the source forget
         what is recorded."""
         boundaries = []
         for split in machine.live:
             while (wanted := self._wanted(split, epoch, machine.live)) is None:
-                if not sleep_until(time.monotonic() + self.seconds, stopping, time.monotonic):
+                due = time.monotonic() + self.seconds
+                if not (yield from sleep_until(due, stopping, time.monotonic)):
                     return None
             held, self.newest = self.claim(split.registered, epoch, wanted)
             boundaries.append(held)
@@ -392,10 +394,10 @@ class ReadAhead:
         return found
 
 
-def sleep_until(at: float, stopping: Callable[[], bool], now: Callable[[], float]) -> bool:
+def sleep_until(at: float, stopping: Callable[[], bool], now: Callable[[], float]) -> Work[bool]:
     """Sleep to a time, in seconds of the clock `now`; False when the job stops meanwhile."""
     while (left := at - now()) > 0:
         if stopping():
             return False
-        time.sleep(min(left, WAIT_SECONDS))
+        yield pause_for(min(left, WAIT_SECONDS))
     return True

@@ -17,21 +17,22 @@ from raystream.state.tiers.row_folder import RowFolder, folder_name, left_at
 log = logging.getLogger("raystream.rows")
 
 
-def row_folder(plan: Plan, place: Place, committed: int) -> RowFolder | None:
+def row_folder(plan: Plan, place: Place, committed: int, seat: int = 0) -> RowFolder | None:
     """A folder for the rows of an instance, with those that instances of this node have left of its
     range at a checkpoint. None for an instance that has no rows on disk; also where the folder
     cannot be made: then files have no names, and the first of them brings the error.
 
-    committed: the checkpoint; 0 at the beginning.
+    committed: the checkpoint; 0 at the beginning. seat: of the instance in this process.
     """
+    mine = f"{os.getpid()}.{seat}" if seat else str(os.getpid())
     spec = plan.vertices[place.vertex].spec
     shape = None if spec is None or plan.state_memory is None else shape_of(spec)
     if shape is None or not plan.run:
         return None
     where = Path(plan.state_folder or tempfile.gettempdir())
-    shutil.rmtree(where / folder_name(plan.run, str(os.getpid())), ignore_errors=True)
+    shutil.rmtree(where / folder_name(plan.run, mine), ignore_errors=True)
     try:  # this process may have tried to take a place before
-        files = RowFolder.made(where, plan.run, str(os.getpid()))
+        files = RowFolder.made(where, plan.run, mine)
     except OSError as error:
         log.warning("%s: no folder for rows on disk: %s", place.name, error)
         return None

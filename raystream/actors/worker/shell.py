@@ -8,7 +8,6 @@ a whole job of shells in one process.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -22,7 +21,8 @@ from raystream.actors.network.server import Cursors, LogServer
 from raystream.actors.worker.answering import answering
 from raystream.actors.worker.busy_meter import Meter
 from raystream.actors.worker.compute_loop import ComputeLoop
-from raystream.actors.worker.fair_lock import Turns
+from raystream.actors.worker.driving.fair_lock import Turns
+from raystream.actors.worker.driving.shared_thread import SharedInbox, SharedThread
 from raystream.actors.worker.fate import Fate
 from raystream.actors.worker.reading import Claim, CommitTeller, SourceReader
 from raystream.actors.worker.register_client import Claimer, RegisterKeeping
@@ -105,6 +105,7 @@ class Shell:
         directory: what the instances of a source tell each other.
         folder: where logs are spilled when they take more than `log_bytes`.
         held_bytes: see `HELD_BYTES`.
+        shared: the thread that works for this instance and for others. None: it has one of its own.
     """
 
     def __init__(
@@ -120,11 +121,11 @@ class Shell:
         folder: Path | None = None,
         log_bytes: int = LOG_BYTES,
         held_bytes: int = HELD_BYTES,
+        shared: SharedThread | None = None,
     ) -> None:
         self.plan, self.keys = plan, role.keys
         self.vertex: Vertex = plan.vertices[role.vertex]
-        self.fate, self.meter, self.cursors = Fate(), Meter(), Cursors()
-        turns = Turns()
+        self.fate, self.meter, self.cursors, turns = Fate(), Meter(), Cursors(), Turns()
         self.machine = _machine(plan, self.vertex, role, folder, log_bytes)
         self.machine.outlets.guard = self.cursors.changed
         self.tenure: Tenure[Any] = Tenure(
@@ -144,18 +145,19 @@ class Shell:
         self.role = replace(role, images=())  # their memory is the store's
         self._joining = joining = Joining(credentials)
         self.server = LogServer(host, joining, self.machine.outlets, self.cursors)
-        self._inbox = Inbox(lambda: self.machine.position + AHEAD)
-        self._subscriptions = Subscriptions(self.tenure, self.fate, self._inbox, joining)
+        self._shared, self.inbox = shared, self._made_inbox(shared)
+        self._subscriptions = Subscriptions(self.tenure, self.fate, self.inbox, joining, shared)
         self._loop = ComputeLoop(
             self.tenure,
             fate=self.fate,
             meter=self.meter,
             turns=turns,
-            inbox=self._inbox,
+            inbox=self.inbox,
             subscriptions=self._subscriptions,
             server=self.server,
             cursors=self.cursors,
             held_bytes=held_bytes,
+            shared=shared,
         )
         self._follow_versions(turns)
         self.server.look_up = answering(self.tenure, self.fate, turns, self._loop)
@@ -166,7 +168,12 @@ class Shell:
         self._claim = claim
         self._host, self._directory = host, directory or LocalDirectory()
         self._control = threading.Lock()
-        self._cpu = time.process_time()
+
+    def _made_inbox(self, shared: SharedThread | None) -> Inbox | SharedInbox:
+        if shared is None:
+            return Inbox(lambda: self.machine.position + AHEAD)
+        shared.servers[self.address] = self.server
+        return shared.inbox()
 
     def _follow_versions(self, turns: Turns) -> None:
         """Let the instance go over to other code, once this process has it."""
@@ -174,7 +181,7 @@ class Shell:
         view_with(turns, machine)
         machine.swapping = turns
         machine.upgraded.append(lambda: view_with(turns, machine))
-        wake = partial(self._inbox.put, None)
+        wake = partial(self.inbox.put, None)
         loader = CodeLoader(machine, lambda: self.begun, wake, self.fate.fail)
         self.tenure.get_code = loader.get
 
@@ -246,8 +253,7 @@ class Shell:
         if isinstance(self.machine, AskingInstance):
             assert isinstance(self._claim, Claimer)
             keeping = RegisterKeeping(self._claim, self.machine.names, lambda: self.tenure.owns)
-            self._loop.asker = Asker(self.machine, keeping, run, lambda: self._inbox.put(None))
-        self._cpu = time.process_time()
+            self._loop.asker = Asker(self.machine, keeping, run, lambda: self.inbox.put(None))
         self.meter.begin()
         self._loop.start(context)
 
@@ -267,18 +273,19 @@ class Shell:
                 self.cursors.expect(routes.readers, routes.candidates)
                 self.server.end_others()
                 self._subscriptions.follow(routes.reads)
+                self.inbox.put(None)
 
     def commit(self, epoch: int, published_upto: int) -> None:
         """The checkpoint at `epoch` is committed, and a sink may publish what it wrote up to
         `published_upto`. The compute thread acts on it soon."""
         self.tenure.commit(epoch, published_upto)
-        self._inbox.put(None)
+        self.inbox.put(None)
 
     def kept_by(self, keepers: tuple[Any, ...], number: int) -> None:
         """These keepers hold its checkpoints from now on, the choice `number`."""
         if self.tenure.kept_by(keepers, number):
             self._loop.again = True
-            self._inbox.put(None)
+            self.inbox.put(None)
 
     def delivery(self, since: int) -> Image | None:
         """What has changed since a checkpoint, up to the epoch that is ended next; None if nothing
@@ -298,7 +305,7 @@ class Shell:
         """What this instance has done so far. The arguments are fields of `Progress`."""
         shipper = self._loop.shipper
         return self.tenure.progress(
-            cpu=time.process_time() - self._cpu,
+            cpu=self._loop.cpu(),
             ended_at=self._loop.ended_at,
             image=(0, 0.0) if shipper is None else shipper.last,
             spent=self.meter.spent(),
@@ -320,11 +327,13 @@ class Shell:
         self.cursors.stop()
         with self._control:
             self._subscriptions.stop()
-        self._inbox.put(None)
+        self.inbox.put(None)
         if self._loop.shipper is not None:
             self._loop.shipper.stop()
         if self._loop.join(JOIN_SECONDS):
-            self._inbox.close()
+            self.inbox.close()
+        if self._shared is not None:
+            self._shared.servers.pop(self.address, None)
         self.server.shutdown()
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from raystream.actors.network.connections import Joining
 from raystream.actors.network.inbox import Inbox
 from raystream.actors.network.subscription import Peer, Subscription
+from raystream.actors.worker.driving.handover import Handover
+from raystream.actors.worker.driving.shared_thread import SharedInbox, SharedThread
 from raystream.actors.worker.fate import Fate
 from raystream.dataflow.assignment import Serving
 from raystream.dataflow.pieces import Piece
@@ -31,10 +33,19 @@ class Subscriptions:
 
     Args:
         joining: makes connections to producers.
+        shared: the thread that works for this instance and for others, whose logs need no
+            connection. None: this one has a thread of its own.
     """
 
-    def __init__(self, tenure: Tenure[Any], fate: Fate, inbox: Inbox, joining: Joining) -> None:
-        self.inbox = inbox
+    def __init__(
+        self,
+        tenure: Tenure[Any],
+        fate: Fate,
+        inbox: Inbox | SharedInbox,
+        joining: Joining,
+        shared: SharedThread | None = None,
+    ) -> None:
+        self._put, self._shared, self._inbox = inbox.put, shared, inbox
         self._tenure = tenure
         self._machine = tenure.machine
         self._fate = fate
@@ -43,7 +54,7 @@ class Subscriptions:
         self._applied = threading.Condition()
         self._waiting = 0
         """The number of threads that wait until more epochs are applied."""
-        self._open: dict[tuple[int, str], Subscription] = {}
+        self._open: dict[tuple[int, str], Subscription | Handover] = {}
 
     def follow(self, wanted: Mapping[tuple[int, str], tuple[Edge, Serving]]) -> None:
         """Subscribe to these logs, and to no others. See `Routes.reads`."""
@@ -59,8 +70,15 @@ class Subscriptions:
                 keys=self._machine.takes(edge.id),
                 first=serving.first,
             )
-            self._open[name] = Subscription(peer, self)
+            self._open[name] = self._made(peer)
             self._open[name].start()
+
+    def _made(self, peer: Peer) -> Subscription | Handover:
+        server = None if self._shared is None else self._shared.servers.get(peer.address)
+        if server is None:
+            return Subscription(peer, self)
+        assert isinstance(self._inbox, SharedInbox)
+        return Handover(peer, self, server, self._inbox, AHEAD)
 
     def stop(self) -> None:
         """Stop all of them; their threads end soon after."""
@@ -75,6 +93,11 @@ class Subscriptions:
                 self._applied.notify_all()
 
     # ------------------------------------------------------------ called by their threads
+
+    @property
+    def inbox(self) -> Inbox | None:
+        """See `Callbacks`."""
+        return None if isinstance(self._inbox, SharedInbox) else self._inbox
 
     def applied(self) -> int:
         """The last epoch that the instance has applied."""
@@ -98,7 +121,7 @@ class Subscriptions:
                 while first > machine.position + AHEAD and not self._fate.stopping:
                     self._applied.wait(WAIT_SECONDS)
                 self._waiting -= 1
-        self.inbox.put((edge, piece))
+        self._put((edge, piece))
 
     def refused(self, asked: int) -> AfterRefusal:
         """See `Tenure.refused`."""

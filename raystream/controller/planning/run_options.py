@@ -56,7 +56,7 @@ def check_run_options(given: Mapping[str, Any]) -> float:
     drop = given["drop"]
     if isinstance(drop, str) or not isinstance(drop, Collection) or not all(map(_text, drop)):
         raise _wrong("drop", drop, "a list of names of operators")
-    for name in ("check", "ui"):
+    for name in ("check", "ui", "together"):
         if not isinstance(given[name], bool):
             raise _wrong(name, given[name], "True or False")
     for name in ("resume", "values"):

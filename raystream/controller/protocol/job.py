@@ -4,12 +4,12 @@ nodes, the time."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from raystream.controller.protocol.journal import JournalEntry
-from raystream.controller.protocol.members import Member, ProtocolOptions
+from raystream.controller.protocol.members import Member, ProtocolOptions, seat_of, sharing
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.parts.journal import Journal
@@ -110,6 +110,13 @@ class Job:
                 return m
         return None
 
+    def lost(self, member: Member, why: str) -> None:
+        """The process of an instance is gone: this instance is dead, and all that share it."""
+        shared = seat_of(member.record.process)[0]
+        for m in self.members:
+            if seat_of(m.record.process)[0] == shared:
+                m.dead = m.dead or why
+
     def members_of(self, vertex: int) -> list[Member]:
         """The instances of a vertex, owners and candidates."""
         return [m for m in self.members if m.record.place.vertex == vertex]
@@ -124,6 +131,19 @@ class Job:
     def is_operator(self, place: Place) -> bool:
         """Whether a place is one of a keyed operator."""
         return self.plan.vertices[place.vertex].kind == "operator"
+
+    def sharing(self, places: Iterable[Place]) -> list[list[Place]]:
+        """The places, in groups that share a process each."""
+        vertices = [v.id for v in self.plan.vertices if v.kind == "operator"]
+        apart = vertices if self.for_operators else ()
+        return sharing(places, self.options.together, apart)
+
+    def sharing_now(self) -> list[list[Member]]:
+        """The owners, in groups that share a process each."""
+        groups: dict[str, list[Member]] = {}
+        for m in self.owners:
+            groups.setdefault(seat_of(m.record.process)[0], []).append(m)
+        return [*groups.values()]
 
     def used(self) -> Counter[str]:
         """How many instances there are on each node."""

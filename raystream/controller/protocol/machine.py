@@ -27,6 +27,7 @@ from raystream.controller.protocol.members import (
     STALL_SECONDS,
     Member,
     ProtocolOptions,
+    seat_of,
     stalled,
 )
 from raystream.controller.protocol.messages import commands as do
@@ -171,9 +172,9 @@ class Machine:
             )
             self._out += self.placements.hire()  # before the journal: its keepers start meanwhile
         entry = self.journal
-        known = {r.process for r in entry.instances} | {k.process for k in entry.keepers}
+        known = {seat_of(r.process)[0] for r in entry.instances}
         self._out += self.replication.start_keepers(nodes)
-        for process in sorted({*alive} - known):
+        for process in sorted({*alive} - known - {k.process for k in entry.keepers}):
             if process.startswith(KEEPER):
                 self._out.append(do.Kill(process, "nobody knows it"))
             else:  # a spare one, or one that was about to take a place
@@ -278,8 +279,6 @@ class Machine:
             self._out += self._decisions.memory.kills
         self._out.append(do.End(error))
 
-    # ------------------------------------------------------------ time
-
     def _tick(self, event: on.Tick) -> None:
         job, zones = self._job, event.zones
         job.nodes, job.for_operators, job.zones = event.nodes, event.for_operators, zones
@@ -292,7 +291,7 @@ class Machine:
         self._out += self._checkpoints.tick()
         self._out += self.commits.tick()
         for m in stalled(job.members, job.plan, job.now):
-            m.dead = f"it stayed where it was for {STALL_SECONDS:g} s"
+            job.lost(m, f"it stayed where it was for {STALL_SECONDS:g} s")
         self._decide()
         self._out += self._drill.tick()
         if not job.ended:
@@ -301,7 +300,7 @@ class Machine:
 
     def _move(self) -> None:
         """Do what is due of moves and upgrades."""
-        self._out += self.moves.look() + self._upgrades.look()
+        self._out += self._requests.ease() + self.moves.look() + self._upgrades.look()
         self._out += self.placements.tick()
         if self.journal.drained:
             self._out += self._requests.leave("its node is to be left")
@@ -330,7 +329,7 @@ class Machine:
         if any(p.process == process for p in self.journal.keepers):
             self._out += self.replication.keeper_gone(process, why)
         elif member is not None and not member.dead:
-            member.dead = why
+            self._job.lost(member, why)
             self._decisions.memory.died(member, no_memory)
             self._decide()
         elif placement is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from raystream.controller.protocol.journal import InstanceRecord
+from raystream.controller.protocol.recovery import Place
 from raystream.controller.protocol.strategies import RecoveryMode
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
@@ -40,6 +41,8 @@ class ProtocolOptions:
     """How many instances share the range of an operator's instance that died."""
     stand_by: float = STAND_BY_SECONDS
     """How many seconds after the job began spare processes are started."""
+    together: bool = False
+    """Whether instances of different vertices share a process; see `sharing`."""
     switch_seconds: float = SWITCH_SECONDS
     """How far ahead, in seconds, the epoch is after which a job goes over to other code."""
 
@@ -83,6 +86,41 @@ class SpareProcess(NamedTuple):
     """Its node."""
     pid: int
     """Its process id on that node."""
+
+
+def sharing(
+    places: Iterable[Place], together: bool, apart: Collection[int] = ()
+) -> list[list[Place]]:
+    """The places, in groups that share a process each.
+
+    A process has at most one instance of each vertex: those with the same index. So what runs at
+    the same time without `together` still does, but in the other direction.
+
+    Args:
+        apart: vertices whose instances belong on other nodes than the rest, and share no process
+            with it.
+    """
+    if not together:
+        return [[place] for place in places]
+    groups: dict[tuple[int, bool], list[Place]] = {}
+    for place in places:
+        groups.setdefault((place.index, place.vertex in apart), []).append(place)
+    return [sorted(group, key=lambda place: place.vertex) for group in groups.values()]
+
+
+def in_seat(process: str, seat: int) -> str:
+    """The name under which a process has its instance number `seat`.
+
+    A process that was started as 1.7 has the first instance by this name, others as 1.7.1, 1.7.2
+    and so on.
+    """
+    return f"{process}.{seat}" if seat else process
+
+
+def seat_of(process: str) -> tuple[str, int]:
+    """The name by which a process was started, and the number of the instance in it."""
+    first, *rest = process.split(".", 2)
+    return (".".join([first, rest[0]]), int(rest[1])) if len(rest) > 1 else (process, 0)
 
 
 def whose_turn(

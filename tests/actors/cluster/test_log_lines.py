@@ -16,7 +16,7 @@ PROGRAM = """
 import logging
 from raystream.actors.cluster.log_lines import LineWriter, name_lines
 logging.getLogger("before").warning("nobody is named yet")
-name_lines(LineWriter("words", "count", "count/1"))
+name_lines(lambda: LineWriter("words", "count", "count/1"))
 try:
     1 / 0
 except ZeroDivisionError:
@@ -61,7 +61,7 @@ def test_a_format_of_the_users_own_stays_and_may_name_the_instance() -> None:
     import logging
     logging.basicConfig(format="%(raystream_instance)s|%(message)s")
     from raystream.actors.cluster.log_lines import LineWriter, name_lines
-    name_lines(LineWriter("words", "count", "count/1"))
+    name_lines(lambda: LineWriter("words", "count", "count/1"))
     logging.warning("mine")
     """
     assert lines_of(setup) == ["count/1|mine"]

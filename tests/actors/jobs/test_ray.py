@@ -15,7 +15,7 @@ import pytest
 
 import raystream as rs
 from raystream.actors.client.submitting import run_on_ray
-from raystream.actors.worker.instance import SPILL_PREFIX, spill_folder
+from raystream.actors.worker.seat import SPILL_PREFIX, spill_folder
 from raystream.controller.planning.plans import make_plan
 from raystream.errors import InputError, JobError, OperatorError, notes
 from raystream.state.keeping.files import PREFIX

@@ -9,11 +9,13 @@ import pytest
 
 from raystream.actors.keepers.keeper import Keeper
 from raystream.actors.worker.instance import InstanceActor
+from raystream.actors.worker.seat import OF_ACTOR, PLACING, Seat
 from raystream.controller.protocol.messages.calls import (
     InstanceCalls,
     KeeperActorCalls,
     KeeperCalls,
     ProcessCalls,
+    SeatCalls,
 )
 from raystream.simulation.processes.instances import SimulatedInstance
 from raystream.simulation.processes.keepers import SimulatedKeeper
@@ -41,7 +43,7 @@ def parameters(method: Any) -> list[tuple[str, Any, Any]]:
 @pytest.mark.parametrize(
     ("protocol", "process"),
     [
-        (ProcessCalls, InstanceActor),
+        (SeatCalls, Seat),
         (InstanceCalls, SimulatedInstance),
         (KeeperActorCalls, Keeper),
         (KeeperCalls, SimulatedKeeper),
@@ -54,16 +56,22 @@ def test_processes_take_the_calls_of_their_protocol(protocol: type, process: typ
         assert parameters(getattr(process, name)) == parameters(method), name
 
 
-@pytest.mark.parametrize(
-    ("protocol", "process"), [(ProcessCalls, InstanceActor), (KeeperActorCalls, Keeper)]
-)
+@pytest.mark.parametrize(("protocol", "process"), [(SeatCalls, Seat), (KeeperActorCalls, Keeper)])
 def test_every_call_of_a_process_is_in_its_protocol(protocol: type, process: type) -> None:
     public = {n for n, m in vars(process).items() if not n.startswith("_") and callable(m)}
     assert public == set(calls_of(protocol))
 
 
+def test_what_a_process_is_asked_itself_is_no_call_of_its_seats() -> None:
+    own = set(calls_of(ProcessCalls)) - set(calls_of(SeatCalls))
+    assert own == set(OF_ACTOR)
+    for name in own:
+        assert parameters(getattr(InstanceActor, name)) == parameters(getattr(ProcessCalls, name))
+    assert set(PLACING) < set(calls_of(SeatCalls))
+
+
 def as_calls(
-    instance: InstanceActor, simulated: SimulatedInstance, keeper: Keeper, shelf: SimulatedKeeper
-) -> tuple[ProcessCalls, InstanceCalls, KeeperActorCalls, KeeperCalls]:
+    seat: Seat, simulated: SimulatedInstance, keeper: Keeper, shelf: SimulatedKeeper
+) -> tuple[SeatCalls, InstanceCalls, KeeperActorCalls, KeeperCalls]:
     """For the type checker: their types fit, too."""
-    return instance, simulated, keeper, shelf
+    return seat, simulated, keeper, shelf

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from raystream.actors.worker import fair_lock as module
-from raystream.actors.worker.fair_lock import Turns
+from raystream.actors.worker.driving import fair_lock as module
+from raystream.actors.worker.driving.fair_lock import Turns
 from tests.gates import LIMIT_SECONDS, until
 
 

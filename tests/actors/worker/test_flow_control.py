@@ -126,7 +126,7 @@ def test_a_source_behind_its_pace_sends_epochs_together(
     push = LogServer.push
 
     def counted(self: LogServer, at_leisure: bool) -> bool:
-        pushed.extend(log.next - 1 for log in self._outlets.logs.values())
+        pushed.extend(log.next - 1 for log in self.outlets.logs.values())
         return push(self, at_leisure)
 
     monkeypatch.setattr(LogServer, "push", counted)

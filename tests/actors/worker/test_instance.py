@@ -8,8 +8,8 @@ import pytest
 from ray.exceptions import ActorDiedError, RayError
 
 import raystream as rs
-from raystream.actors.worker import instance
-from raystream.actors.worker.instance import InstanceActor
+from raystream.actors.worker import seat as module
+from raystream.actors.worker.seat import Seat
 from raystream.controller.planning.plans import make_plan
 from raystream.controller.protocol.recovery import Place
 from raystream.errors import InternalError
@@ -33,11 +33,11 @@ def test_the_death_of_a_keeper_is_no_fault_of_who_restores(
     def fetch(*_: Any) -> None:
         raise raised
 
-    monkeypatch.setattr(instance, "fetch", fetch)
+    monkeypatch.setattr(module, "fetch", fetch)
     place = Place(0, "count", KeyRange(0, 16), 0)
-    actor = InstanceActor(Credentials("token"))
+    seat = Seat(Credentials("token"))
     flow = rs.Flow("words")
     flow.source(rs.io.iterable([], Word), epochs=rs.by_time(seconds=1)).to(rs.io.console())
-    actor._plan = make_plan(flow)
+    seat.plan = make_plan(flow)
     with pytest.raises(leaves):
-        actor.become(place, 5, [], True, False)
+        seat.become(place, 5, [], True, False)

@@ -11,6 +11,8 @@ import pytest
 
 import raystream as rs
 from raystream.actors.worker import reading
+from raystream.actors.worker.driving import pauses
+from raystream.actors.worker.driving.pauses import work_alone
 from raystream.actors.worker.reading import SourceReader
 from raystream.controller.planning.plans import make_plan
 from raystream.dataflow.register import Boundary, HeldBoundary
@@ -76,6 +78,7 @@ class Claiming:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(reading, "time", made)
+    monkeypatch.setattr(pauses, "time", made)
     return made
 
 
@@ -100,7 +103,7 @@ def reader(newest: dict[str, int]) -> Iterator[SourceReader]:
 
 
 def take(reader: SourceReader, epoch: int) -> Any:
-    taken = reader.take(epoch, lambda: False)
+    taken = work_alone(reader.take(epoch, lambda: False))
     assert taken is not None
     return taken
 

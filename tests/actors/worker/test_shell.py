@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import raystream as rs
-from raystream.actors.worker import tidy as tidy_module
-from raystream.actors.worker.tidy import Tidy
+from raystream.actors.worker.driving import tidy as tidy_module
+from raystream.actors.worker.driving.tidy import Tidy
 from raystream.errors import InputError, JobError, OperatorError, notes
 from raystream.testing import Collect, run_local
 from tests.actors.helpers.shells import error_of, run_in_shells, shells_of

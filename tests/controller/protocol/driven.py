@@ -21,8 +21,14 @@ C = TypeVar("C")
 class Driven:
     """A machine, its clock, and all that it commanded."""
 
-    def __init__(self, options: Options | None = None, **changes: object) -> None:
-        plan = planned("words", (1, 1))[0]
+    def __init__(
+        self,
+        options: Options | None = None,
+        *,
+        instances: tuple[int, ...] = (1, 1),
+        **changes: object,
+    ) -> None:
+        plan = planned("words", instances)[0]
         self.plan = replace(plan, **{"checkpoint_every": 10, **changes})
         self.options = options or Options(spares=0)
         self.machine = Machine(self.plan, self.options)

@@ -1,7 +1,8 @@
 """What the controller's side calls of instances and keepers, as typed protocols.
 
     InstanceCalls      an instance that has a place; the process on a cluster and the simulated one
-    ProcessCalls       these, and what a process on a cluster is asked before and after them
+    SeatCalls          these, and what a seat of a process on a cluster is asked before and after
+    ProcessCalls       these, and what the process itself is asked
     KeeperCalls        a keeper; the process on a cluster and the simulated one
     KeeperActorCalls   these, and what only a keeper on a cluster is asked
 
@@ -130,15 +131,8 @@ class InstanceCalls(Protocol):
         ...
 
 
-class ProcessCalls(InstanceCalls, Protocol):
-    """A process on a cluster that may have, or get, a place."""
-
-    def hello(self, plan: Plan) -> Hello:
-        """Take the plan, and say what this process is."""
-        ...
-
-    def warm(self) -> None:
-        """Begin to load what any instance may need, while no other process needs the processor."""
+class SeatCalls(InstanceCalls, Protocol):
+    """A seat of a process on a cluster: it may have, or get, a place."""
 
     def become(
         self,
@@ -177,8 +171,20 @@ class ProcessCalls(InstanceCalls, Protocol):
         """Whether it was let begin in some place."""
         ...
 
-    def stop(self) -> None:
-        """End all threads and remove what was spilled."""
+    def stop(self) -> Any:
+        """End all threads and remove what was spilled. The answer is whether other instances of the
+        process go on."""
+
+
+class ProcessCalls(SeatCalls, Protocol):
+    """A process on a cluster, and the seats in it."""
+
+    def hello(self, plan: Plan) -> Hello:
+        """Take the plan, and say what this process is."""
+        ...
+
+    def warm(self) -> None:
+        """Begin to load what any instance may need, while no other process needs the processor."""
 
 
 class KeeperCalls(Protocol):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from raystream.controller.protocol.job import Job
-from raystream.controller.protocol.members import SpareProcess
+from raystream.controller.protocol.members import SpareProcess, in_seat
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.commands import Command
@@ -45,12 +45,12 @@ class Hiring:
         commands: list[Command] = []
         free = [*(s.node for s in self.spares.values()), *self.asked.values()]
         for p in sorted(self._job.placements, key=lambda p: not p.node):
-            for place in p.waiting:
-                at = next((n for n in free if self._fits(p, n, place)), None)
+            for places in self._job.sharing(p.waiting):
+                at = next((n for n in free if self._fits(p, n, places)), None)
                 if at is not None:
                     free.remove(at)
                 elif p.node not in self._failing:
-                    operator = self._job.is_operator(place)
+                    operator = any(map(self._job.is_operator, places))
                     commands.append(self._hire(p.node or self._anywhere(operator=operator)))
         return commands
 
@@ -104,28 +104,32 @@ class Hiring:
         meant = job.for_operators if operator else {*job.nodes} - job.for_operators
         return not meant - job.entry.drained
 
-    def _fits(self, p: Placement, node: str, place: Place) -> bool:
-        """Whether a process on a node may be given a place."""
-        return (
-            node == p.node if p.node else self._suits(node, operator=self._job.is_operator(place))
-        )
+    def _fits(self, p: Placement, node: str, places: list[Place]) -> bool:
+        """Whether a process on a node may be given places."""
+        if p.node:
+            return node == p.node
+        return all(self._suits(node, operator=self._job.is_operator(place)) for place in places)
 
-    def match(self, p: Placement) -> list[tuple[str, Place]]:
+    def match(self, p: Placement) -> list[tuple[SpareProcess, Place]]:
         """A process for each waiting place of a placement, where it should be and on a node that
-        has few instances; none at all while one of the places has none."""
-        if len(self.spares) < len(p.waiting):
+        has few instances; none at all while one of the places has none. Where places share a
+        process, each has a name of it."""
+        groups = self._job.sharing(p.waiting)
+        if len(self.spares) < len(groups):
             return []
         used, left, matched = self._job.used(), sorted(self.spares, key=_by_age), []
-        for place in p.waiting:
-            fit = [s for s in left if self._fits(p, self.spares[s].node, place)]
+        for places in groups:
+            fit = [s for s in left if self._fits(p, self.spares[s].node, places)]
             if not fit:
                 return []
             best = fit[0]
             if self._job.for_operators:
                 best = min(fit, key=lambda s: used[self.spares[s].node])
             left.remove(best)
-            used[self.spares[best].node] += 1
-            matched.append((best, place))
+            spare = self.spares[best]
+            used[spare.node] += len(places)
+            for seat, place in enumerate(places):
+                matched.append((spare._replace(process=in_seat(best, seat)), place))
         return matched
 
     # ------------------------------------------------------------ for the pool of nodes
@@ -143,7 +147,10 @@ class Hiring:
         needs one for each place, unless its node is in use; other placements begin where they can,
         so they need only what is there."""
         job, used = self._job, self.used
-        waiting = {p.number: sum(map(job.is_operator, p.waiting)) for p in self._job.placements}
+        waiting = {
+            p.number: sum(any(map(job.is_operator, places)) for places in job.sharing(p.waiting))
+            for p in self._job.placements
+        }
         moves = [p for p in self._job.placements if p.operator and p.node not in used]
         others = sum(waiting[p.number] for p in self._job.placements if not p.operator)
         free = len(job.for_operators - job.entry.drained - used)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raystream.controller.protocol.job import Job
-from raystream.controller.protocol.members import Member
+from raystream.controller.protocol.members import Member, SpareProcess, seat_of
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.commands import Command
@@ -28,9 +28,11 @@ class PlacementSteps:
         self._job = job
         self._hiring = hiring
 
-    def give(self, p: Placement, matched: list[tuple[str, Place]]) -> Step:
+    def give(self, p: Placement, matched: list[tuple[SpareProcess, Place]]) -> Step:
         """There is a process for every waiting place: they are given them."""
-        given = {name: (self._hiring.spares.pop(name), place) for name, place in matched}
+        given = {spare.process: (spare, place) for spare, place in matched}
+        for process in given:
+            self._hiring.spares.pop(process, None)  # it was started by the name of its first place
         p.waiting.clear()
         p.preparing.update(given)
         commands = p.purpose.given(p)
@@ -82,23 +84,29 @@ class PlacementSteps:
 
     def taken(self, p: Placement, process: str) -> Step:
         """Another controller has given the process a place: it is of no use."""
-        place, why = p.preparing.pop(process)[1], "another controller gave it a place"
+        place, why = p.preparing[process][1], "another controller gave it a place"
+        self._leave(p, process)
         commands = self._hiring.dismiss([process], why)
         if p.operator:
             p.why = f"{place.name} could not be made: {why}"
             return PlacementPhase.BROKEN, commands
-        p.waiting.append(place)
         return PlacementPhase.WAITING, commands
 
+    def _leave(self, p: Placement, process: str) -> None:
+        """A process is of no use, or gone, and with it all places that share it. Other processes
+        are to take these; of a move, none."""
+        for shared in [s for s in p.processes if seat_of(s)[0] == seat_of(process)[0]]:
+            taken = p.preparing.pop(shared, None) or p.ready.pop(shared)
+            p.attempts.pop(shared, None)
+            if not p.operator:
+                p.waiting.append(taken[1])
+
     def died(self, p: Placement, process: str, why: str) -> Step:
-        """A process died before it began: another one takes its place; a move comes to nothing."""
+        """A process died before it began: another one takes its places; a move comes to nothing."""
         place = p.preparing[process][1] if process in p.preparing else p.ready[process][1]
-        p.preparing.pop(process, None)
-        p.ready.pop(process, None)
-        p.attempts.pop(process, None)
         if not p.operator:
             self._count(p, place, why)
-            p.waiting.append(place)
+        self._leave(p, process)
         # The process may only be late, and hold all that it was given.
         commands = self._hiring.dismiss([process], why)
         if not p.operator:

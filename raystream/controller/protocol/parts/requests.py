@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from raystream.controller.protocol.job import Job
+from raystream.controller.protocol.members import Member
 from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.move_requests import (
     LEAVE_AGAIN_SECONDS,
@@ -19,6 +20,23 @@ from raystream.controller.protocol.parts.placements import Placements
 from raystream.controller.protocol.parts.rebalancing import Rebalancing
 from raystream.errors import ConfigError
 
+EASE_SECONDS = 5.0
+"""How often it is looked whether instances that share a thread leave it time."""
+BUSY_SHARE = 0.5
+"""A thread that is busy for more than this part of the time is shared by too many."""
+
+
+def share_of(before: tuple[float, float] | None, now: tuple[float, float] | None) -> float:
+    """For what part of the time since it was looked at before an instance was busy; 0 if it was
+    not.
+
+    Args:
+        before, now: how long it had worked, and how much of that it had been busy.
+    """
+    if before is None or now is None or now[0] <= before[0]:
+        return 0.0
+    return (now[1] - before[1]) / (now[0] - before[0])
+
 
 class RequestHandler:
     """Takes requests up, or refuses them."""
@@ -30,6 +48,10 @@ class RequestHandler:
         self._hiring = hiring
         self._placements = placements
         self._moves = moves
+        self._spent: dict[str, tuple[float, float]] = {}
+        """By instance, for how long it had worked when its process was looked at, and how much of
+        that it had been busy."""
+        self._looked = 0.0
 
     def rescale(self, wanted: Sequence[RescaleRequest]) -> tuple[str, list[Command]]:
         """Take up all of several requests, or none. Returns why they were refused, empty if they
@@ -100,6 +122,40 @@ class RequestHandler:
                 request = RescaleRequest(vertex.name, ranges, because, leave, mode="handover")
                 commands += self.rescale([request])[1]
         return commands
+
+    def ease(self) -> list[Command]:
+        """Where the thread that instances share is busy for more than half of the time, give the
+        busiest of them a process of its own."""
+        job = self._job
+        if not job.options.together or job.now < self._looked + EASE_SECONDS:
+            return []
+        self._looked = job.now
+        before, kinds = self._spent, {v.id: v.kind for v in job.plan.vertices}
+        spent = {m.name: (m.progress.seconds, m.progress.busy) for m in job.owners if m.progress}
+        self._spent = spent
+        commands: list[Command] = []
+        for members in job.sharing_now():
+            shares = {m: share_of(before.get(m.name), spent.get(m.name)) for m in members}
+            movable = [m for m in members if kinds[m.record.place.vertex] != "source"]
+            if sum(shares.values()) <= BUSY_SHARE or len(members) < 2 or not movable:
+                continue
+            if job.entry.moves or any(m.dead for m in members):
+                continue
+            # A sink is ended before another one begins in its place; an operator moves at work.
+            operators = [m for m in movable if kinds[m.record.place.vertex] == "operator"]
+            busiest = max(operators or movable, key=lambda m: shares[m])
+            commands += self._apart(busiest, sum(shares.values()))
+        return commands
+
+    def _apart(self, member: Member, share: float) -> list[Command]:
+        name = member.record.place.operator
+        if name in self._given_up_lately():
+            return []
+        mine = [m for m in self._job.owners if m.record.place.operator == name]
+        ranges = tuple(m.record.place.keys for m in mine)
+        because = f"the thread that it shares is busy for {share:.0%} of the time"
+        request = RescaleRequest(name, ranges, because, (member.name,), mode="handover")
+        return self.rescale([request])[1]
 
     def _given_up_lately(self) -> set[str]:
         """The operators whose last move was given up within `LEAVE_AGAIN_SECONDS`."""

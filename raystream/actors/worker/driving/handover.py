@@ -1,0 +1,113 @@
+"""Pieces from one instance to another that shares its thread, without a socket or a copy.
+
+This takes the place of a subscription, and means the same: the reader is admitted as the producer's
+log server would admit it, is given one epoch after the other, and counts among those that keep the
+producer from being too far ahead.
+"""
+
+from __future__ import annotations
+
+import time
+
+from raystream.actors.network.frames import Refused
+from raystream.actors.network.inbox import Item
+from raystream.actors.network.server import Later, LogServer
+from raystream.actors.network.subscription import Callbacks, Peer
+from raystream.actors.network.wire import Ticket
+from raystream.actors.worker.driving.shared_thread import SharedInbox
+from raystream.dataflow.pieces import Piece
+from raystream.dataflow.tenure import AfterRefusal
+from raystream.errors import JobError
+
+AGAIN_SECONDS = 0.01
+"""How soon a reader that is not admitted yet asks again, if its thread looks."""
+
+
+class Handover:
+    """Follows one edge of one producing instance on the thread of both, until its range ends.
+
+    Args:
+        server: serves the producer's logs to others.
+        inbox: that of the reader.
+        ahead: how many epochs the reader takes beyond what it has applied.
+    """
+
+    def __init__(
+        self, peer: Peer, callbacks: Callbacks, server: LogServer, inbox: SharedInbox, ahead: int
+    ) -> None:
+        self._peer, self._callbacks = peer, callbacks
+        self._server, self._inbox, self._ahead = server, inbox, ahead
+        self._subscriber = (peer.edge.id, peer.instance)
+        self._next = 0
+        """The epoch that comes next."""
+        self._admitted = self._over = False
+        self._again = 0.0
+
+    def start(self) -> None:
+        """Have the reader's inbox take the pieces."""
+        self._inbox.attach(self)
+
+    def stop(self) -> None:
+        """End it."""
+        self._over = True
+        self._inbox.detach(self)
+
+    def ready(self) -> bool:
+        """Whether there may be something to take."""
+        if self._over:
+            return False
+        if not self._admitted:
+            return time.monotonic() >= self._again
+        outlets, edge = self._server.outlets, self._peer.edge.id
+        if self._next > self._callbacks.applied() + self._ahead:
+            return False
+        return outlets.logs[edge].next > self._next or outlets.last < self._next
+
+    def pull(self, items: list[Item]) -> None:
+        """Add the pieces that the reader has room for."""
+        if self._over or not (self._admitted or self._admit()):
+            return
+        cursors, upto = self._server.cursors, self._callbacks.applied() + self._ahead
+        with cursors.changed:
+            if self._subscriber not in cursors.next or cursors.stopped:
+                self._admitted = False
+                return
+            before = self._next
+            while not self._over and self._next <= upto and (piece := self._piece()) is not None:
+                items.append((self._peer.edge.id, piece))
+                self._next = piece.header.epoch + 1
+                self._over = piece.header.ended
+            if self._next > before:
+                cursors.next[self._subscriber] = self._next
+
+    def _piece(self) -> Piece | None:
+        """The next piece, if there is one."""
+        outlets, edge, keys = self._server.outlets, self._peer.edge.id, self._peer.keys
+        log = outlets.logs[edge]
+        # What was trimmed is committed, so the reader has applied it.
+        at = max(self._next, log.first)
+        if log.next > at:
+            return outlets.piece(edge, at, keys)
+        silent = outlets.silent(edge, self._next)
+        return None if silent is None else Piece(silent.header, *silent.part(keys))
+
+    def _admit(self) -> bool:
+        """Ask the producer for what comes after what the reader has. Whether it said yes."""
+        peer = self._peer
+        self._next = max(self._next, self._callbacks.since() + 1, peer.first)
+        token = peer.joining.token
+        ticket = Ticket(token, peer.instance, peer.edge.id, peer.keys, self._next)
+        self._again = time.monotonic() + AGAIN_SECONDS
+        try:
+            self._next = self._server.admit(ticket).first
+        except Later:
+            return False
+        except Refused as error:
+            after = self._callbacks.refused(self._next)
+            self._over = after is not AfterRefusal.ASK_AGAIN
+            if after is AfterRefusal.FAIL:
+                why = f"{peer.address} refused a subscription: {error}"
+                self._callbacks.failed(JobError(why))
+            return False
+        self._admitted = True
+        return True
