@@ -81,6 +81,8 @@ class Words:
 
     rate: int
     arrival: bool
+    together: bool = False
+    """Whether instances share processes, and are struck together."""
     chains: Chains = (("lines", "count", "counts"),)
 
     def run(self, tell: Tell, seconds: int, **options: Any) -> Answers:
@@ -97,7 +99,11 @@ class Words:
                 expected = words.answers(undisturbed)
                 flow = words.flow(disturbed, speed=SPEED, **spec)
             report = flow.run(
-                checkpoint_seconds=1.0, instances={"count": 2}, on_progress=tell, **options
+                checkpoint_seconds=1.0,
+                instances={"count": 2},
+                together=self.together,
+                on_progress=tell,
+                **options,
             )
             got = words.answers(disturbed)
         recoveries = [(report.started + r.t, r.seconds, r.gone) for r in report.recoveries]
@@ -264,6 +270,9 @@ def main(
     most: Annotated[
         int, typer.Option(min=2, help="Instances that moves give anything at most.")
     ] = storm.MOST,
+    together: Annotated[
+        bool, typer.Option("--together", help="Instances of the words share processes.")
+    ] = False,
     nodes: Annotated[int, typer.Option(min=1, help="Raylets, the first of which is the head.")] = 1,
     copies: Annotated[int, typer.Option(min=1, help="Keepers that hold a checkpoint.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the choice of faults and victims.")] = 1,
@@ -272,7 +281,11 @@ def main(
     if work not in ("words", "arrival"):
         raise typer.BadParameter(f"--work {work}: words or arrival")
     families = _families(kinds, possible(copies, nodes))
-    chosen: Work = Words(rate, work == "arrival") if data is None else LinearRoad(data, epoch)
+    if together and data is not None:
+        raise typer.BadParameter("--together is of the words, not of --data")
+    chosen: Work = Words(rate, work == "arrival", together)
+    if data is not None:
+        chosen = LinearRoad(data, epoch)
     made = kinds_of(families, chosen.chains)
     rng = random.Random(seed)
     raylets = _raylets(nodes, families)
