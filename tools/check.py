@@ -42,6 +42,8 @@ alike in length, the longest first. What runs in one process, and in which order
 time."""
 LANES = 2
 """So many of these processes run at once: machines differ, so neither waits for the other."""
+SLOWEST = ("--durations=8", "--durations-min=10")
+"""Each part says which of its tests take long, so that it is seen where time goes on a machine."""
 LINES_SHOWN = 60
 SHOWN_SECONDS = 0.2
 OF_RAY = {
@@ -77,7 +79,7 @@ def started(arguments: list[str], stack: ExitStack) -> dict[str, Running]:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
 
     def part(mark: str, where: Sequence[str], *before: str) -> Running:
-        command = [*before, *command_of(["pytest", "-m", f"{mark}{which}", *where])]
+        command = [*before, *command_of(["pytest", *SLOWEST, "-m", f"{mark}{which}", *where])]
         made = Running(command, folder / str(len(parts)))
         stack.callback(made.end)
         return made

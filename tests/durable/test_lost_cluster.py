@@ -66,6 +66,7 @@ def kill_all(process: subprocess.Popen[str]) -> None:
     assert not alive and process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("s3")
 def test_a_job_goes_on_from_a_bucket_after_everything_was_killed(tmp_path: Path) -> None:
     saves, gate = Saves(open_store(URL), "slow"), Gate(tmp_path / "gate")

@@ -57,6 +57,7 @@ def submitted(folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.long
 def test_a_job_ends_with_its_submitter_that_gets_sigterm(tmp_path: Path) -> None:
     submitter = submitted(tmp_path)
     try:

@@ -192,6 +192,7 @@ def test_processes_that_are_killed_are_replaced(
     mine.rmdir()
 
 
+@pytest.mark.long
 def test_who_has_ended_and_is_killed_is_replaced_while_others_go_on(tmp_path: Path) -> None:
     """Its end is in every cut, and its range may have to move."""
     gate = Gate(tmp_path / "gate")

@@ -180,6 +180,7 @@ def stoppable(path: Path, speed: float) -> rs.Flow:
     return flow
 
 
+@pytest.mark.long
 def test_a_stop_leaves_every_marker_at_the_saved_checkpoint(tmp_path: Path) -> None:
     """So that another program may go on from there."""
     path, saves = tmp_path / "out.db", str(tmp_path / "saves")

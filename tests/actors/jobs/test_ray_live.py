@@ -69,6 +69,7 @@ def check_counted_once(found: list[tuple[str, int]]) -> Counter[str]:
     return words
 
 
+@pytest.mark.long
 def test_what_was_recorded_outlives_the_keeper_and_the_source(tmp_path: Path) -> None:
     """The only place of the register dies, so that sources say what was recorded; then a source."""
     kill = parts.Killer(Gate(tmp_path / "gate"), "keeper/0", "words/0", samples=2)

@@ -94,6 +94,7 @@ def test_each_record_that_was_acknowledged_counts_once_although_a_source_dies(
     assert [n for r in report.recoveries for n in r.gone] == ["words/0", "words/1"]
 
 
+@pytest.mark.long
 def test_lanes_change_their_owner_while_clients_push(tmp_path: Path) -> None:
     """One instance owns all lanes, then three do, and then one again; each by another way."""
     gate = Gate(tmp_path / "gate")

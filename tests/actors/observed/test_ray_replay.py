@@ -18,6 +18,7 @@ from tests.gates import Gate
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
 
 
+@pytest.mark.long
 def test_what_ran_under_kills_is_replayed_to_the_bit(tmp_path: Path) -> None:
     out, gate = tmp_path / "out", Gate(tmp_path / "gate")
     out.mkdir()

@@ -173,6 +173,7 @@ def test_each_answer_that_was_sent_on_is_the_one_that_was_recorded(
     assert any(len(numbers) > 1 for numbers in oracle.said.values())
 
 
+@pytest.mark.long
 def test_it_stays_one_history_while_ranges_move(tmp_path: Path, oracle: Oracle) -> None:
     """One instance becomes two, and then one again, each by another way of moving."""
     gate = Gate(tmp_path / "gate")

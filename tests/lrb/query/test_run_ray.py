@@ -55,6 +55,7 @@ class Halves:
         return [rs.Target(x.operator, halves, "so told") for x in loads if x.operator == "vehicles"]
 
 
+@pytest.mark.long
 def test_a_policy_changes_a_run_and_not_its_answers(tmp_path: Path) -> None:
     rows, history = random_traffic(seed=7, roads=1, cars=60)
     data, out = prepare(tmp_path, rows, history), tmp_path / "out"
