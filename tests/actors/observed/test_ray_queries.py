@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import raystream as rs
 from raystream.actors.control.actor_names import actor, processes_of, running
+from raystream.actors.worker.seat import SeatHandle
 from raystream.cli.app import app
 from raystream.dataflow.queries.request import Moment
 from raystream.errors import ConfigError, JobError
@@ -118,10 +119,10 @@ def kill_owner(run: str, operator: str) -> None:
     """Kill the process of an instance of an operator."""
     for process in processes_of(run):
         handle = actor(run, process)
-        if handle is None or not hasattr(handle, "progress"):
+        if handle is None or not hasattr(handle, "place"):
             continue
         try:
-            told = ray.get(handle.progress.remote(), timeout=30)
+            told = ray.get(SeatHandle(handle, 0).ask("progress"), timeout=30)
         except Exception:  # a spare process has no place
             continue
         if told.vertex == operator:
