@@ -3,9 +3,10 @@
 Paced jobs run on Ray, on raylets of this machine, while their processes are killed or made to
 sleep: instances, keepers, the controller, neighbours together, whole nodes. What a job answers must
 be what an undisturbed run in one process answers. --work says which job: `words`, a windowed word
-count; `arrival`, a source whose epochs are cut by the clock; --data, Linear Road. With --each jobs
-run one after the other until every kind of fault was made so often. With --moves ranges are split,
-merged and moved at random meanwhile (`benchmarks.chaos.storm`).
+count; `together`, the same with instances that share processes; `arrival`, a source whose epochs
+are cut by the clock; --data, Linear Road. With --each jobs run one after the other until every kind
+of fault was made so often. With --moves ranges are split, merged and moved at random meanwhile
+(`benchmarks.chaos.storm`).
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from raystream.errors import JobError, RaystreamError
 SPEED = 10
 """How much faster than its own time the word count runs."""
 WIDTH = 100
+WORKS = ("words", "arrival", "together")
 NOT_STRUCK = "(not struck)"
 """Who was replaced without a fault of its own."""
 LOST = ("the checkpoint of ", "the boundary register is lost", "the journal of the job is lost")
@@ -250,7 +252,7 @@ def _table(rows: Iterable[Row]) -> Table:
 def main(
     seconds: Annotated[int, typer.Option(min=10, help="How long a job runs, about.")] = 60,
     rate: Annotated[int, typer.Option(min=20, help="Lines a second.")] = 1000,
-    work: Annotated[str, typer.Option(help="words or arrival.")] = "words",
+    work: Annotated[str, typer.Option(help=f"{', '.join(WORKS)}.")] = "words",
     data: Annotated[
         Path | None, typer.Option(help="Linear Road over this prepared folder, instead of words.")
     ] = None,
@@ -270,22 +272,16 @@ def main(
     most: Annotated[
         int, typer.Option(min=2, help="Instances that moves give anything at most.")
     ] = storm.MOST,
-    together: Annotated[
-        bool, typer.Option("--together", help="Instances of the words share processes.")
-    ] = False,
     nodes: Annotated[int, typer.Option(min=1, help="Raylets, the first of which is the head.")] = 1,
     copies: Annotated[int, typer.Option(min=1, help="Keepers that hold a checkpoint.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the choice of faults and victims.")] = 1,
 ) -> None:
     """Strike processes of running jobs, and check every answer."""
-    if work not in ("words", "arrival"):
-        raise typer.BadParameter(f"--work {work}: words or arrival")
+    if work not in WORKS:
+        raise typer.BadParameter(f"--work {work}: {', '.join(WORKS)}")
     families = _families(kinds, possible(copies, nodes))
-    if together and data is not None:
-        raise typer.BadParameter("--together is of the words, not of --data")
-    chosen: Work = Words(rate, work == "arrival", together)
-    if data is not None:
-        chosen = LinearRoad(data, epoch)
+    words_of = Words(rate, work == "arrival", work == "together")
+    chosen: Work = words_of if data is None else LinearRoad(data, epoch)
     made = kinds_of(families, chosen.chains)
     rng = random.Random(seed)
     raylets = _raylets(nodes, families)
