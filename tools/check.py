@@ -34,12 +34,12 @@ NONE_FOUND = 5
 """Pytest's exit code when no test was chosen."""
 YIELDING = ["nice", "-n", "19"]
 FOLDERS = (
-    ("io",), ("simulation",), ("spark_ingest",), ("lrb", "typing"), ("compiled",), ("actors",),
-    ("dataflow",), ("benchmarks",), ("docs", "state"),
+    ("simulation",), ("compiled",), ("dataflow",), ("benchmarks",), ("actors",), ("lrb", "typing"),
+    ("docs", "state"), ("spark_ingest",), ("io",),
 )  # fmt: skip
-"""Tests that start no Ray run in processes by these folders; what is left is another one. They are
-alike in length, the longest first. What runs in one process, and in which order, is the same each
-time."""
+"""Tests that start no Ray run in processes by these folders, in this order; what is left is another
+one. What asks servers comes late, when there is less beside it. What runs in one process, and in
+which order, is the same each time."""
 LANES = 2
 """So many of these processes run at once: machines differ, so neither waits for the other."""
 SLOWEST = ("--durations=8", "--durations-min=10")

@@ -190,6 +190,7 @@ def _lanes(job: Job) -> list[Any]:
     with Client(job.url, TOKEN) as client:
         client.request("")
     hub = next(h for h in _hubs if h._port == job.port)
+    until(lambda: len(hub.lanes) == job.source.lanes)
     return [*hub.lanes.values()]
 
 
