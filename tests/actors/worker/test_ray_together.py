@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import raystream as rs
 from raystream.testing import run_local
 from tests.actors.helpers import parts
-from tests.gates import Gate
+from tests.flows import Line, Rows, Running, Tally, Word, split
+from tests.gates import Cycle, Gate
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
 
@@ -53,3 +57,63 @@ def test_who_shares_a_process_dies_with_it_and_nothing_is_lost(tmp_path: Path) -
     assert set(recovery.gone) == dead
     later = [names for pid, names in seen.shared.items() if pid != killed]
     assert {f"{name}.1" for name in dead} in later and {"ledger/1"} in later
+
+
+@rs.operator(key="word")
+def slowly(word: Word, tally: Tally) -> Iterator[Running]:
+    time.sleep(0.004)
+    tally.n += 1
+    yield Running(word.word, tally.n)
+
+
+def slow_flow(folder: Path, gate: Gate, speed: float | None) -> rs.Flow:
+    """160 words a second at a speed of 20, so that their thread is busy for two thirds of the
+    time."""
+    rows = Rows(Line, (tuple(Line(t, f"w{n}") for t in range(10) for n in range(8)),))
+    flow = rs.Flow("slow")
+    source = flow.source(
+        Cycle(rows, 10, gate), epochs=rs.by_time(seconds=1, speed=speed), name="lines"
+    )
+    source.through(split).through(slowly, name="slowly").to(parts.Files(folder), name="files")
+    return flow
+
+
+class Apart:
+    """Opens a gate once the instance of an operator has a process of its own, and all is stored."""
+
+    def __init__(self, gate: Gate, operator: str) -> None:
+        self.gate, self.operator = gate, operator
+        self.began: set[str] = set()
+        """The instances that had a process in common at first."""
+
+    def __call__(self, sample: Any) -> None:
+        shared = defaultdict(set)
+        for name, pid in sample.processes.items():
+            shared[pid].add(name)
+        (mine, *others) = [names for names in shared.values() if self._has(names)]
+        self.began = self.began or mine
+        if not others and len(mine) == 1 and not sample.committed.under_replicated:
+            self.gate.open()
+
+    def _has(self, names: set[str]) -> bool:
+        return any(name.startswith(f"{self.operator}/") for name in names)
+
+
+@pytest.mark.long
+def test_where_a_thread_has_no_time_left_an_instance_is_moved_out_of_its_process(
+    tmp_path: Path,
+) -> None:
+    expected, found = tmp_path / "expected", tmp_path / "found"
+    expected.mkdir(), found.mkdir()
+    gate = Gate(tmp_path / "gate")
+    apart = Apart(gate, "slowly")
+    report = slow_flow(found, gate, speed=20.0).run(
+        cluster="auto", together=True, checkpoint_every=10, spares=1, on_progress=apart
+    )
+    assert apart.began == {"lines/0", "slowly/0", "files/0"}
+    (move,) = report.moved
+    assert move.operator == "slowly" and not move.failed
+    assert "the thread that it shares is busy for" in move.because
+    assert not report.recoveries
+    run_local(slow_flow(expected, gate, speed=None))
+    assert parts.records(found) == parts.records(expected) != []
