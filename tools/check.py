@@ -34,12 +34,12 @@ NONE_FOUND = 5
 """Pytest's exit code when no test was chosen."""
 YIELDING = ["nice", "-n", "19"]
 FOLDERS = (
-    ("simulation",), ("compiled",), ("dataflow",), ("benchmarks",), ("actors",), ("lrb", "typing"),
-    ("docs", "state"), ("spark_ingest",), ("io",),
+    ("simulation",), ("compiled",), ("dataflow",), ("benchmarks",), ("actors",), ("io",),
+    ("spark_ingest",), ("lrb", "typing"), ("docs", "state"),
 )  # fmt: skip
 """Tests that start no Ray run in processes by these folders, in this order; what is left is another
-one. What asks servers comes late, when there is less beside it. What runs in one process, and in
-which order, is the same each time."""
+one. What asks servers comes after half of the time, when there is less beside it. What runs in one
+process, and in which order, is the same each time."""
 LANES = 2
 """So many of these processes run at once: machines differ, so neither waits for the other."""
 SLOWEST = ("--durations=8", "--durations-min=10")
