@@ -99,9 +99,9 @@ def run(
             the operators before it, or the sources alone, have sent since the beginning.
         restore_into: on a cluster, how many instances share the range of one that died.
         together: on a cluster, have instances of the same index, one of each source, operator and
-            sink, share a process and one thread. Epochs then pass between them in microseconds, not
-            over a socket. For jobs that have little to compute: a slow function holds all of them
-            up, and they die and recover together.
+            sink, share a process and one thread. Epochs then pass between them without a socket.
+            For jobs that have little to compute: a slow function holds all of them up, and they die
+            and recover together.
         policy: on a cluster, what decides how many instances operators have, and which ranges:
             `rs.CpuThreshold()` splits an instance that uses more than 70 % of a core. None: only
             `instances` and people decide. `"auto"`: `rs.CpuThreshold()` with a pool, None without.

@@ -57,7 +57,8 @@ class Progress:
     state_rows: int = 0
     """How many rows its state has now."""
     cpu: float = 0.0
-    """Seconds of CPU that its process has used."""
+    """Seconds of CPU that its process has used; where several instances share one, the seconds for
+    which this one was busy."""
     ended_at: float | None = None
     """The Unix time at which it had applied the last epoch; None before."""
     name: str = ""

@@ -128,9 +128,8 @@ class ComputeLoop:
             threading.Thread(target=self._alone, name="compute", daemon=True).start()
 
     def cpu(self) -> float:
-        """The seconds of processor time since it began: those of the process. Where others share
-        it, those for which this work was busy: to ask the system for less takes longer than many a
-        turn."""
+        """The seconds of processor time of the process since the work began. Where others share the
+        process: the seconds for which this work was busy."""
         if self._shared is None:
             return time.process_time() - self._begun_at
         return self._meter.spent().busy

@@ -50,7 +50,7 @@ class InstanceActor:
         sys.setswitchinterval(SWITCH_SECONDS)
         self._plan: Plan
         self._shared = SharedThread() if seats > 1 else None
-        self._seats = [Seat(credentials, number, self._shared) for number in range(seats)]
+        self._seats = [Seat(credentials, n, self._shared, self._goes_on) for n in range(seats)]
         self._loading = Loading()
         name_lines(self._writer)
 
@@ -100,10 +100,7 @@ class InstanceActor:
     @ray.method(concurrency_group="control")
     def control(self, seat: int, method: str, args: tuple[Any, ...]) -> Any:
         """Call any other method of a seat."""
-        found = getattr(self._seats[seat], method)(*args)
-        return self._go_on if method == "stop" else found
+        return getattr(self._seats[seat], method)(*args)
 
-    @property
-    def _go_on(self) -> bool:
-        """Whether some instance has its work still to do."""
-        return any(s.placed and not s.ended for s in self._seats)
+    def _goes_on(self) -> bool:
+        return any(s.at_work for s in self._seats)

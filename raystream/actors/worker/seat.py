@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,18 +90,22 @@ class Seat:
     Args:
         number: which of the seats of its process it is.
         shared: the thread that works for all of them; None where there is one only.
+        goes_on: whether some instance of the process has work to do.
     """
 
     def __init__(
-        self, credentials: Credentials, number: int = 0, shared: SharedThread | None = None
+        self,
+        credentials: Credentials,
+        number: int = 0,
+        shared: SharedThread | None = None,
+        goes_on: Callable[[], bool] = lambda: False,
     ) -> None:
         self.plan: Plan
         """What is run."""
         self.writer: LineWriter | None = None
         """By whom its lines of log are; None without a role."""
-        self.ended = False
-        """Whether it was told to end."""
-        self._number, self._shared = number, shared
+        self._ended = False
+        self._number, self._shared, self._goes_on = number, shared, goes_on
         self._credentials = credentials
         self._folder: Path | None = None
         self._files: RowFolder | None = None
@@ -116,6 +120,11 @@ class Seat:
     def placed(self) -> bool:
         """Whether it has, or had, a role."""
         return self._shell is not None
+
+    @property
+    def at_work(self) -> bool:
+        """Whether it has a role, and was not told to end."""
+        return self.placed and not self._ended
 
     def become(
         self,
@@ -307,9 +316,10 @@ class Seat:
         self._mine().commit(epoch, published_upto)
         self._claimer.trim(epoch)
 
-    def stop(self) -> None:
-        """End all threads and remove what was spilled."""
-        self.ended = True
+    def stop(self) -> bool:
+        """End all threads and remove what was spilled. Returns whether other instances of the
+        process go on."""
+        self._ended = True
         self._claimer.stop()
         if self._shell is not None:
             self._shell.stop()
@@ -317,6 +327,7 @@ class Seat:
             shutil.rmtree(self._folder, ignore_errors=True)
         if self._files is not None:
             self._files.remove()
+        return self._goes_on()
 
 
 def _ask(ask: Ask[Any], split: str, epoch: int) -> HeldBoundary | None:

@@ -3,7 +3,7 @@
 Each of them works until it pauses. The thread goes round among those that can go on, and sleeps
 when none can: until the first of their pauses is over, or until another thread puts something into
 one of their inboxes. What they send each other is handed over on the thread itself (`handover`), so
-an epoch goes from a source to a sink without a system call.
+an epoch goes from a source to a sink without a socket.
 
 So do the tasklets of a core in Hazelcast Jet, and the operators of a worker in Timely Dataflow.
 """

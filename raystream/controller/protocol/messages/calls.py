@@ -171,9 +171,10 @@ class SeatCalls(InstanceCalls, Protocol):
         """Whether it was let begin in some place."""
         ...
 
-    def stop(self) -> Any:
-        """End all threads and remove what was spilled. The answer is whether other instances of the
+    def stop(self) -> bool:
+        """End all threads and remove what was spilled. Returns whether other instances of the
         process go on."""
+        ...
 
 
 class ProcessCalls(SeatCalls, Protocol):
