@@ -48,7 +48,7 @@ class Nodes:
             this process in that of the second one, to which it connects.
 
     Raises:
-        NoSpacesError: links cannot be cut on this machine.
+        NoNamespacesError: links cannot be cut on this machine.
     """
 
     def __init__(self, count: int, *, head_dies: bool = False, cuts: bool = False) -> None:

@@ -36,8 +36,8 @@ from benchmarks.chaos.faults import (
     possible,
 )
 from benchmarks.chaos.nodes import Nodes
-from benchmarks.chaos.spaces import NoSpacesError
 from benchmarks.shared import words
+from benchmarks.shared.namespaces import NoNamespacesError
 from raystream.errors import JobError, RaystreamError
 
 SPEED = 10
@@ -320,7 +320,7 @@ def _raylets(count: int, families: Sequence[str]) -> Nodes:
     """
     try:
         return Nodes(count, head_dies="head" in families, cuts="cut" in families)
-    except NoSpacesError as error:
+    except NoNamespacesError as error:
         raise typer.BadParameter(f"--kinds cut: {error}") from None
 
 

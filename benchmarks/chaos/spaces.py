@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import subprocess
 from typing import Literal
+
+from benchmarks.shared.namespaces import Namespaces, run
 
 Cut = Literal["both", "out", "in", "slow"]
 CUTS: tuple[Cut, ...] = ("both", "out", "in", "slow")
@@ -24,10 +25,6 @@ NEW_NETWORK = 0x40000000
 """CLONE_NEWNET."""
 
 
-class NoSpacesError(Exception):
-    """This machine does not allow namespaces. The message says why."""
-
-
 class Spaces:
     """Namespaces of hosts.
 
@@ -35,23 +32,16 @@ class Spaces:
         hosts: how many there are.
 
     Raises:
-        NoSpacesError: they cannot be made.
+        NoNamespacesError: they cannot be made.
     """
 
     def __init__(self, hosts: int) -> None:
-        if os.geteuid() or not shutil.which("ip") or not shutil.which("tc"):
-            raise NoSpacesError("links can be cut only by root, with `ip` and `tc`")
-        self._name = f"rsc{os.getpid()}"
-        self._hosts = range(hosts)
-        try:
-            self._build()
-        except NoSpacesError:
-            self.close()
-            raise
+        self._spaces = Namespaces("rsc", "10.78.0", [f"h{host}" for host in range(hosts)])
+        self._spaces.make()
 
     def address(self, host: int) -> str:
         """The address of a host."""
-        return f"10.78.0.{host + 1}"
+        return self._spaces.address(f"h{host}")
 
     def enter(self, host: int) -> None:
         """Have the calling thread, and what it starts from now on, be at a host.
@@ -71,43 +61,21 @@ class Spaces:
         """Cut the link of a host, or slow it down."""
         bucket = LITTLE if how == "slow" else NOTHING
         if how != "in":
-            _run(f"tc -n {self._space(host)} qdisc replace dev eth0 root {bucket}")
+            run(f"tc -n {self._space(host)} qdisc replace dev eth0 root {bucket}")
         if how != "out":
-            _run(f"tc -n {self._name} qdisc replace dev h{host} root {bucket}")
+            run(f"tc -n {self._spaces.bridge} qdisc replace dev h{host} root {bucket}")
 
     def mend(self, host: int) -> None:
         """Make the link of a host whole again."""
         for end in (
             f"{self._space(host)} qdisc del dev eth0",
-            f"{self._name} qdisc del dev h{host}",
+            f"{self._spaces.bridge} qdisc del dev h{host}",
         ):
             subprocess.run(f"tc -n {end} root".split(), capture_output=True, check=False)
 
     def close(self) -> None:
         """Remove the namespaces."""
-        for name in [*map(self._space, self._hosts), self._name]:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+        self._spaces.remove()
 
     def _space(self, host: int) -> str:
-        return f"{self._name}-{host}"
-
-    def _build(self) -> None:
-        _run(f"ip netns add {self._name}")
-        switch = f"ip -n {self._name}"
-        _run(f"{switch} link add br0 type bridge")
-        _run(f"{switch} link set br0 up")
-        for host in self._hosts:
-            space = self._space(host)
-            _run(f"ip netns add {space}")
-            _run(f"{switch} link add h{host} type veth peer name eth0 netns {space}")
-            _run(f"{switch} link set h{host} master br0 up")
-            inside = f"ip -n {space}"
-            _run(f"{inside} link set lo up")
-            _run(f"{inside} addr add {self.address(host)}/24 dev eth0")
-            _run(f"{inside} link set eth0 up")
-
-
-def _run(command: str) -> None:
-    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NoSpacesError(f"`{command}` said: {done.stderr.strip()}")
+        return self._spaces.of(f"h{host}")

@@ -25,8 +25,8 @@ from rich.table import Table
 
 from benchmarks.gather import thousand
 from benchmarks.gather.classes import CLASSES, links_of, sr3_form, stored, wants
-from benchmarks.gather.network import NoNamespacesError
 from benchmarks.gather.runs import Hosts
+from benchmarks.shared.namespaces import NoNamespacesError
 from raystream.controller.protocol.gathering.plan import Gathering
 from raystream.controller.protocol.gathering.widest import gather
 

@@ -6,18 +6,12 @@ shaped at the bridge (tbf). This needs root, `ip` and `tc`.
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Sequence
 
 from benchmarks.gather.classes import LinkClass
+from benchmarks.shared.namespaces import Namespaces, NoNamespacesError, run
 
 BURST = "256kb"
-
-
-class NoNamespacesError(Exception):
-    """This machine does not allow namespaces, or cannot shape links. The message says why."""
 
 
 class Network:
@@ -32,73 +26,48 @@ class Network:
 
     def __init__(self, c: LinkClass, hosts: Sequence[str]) -> None:
         self._class = c
-        self._hosts = list(hosts)
-        self._switch = f"rsg{os.getpid()}sw"
+        self._spaces = Namespaces("rsg", "10.77.0", hosts)
 
     def __enter__(self) -> Network:
-        if os.geteuid() or not shutil.which("ip") or not shutil.which("tc"):
-            raise NoNamespacesError("hosts as network namespaces need root, `ip` and `tc`")
+        self._spaces.make()
         try:
-            self._build()
+            for host in self._spaces.hosts:
+                self._shape(host)
         except NoNamespacesError:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in [*map(self.namespace, self._hosts), self._switch]:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+        self._spaces.remove()
 
     def namespace(self, host: str) -> str:
         """The namespace of a host."""
-        return f"rsg{os.getpid()}{host}"
+        return self._spaces.of(host)
 
     def address(self, host: str) -> str:
         """The address of a host."""
-        return f"10.77.0.{self._hosts.index(host) + 1}"
-
-    def _build(self) -> None:
-        _run(f"ip netns add {self._switch}")
-        switch = f"ip -n {self._switch}"
-        _run(f"{switch} link add br0 type bridge")
-        _run(f"{switch} link set br0 up")
-        for host in self._hosts:
-            space = self.namespace(host)
-            _run(f"ip netns add {space}")
-            _run(f"{switch} link add {host} type veth peer name eth0 netns {space}")
-            _run(f"{switch} link set {host} master br0 up")
-            inside = f"ip -n {space}"
-            _run(f"{inside} link set lo up")
-            _run(f"{inside} addr add {self.address(host)}/24 dev eth0")
-            _run(f"{inside} link set eth0 up")
-        for host in self._hosts:
-            self._shape(host)
+        return self._spaces.address(host)
 
     def _shape(self, host: str) -> None:
         limit = self._class.limit(host)
         rate = f"{limit:.0f}bit"
-        _run(
-            f"tc -n {self._switch} qdisc add dev {host} root tbf rate {rate} burst"
+        run(
+            f"tc -n {self._spaces.bridge} qdisc add dev {host} root tbf rate {rate} burst"
             f" {max(262144, round(limit / 8 / 1000))} latency 100ms"
         )
         tc = f"tc -n {self.namespace(host)}"
-        _run(f"{tc} qdisc add dev eth0 root handle 1: htb default 2 r2q 1000")
-        _run(f"{tc} class add dev eth0 parent 1: classid 1:1 htb rate {rate} burst {BURST}")
-        _run(f"{tc} class add dev eth0 parent 1:1 classid 1:2 htb rate {rate} burst {BURST}")
-        for i, other in enumerate(self._hosts):
+        run(f"{tc} qdisc add dev eth0 root handle 1: htb default 2 r2q 1000")
+        run(f"{tc} class add dev eth0 parent 1: classid 1:1 htb rate {rate} burst {BURST}")
+        run(f"{tc} class add dev eth0 parent 1:1 classid 1:2 htb rate {rate} burst {BURST}")
+        for i, other in enumerate(self._spaces.hosts):
             pair = None if other == host else self._class.pair(host, other)
             if pair is not None:
-                _run(
+                run(
                     f"{tc} class add dev eth0 parent 1:1 classid 1:{i + 10} htb rate"
                     f" {pair:.0f}bit burst 64kb"
                 )
-                _run(
+                run(
                     f"{tc} filter add dev eth0 parent 1: protocol ip u32 match ip dst"
                     f" {self.address(other)}/32 flowid 1:{i + 10}"
                 )
-
-
-def _run(command: str) -> None:
-    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NoNamespacesError(f"`{command}` said: {done.stderr.strip()}")

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 import pytest
 
-from benchmarks.chaos.spaces import NoSpacesError, Spaces
+from benchmarks.chaos.spaces import Spaces
+from benchmarks.shared.namespaces import NoNamespacesError
 from tests.gates import LIMIT_SECONDS
 
 A = TypeVar("A")
@@ -22,7 +23,7 @@ LOST_SECONDS = 0.3
 def spaces() -> Iterator[Spaces]:
     try:
         made = Spaces(2)
-    except NoSpacesError as error:
+    except NoNamespacesError as error:
         pytest.skip(str(error))
     yield made
     made.close()
@@ -88,5 +89,5 @@ def test_only_the_thread_that_enters_is_there(spaces: Spaces) -> None:
 
 def test_a_machine_without_them_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(NoSpacesError, match="only by root"):
+    with pytest.raises(NoNamespacesError, match="need root"):
         Spaces(1)
