@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, assert_never
 from raystream.controller.protocol import register_views as registering
 from raystream.controller.protocol.journal import JournalEntry
 from raystream.controller.protocol.machine import Machine
-from raystream.controller.protocol.members import seat_of
+from raystream.controller.protocol.members import process_of
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.calls import InstanceCalls
@@ -59,7 +59,7 @@ class SimulatedController(Box):
         self._journal, self._saving = SimulatedJournal(self), Saving(self)
         self._heard: dict[str, float] = {}
         self._spares: dict[str, Blank] = {}
-        alive = sorted({seat_of(p)[0] for p, b in {**job.blanks, **job.takers}.items() if b.alive})
+        alive = sorted({process_of(p) for p, b in {**job.blanks, **job.takers}.items() if b.alive})
         alive += [p for p, k in job.keepers.items() if k.alive]
         self.world.tell(self.name, "begins", entry.order if entry else "")
         self._add(
@@ -279,7 +279,7 @@ class SimulatedController(Box):
         if process in self.job.takers:
             self.hear(on.AlreadyPlaced(process, command.attempt))
             return
-        blank = self.job.started[seat_of(process)[0]]
+        blank = self.job.started[process_of(process)]
         if not blank.alive:  # it may have died before it was given the place
             self.job.troubles[place] += 1
             return

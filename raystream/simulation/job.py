@@ -7,7 +7,7 @@ from typing import Any
 
 from raystream.api.row_shapes import shape_of
 from raystream.controller.protocol.journal import JournalEntry, newest
-from raystream.controller.protocol.members import ProtocolOptions, seat_of
+from raystream.controller.protocol.members import ProtocolOptions, process_of
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.events import Event
 from raystream.controller.protocol.recovery import ATTEMPTS_MAX, Place
@@ -230,12 +230,12 @@ class SimulatedJob(Laws):
 
     def sharing(self, process: str) -> list[SimulatedInstance]:
         """The living instances of a process."""
-        shared = seat_of(process)[0]
-        return [s for p, s in self.takers.items() if s.alive and seat_of(p)[0] == shared]
+        shared = process_of(process)
+        return [s for p, s in self.takers.items() if s.alive and process_of(p) == shared]
 
     def kill(self, process: str) -> None:
         """End a process, and with it all of its instances."""
-        blank, shared = self.started[seat_of(process)[0]], self.sharing(process)
+        blank, shared = self.started[process_of(process)], self.sharing(process)
         blank.alive = False
         for each in shared:
             each.die()
@@ -265,7 +265,7 @@ class SimulatedJob(Laws):
         """As `may_die`, for a process that has begun no place, but may have been given one."""
         placement = self.controller.machine.placement_of(process)
         given = {} if placement is None else placement.preparing
-        new = [place for p, (_, place) in given.items() if seat_of(p)[0] == process]
+        new = [place for p, (_, place) in given.items() if process_of(p) == process]
         return all(self.troubled(place, STRIKES_MAX) for place in new)
 
     def troubled(self, place: Place, most: int) -> bool:

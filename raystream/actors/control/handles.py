@@ -9,7 +9,7 @@ import ray
 
 from raystream.actors.control.actor_names import actor, actor_name
 from raystream.actors.worker.seat import SeatHandle
-from raystream.controller.protocol.members import seat_of
+from raystream.controller.protocol.members import process_of, seat_of
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.events import Event
 from raystream.controller.protocol.parts.replication import KEEPER
@@ -58,7 +58,7 @@ class ActorHandles:
 
     def kill(self, process: str) -> None:
         """End a process at once, with all of its instances."""
-        name, _ = seat_of(process)
+        name = process_of(process)
         handle = self._found.pop(name, None) or actor(self._run, name)
         if handle is not None:
             ray.kill(handle)

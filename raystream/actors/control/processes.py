@@ -23,7 +23,7 @@ from raystream.actors.worker.instance import InstanceActor, versions
 from raystream.controller.options import Options
 from raystream.controller.protocol import register_views as registering
 from raystream.controller.protocol.gathering.links import LinkMeter, Links, Ways
-from raystream.controller.protocol.members import seat_of
+from raystream.controller.protocol.members import process_of
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.calls import (
@@ -369,7 +369,7 @@ class ActorPool:
         """End everything. Instances and keepers are asked first, so that they remove their
         files."""
         known = self._handles.known()
-        ours = [p for p in (*instances, *self._retiring) if seat_of(p)[0] in known]
+        ours = [p for p in (*instances, *self._retiring) if process_of(p) in known]
         calls = [asked(self._handles[process], ProcessCalls.stop) for process in ours]
         keepers = [process for process in known if process.startswith(KEEPER)]
         calls += [asked(self._handles[keeper], KeeperActorCalls.stop) for keeper in keepers]

@@ -350,4 +350,4 @@ class ComputeLoop:
 
 
 def _nothing() -> None:
-    """Where others tidy up."""
+    """A shared thread tidies up for all of its instances."""

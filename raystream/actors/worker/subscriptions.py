@@ -9,7 +9,7 @@ from typing import Any
 from raystream.actors.network.connections import Joining
 from raystream.actors.network.inbox import Inbox
 from raystream.actors.network.subscription import Peer, Subscription
-from raystream.actors.worker.driving.handover import Handover
+from raystream.actors.worker.driving.local_subscription import LocalSubscription
 from raystream.actors.worker.driving.shared_thread import SharedInbox, SharedThread
 from raystream.actors.worker.fate import Fate
 from raystream.dataflow.assignment import Serving
@@ -54,7 +54,7 @@ class Subscriptions:
         self._applied = threading.Condition()
         self._waiting = 0
         """The number of threads that wait until more epochs are applied."""
-        self._open: dict[tuple[int, str], Subscription | Handover] = {}
+        self._open: dict[tuple[int, str], Subscription | LocalSubscription] = {}
 
     def follow(self, wanted: Mapping[tuple[int, str], tuple[Edge, Serving]]) -> None:
         """Subscribe to these logs, and to no others. See `Routes.reads`."""
@@ -73,12 +73,12 @@ class Subscriptions:
             self._open[name] = self._made(peer)
             self._open[name].start()
 
-    def _made(self, peer: Peer) -> Subscription | Handover:
+    def _made(self, peer: Peer) -> Subscription | LocalSubscription:
         server = None if self._shared is None else self._shared.servers.get(peer.address)
         if server is None:
             return Subscription(peer, self)
         assert isinstance(self._inbox, SharedInbox)
-        return Handover(peer, self, server, self._inbox, AHEAD)
+        return LocalSubscription(peer, self, server, self._inbox, AHEAD)
 
     def stop(self) -> None:
         """Stop all of them; their threads end soon after."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from raystream.controller.protocol.journal import JournalEntry
-from raystream.controller.protocol.members import Member, ProtocolOptions, seat_of, sharing
+from raystream.controller.protocol.members import Member, ProtocolOptions, process_of, sharing
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.parts.journal import Journal
@@ -112,9 +112,9 @@ class Job:
 
     def lost(self, member: Member, why: str) -> None:
         """The process of an instance is gone: this instance is dead, and all that share it."""
-        shared = seat_of(member.record.process)[0]
+        shared = process_of(member.record.process)
         for m in self.members:
-            if seat_of(m.record.process)[0] == shared:
+            if process_of(m.record.process) == shared:
                 m.dead = m.dead or why
 
     def members_of(self, vertex: int) -> list[Member]:
@@ -142,7 +142,7 @@ class Job:
         """The owners, in groups that share a process each."""
         groups: dict[str, list[Member]] = {}
         for m in self.owners:
-            groups.setdefault(seat_of(m.record.process)[0], []).append(m)
+            groups.setdefault(process_of(m.record.process), []).append(m)
         return [*groups.values()]
 
     def used(self) -> Counter[str]:

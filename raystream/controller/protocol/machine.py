@@ -27,7 +27,7 @@ from raystream.controller.protocol.members import (
     STALL_SECONDS,
     Member,
     ProtocolOptions,
-    seat_of,
+    process_of,
     stalled,
 )
 from raystream.controller.protocol.messages import commands as do
@@ -172,7 +172,7 @@ class Machine:
             )
             self._out += self.placements.hire()  # before the journal: its keepers start meanwhile
         entry = self.journal
-        known = {seat_of(r.process)[0] for r in entry.instances}
+        known = {process_of(r.process) for r in entry.instances}
         self._out += self.replication.start_keepers(nodes)
         for process in sorted({*alive} - known - {k.process for k in entry.keepers}):
             if process.startswith(KEEPER):

@@ -93,8 +93,8 @@ def sharing(
 ) -> list[list[Place]]:
     """The places, in groups that share a process each.
 
-    A process has at most one instance of each vertex: those with the same index. So what runs at
-    the same time without `together` still does, but in the other direction.
+    A process has at most one instance of each vertex: those with the same index. So an operator
+    with several instances still uses several processors.
 
     Args:
         apart: vertices whose instances belong on other nodes than the rest, and share no process
@@ -106,6 +106,11 @@ def sharing(
     for place in places:
         groups.setdefault((place.index, place.vertex in apart), []).append(place)
     return [sorted(group, key=lambda place: place.vertex) for group in groups.values()]
+
+
+def process_of(instance: str) -> str:
+    """The name by which the process was started that an instance of this name is in."""
+    return seat_of(instance)[0]
 
 
 def in_seat(process: str, seat: int) -> str:

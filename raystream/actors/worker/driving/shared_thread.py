@@ -1,9 +1,8 @@
 """One thread of a process that does the work of several instances in turn.
 
-Each of them works until it pauses. The thread goes round among those that can go on, and sleeps
-when none can: until the first of their pauses is over, or until another thread puts something into
-one of their inboxes. What they send each other is handed over on the thread itself (`handover`), so
-an epoch goes from a source to a sink without a socket.
+Each of them works until it pauses. The thread goes round among those that can go on. When none can,
+it sleeps until the first pause is over, or until another thread puts something into an inbox. What
+the instances send each other does not leave the thread (`local_subscription`).
 
 So do the tasklets of a core in Hazelcast Jet, and the operators of a worker in Timely Dataflow.
 """
@@ -41,8 +40,8 @@ def quiet_thread() -> None:
     be_prompt()
 
 
-class Handing(Protocol):
-    """What is handed over on the thread itself."""
+class LocalReader(Protocol):
+    """Reads the log of an instance on the same thread."""
 
     def ready(self) -> bool:
         """Whether there may be something."""
@@ -54,8 +53,8 @@ class Handing(Protocol):
 
 
 class SharedInbox:
-    """The inbox of an instance on a shared thread: what other threads put in, and what instances on
-    the same thread have for it.
+    """The inbox of an instance on a shared thread: what other threads put in, and what it reads of
+    instances on the same thread.
 
     Args:
         wake: lets the thread look, if it sleeps.
@@ -65,7 +64,7 @@ class SharedInbox:
         self._wake = wake
         self._items = deque[Item]()
         self._woken = False
-        self._handed: tuple[Handing, ...] = ()
+        self._readers: tuple[LocalReader, ...] = ()
 
     def put(self, item: Item | None) -> None:
         """Put a piece in; None only wakes the thread."""
@@ -75,19 +74,19 @@ class SharedInbox:
             self._items.append(item)
         self._wake()
 
-    def attach(self, handing: Handing) -> None:
-        """Have pieces handed over, until that is detached."""
-        self._handed = (*self._handed, handing)
+    def attach(self, reader: LocalReader) -> None:
+        """Take pieces from this reader, too, until it is detached."""
+        self._readers = (*self._readers, reader)
         self.put(None)
 
-    def detach(self, handing: Handing) -> None:
-        """Have nothing more handed over by this one."""
-        self._handed = tuple(h for h in self._handed if h is not handing)
+    def detach(self, reader: LocalReader) -> None:
+        """Take nothing more from this reader."""
+        self._readers = tuple(r for r in self._readers if r is not reader)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to take, and the thread was not woken."""
-        return not (self._items or self._woken or any(h.ready() for h in self._handed))
+        return not (self._items or self._woken or any(r.ready() for r in self._readers))
 
     def take(self, seconds: float) -> list[Item] | None:
         """The pieces that are there, at once. None if nothing came."""
@@ -95,17 +94,17 @@ class SharedInbox:
         items = list[Item]()
         while self._items:
             items.append(self._items.popleft())
-        for handing in self._handed:
-            handing.pull(items)
+        for reader in self._readers:
+            reader.pull(items)
         return items if came or items else None
 
     def close(self) -> None:
         """Take nothing any more."""
-        self._handed = ()
+        self._readers = ()
 
 
 @dataclass(eq=False)
-class Working:
+class SharedWork:
     """The work of an instance on a shared thread."""
 
     work: Work[None]
@@ -139,10 +138,10 @@ class SharedThread:
     def __init__(self) -> None:
         self.servers: dict[str, LogServer] = {}
         """The log servers of its instances, by address."""
-        self._members: tuple[Working, ...] = ()
+        self._members: tuple[SharedWork, ...] = ()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._now: Working | None = None
+        self._now: SharedWork | None = None
         self._sleeping = False
         self._rung, self._bell = socket.socketpair()
         for end in (self._rung, self._bell):
@@ -155,7 +154,7 @@ class SharedThread:
     def add(self, work: Work[None], inbox: SharedInbox) -> None:
         """Do this work, too, from now on."""
         with self._lock:
-            self._members = (*self._members, Working(work, inbox))
+            self._members = (*self._members, SharedWork(work, inbox))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
                 self._thread.start()
@@ -206,7 +205,7 @@ class SharedThread:
                     return False
         return True
 
-    def _ended(self, member: Working) -> None:
+    def _ended(self, member: SharedWork) -> None:
         with self._lock:
             self._members = tuple(m for m in self._members if m is not member)
 

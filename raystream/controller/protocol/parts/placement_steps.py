@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raystream.controller.protocol.job import Job
-from raystream.controller.protocol.members import Member, SpareProcess, seat_of
+from raystream.controller.protocol.members import Member, SpareProcess, process_of
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.commands import Command
@@ -95,7 +95,7 @@ class PlacementSteps:
     def _leave(self, p: Placement, process: str) -> None:
         """A process is of no use, or gone, and with it all places that share it. Other processes
         are to take these; of a move, none."""
-        for shared in [s for s in p.processes if seat_of(s)[0] == seat_of(process)[0]]:
+        for shared in [s for s in p.processes if process_of(s) == process_of(process)]:
             taken = p.preparing.pop(shared, None) or p.ready.pop(shared)
             p.attempts.pop(shared, None)
             if not p.operator:

@@ -21,17 +21,18 @@ from raystream.controller.protocol.parts.rebalancing import Rebalancing
 from raystream.errors import ConfigError
 
 EASE_SECONDS = 5.0
-"""How often it is looked whether instances that share a thread leave it time."""
+"""How often the controller checks how busy shared threads are."""
 BUSY_SHARE = 0.5
 """A thread that is busy for more than this part of the time is shared by too many."""
 
 
 def share_of(before: tuple[float, float] | None, now: tuple[float, float] | None) -> float:
-    """For what part of the time since it was looked at before an instance was busy; 0 if it was
-    not.
+    """The part of the time between two checks, 0 to 1, for which an instance was busy; 0 if this is
+    the first check.
 
     Args:
-        before, now: how long it had worked, and how much of that it had been busy.
+        before, now: at each check, the seconds since the instance began, and how many of these it
+            was busy.
     """
     if before is None or now is None or now[0] <= before[0]:
         return 0.0
@@ -49,8 +50,7 @@ class RequestHandler:
         self._placements = placements
         self._moves = moves
         self._spent: dict[str, tuple[float, float]] = {}
-        """By instance, for how long it had worked when its process was looked at, and how much of
-        that it had been busy."""
+        """By instance, what `share_of` compares with the next check."""
         self._looked = 0.0
 
     def rescale(self, wanted: Sequence[RescaleRequest]) -> tuple[str, list[Command]]:

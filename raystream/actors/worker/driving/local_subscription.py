@@ -1,8 +1,7 @@
-"""Pieces from one instance to another that shares its thread, without a socket or a copy.
+"""Reading the log of an instance on the same thread: without a connection, and without a copy.
 
-This takes the place of a subscription, and means the same: the reader is admitted as the producer's
-log server would admit it, is given one epoch after the other, and counts among those that keep the
-producer from being too far ahead.
+It means the same as a subscription: the producer's log server admits the reader, the reader is
+given one epoch after the other, and it counts for flow control.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ AGAIN_SECONDS = 0.01
 """How soon a reader that is not admitted yet asks again, if its thread looks."""
 
 
-class Handover:
+class LocalSubscription:
     """Follows one edge of one producing instance on the thread of both, until its range ends.
 
     Args:
