@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from raystream.actors.client.querying import meeting
 from raystream.actors.client.state_text import fields_of, key_of
 from raystream.cli.app import app
 from raystream.cli.state import where_of
@@ -54,6 +55,19 @@ def test_conditions_filter_rows() -> None:
         assert table.filter(where_of(conditions))["word"].to_pylist() == words
     with pytest.raises(ConfigError, match="is no condition"):
         where_of(["n"])
+
+
+@pytest.mark.parametrize("condition", ["n > x", "nosuch = 1", "word > 1"])
+def test_a_condition_that_does_not_fit_the_columns_is_refused(condition: str) -> None:
+    table = pa.table({"word": ["a"], "n": [1]})
+    with pytest.raises(ConfigError, match="the condition does not fit") as refused:
+        meeting(table, where_of([condition]))
+    assert refused.value.hint == "The columns are word (string), n (int64)."
+
+
+def test_what_is_no_expression_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the condition does not fit"):
+        meeting(pa.table({"n": [1]}), "n > 1")
 
 
 def test_what_is_lacking_is_said() -> None:

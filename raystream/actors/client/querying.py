@@ -150,13 +150,13 @@ class StateReader:
             where: an expression of `pyarrow.compute`; rows that do not meet it are left out.
 
         Raises:
-            As `get`.
+            As `get`; ConfigError: the expression does not fit the columns.
         """
         self._until = time.monotonic() + self._wait
         epoch, rows = self._at_checkpoint(lambda: self._rows_at(None))
         self.seen = max(self.seen, Moment(self._routes.number, epoch))
         table = readable(rows, self._kept.words)
-        return table if where is None else table.filter(where)
+        return table if where is None else meeting(table, where)
 
     # ------------------------------------------------------------ newest
 
@@ -406,3 +406,19 @@ def _stored(part: Any) -> Any:
 def _no_key(key: Any, schema: Any, operator: str, names: Sequence[str]) -> ConfigError:
     types = ", ".join(f"{n}: {f.type}" for n, f in zip(names, schema, strict=True))
     return ConfigError(f"{key!r:.200} is no key of {operator}", hint=f"A key is ({types}).")
+
+
+def meeting(table: pa.Table, where: Any) -> pa.Table:
+    """The rows that meet an expression.
+
+    Raises:
+        ConfigError: it is none, or does not fit the columns.
+    """
+    try:
+        return table.filter(where)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        said = str(error).partition("\n")[0]
+        columns = ", ".join(f"{column.name} ({column.type})" for column in table.schema)
+        raise ConfigError(
+            f"where: the condition does not fit: {said}", hint=f"The columns are {columns}."
+        ) from None

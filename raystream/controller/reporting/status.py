@@ -163,8 +163,8 @@ def newest(status: Status) -> int:
 
 
 def pace(worker: Worker, now: Status, before: Status | None) -> Pace | None:
-    """How an instance worked since the moment before, or since it began if it was not there then.
-    None as long as nothing was heard of it."""
+    """How an instance worked since the moment before, or since it began if it was not there then;
+    of its records nothing is known then. None as long as nothing was heard of it."""
     olds = [w.progress for w in before.workers if w.name == worker.name] if before else []
     return _pace(worker, now, olds[0] if olds else None, newest(now))
 
@@ -188,12 +188,17 @@ def _pace(worker: Worker, now: Status, old: Progress | None, last: int) -> Pace 
         then = getattr(old, what) if old else 0
         return max(0.0, getattr(p, what) - then) / seconds if seconds > 0 else 0.0
 
+    def rate(what: str) -> float:
+        """The same of what is stored with a checkpoint, and so holds what instances before this one
+        counted: without an older moment nobody knows how much of it is its own."""
+        return share(what) if old else 0.0
+
     late = None
     if now.epoch_seconds is not None and not p.ended:
         late = max(0.0, now.t - (p.position + 1) * now.epoch_seconds)
     return Pace(
-        rate_in=share("records_in"),
-        rate_out=share("records_out"),
+        rate_in=rate("records_in"),
+        rate_out=rate("records_out"),
         cpu=share("cpu"),
         busy=share("busy"),
         blocked=share("blocked"),

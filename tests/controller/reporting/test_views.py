@@ -100,6 +100,25 @@ def test_an_operator_with_one_hot_range() -> None:
     assert [n.keeper for n in shown.nodes] == [True, False] and shown.nodes[0].memory == 0.5
 
 
+def test_what_others_had_counted_before_a_move_is_no_rate() -> None:
+    """An instance goes on with the counts of its checkpoint, which another one had made."""
+    before, now = job(1, 10.0), job(2, 11.0)
+    begun = tuple(
+        replace(w, name=f"{w.name}.1", progress=replace(w.progress, seconds=0.5))
+        if w.operator == "count" and w.progress
+        else w
+        for w in now.workers
+    )
+    now = replace(now, workers=begun)
+    history = History()
+    history.add(before, None)
+    history.add(now, before)
+    assert history.of("records/s")["count"] == [0.0, 0.0]
+    count = view(now, before, {}).operators[1]
+    assert count.pace is not None and count.pace.rate_in == count.pace.rate_out == 0.0
+    assert count.pace.busy > 0.0 and count.mood == "hot"
+
+
 @pytest.mark.parametrize("instances", [1, 500])
 def test_a_view_is_bounded(instances: int) -> None:
     told = tuple(Told(t=float(i), kind="note", what=f"note {i}") for i in range(100))
