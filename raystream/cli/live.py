@@ -82,10 +82,10 @@ class Screen:
     def totals(self, report: JobReport) -> None:
         """Show what a finished job did: totals, recoveries, moves."""
         self.console.print(totals_table(report))
-        for recovery in report.recoveries:
-            self._line(recovery_line(recovery))
-        for moved in report.moved:
-            self._line(moved_line(moved))
+        told = [(r.t, recovery_line(r)) for r in report.recoveries]
+        told += [(m.t, moved_line(m)) for m in report.moved]
+        for _, line in sorted(told):
+            self._line(line)
         if report.unsaved:
             self._line(report.unsaved)
 
@@ -131,8 +131,9 @@ def rates_line(sample: Sample, before: Sample | None) -> str:
     last = max((o.position for o in operators), default=0)
     epoch = min((o.position for o in operators if not o.ended), default=last)
     rates = [
-        f"{o.name} {_shown(_rate(sample, before, o.name, 'records_in'))}/s"
+        f"{o.name} {rate:,.0f}/s"
         for o in sample.operators.values()
+        if (rate := _rate(sample, before, o.name, "records_in")) is not None
     ]
     late = sum(o.late for o in sample.operators.values())
     return "  ".join(

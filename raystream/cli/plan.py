@@ -223,7 +223,7 @@ def tree(described: dict[str, Any]) -> Tree:
         for edge in described["edges"]:
             if edge["from"] == vertex["name"]:
                 branch.add(_arrow(edge, vertex["name"]))
-    records = root.add("[bold]records[/]")
+    records = root.add("[bold]record types[/]")
     for name, fields in described["records"].items():
         records.add(f"{escape(name)}({escape(', '.join(fields))})")
     return root

@@ -29,7 +29,7 @@ def facts(job: JobPicture) -> str:
     if job.age is not None:
         parts.append((f"checkpoint {job.epoch:,}", f"{span(job.age)} ago"))
     if job.took is not None:
-        parts.append(("stored in, half / 99 %", " / ".join(map(seconds, job.took))))
+        parts.append(("to store one, p50 / p99", " / ".join(map(seconds, job.took))))
     size = sum(o.checkpoint for o in job.operators)
     if size:
         parts.append(("checkpoint size", nbytes(size)))

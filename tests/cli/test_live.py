@@ -9,9 +9,10 @@ from dataclasses import replace
 from rich.console import Console
 
 from raystream.cli.live import Screen, rates_line, rates_table, totals_table
-from raystream.controller.protocol.history import Recovery
+from raystream.controller.protocol.history import MoveRecord, Recovery
 from raystream.controller.reporting.report import JobReport, OperatorReport, Sample
 from raystream.errors import Stopped
+from raystream.schema.types import KeyRange
 
 
 def operator(name: str, records: int, cpu: float = 0.0, late: int = 0) -> OperatorReport:
@@ -55,7 +56,7 @@ def test_rates_are_between_two_samples() -> None:
 
 def test_the_first_sample_has_no_rates() -> None:
     """A job that goes on from a saved cut has counted what was done before."""
-    assert rates_line(sample(2.0, 1000), None) == "   2.0 s  epoch 7  count -/s"
+    assert rates_line(sample(2.0, 1000), None) == "   2.0 s  epoch 7"
 
 
 def test_what_is_done_again_after_a_recovery_is_no_negative_rate() -> None:
@@ -65,8 +66,8 @@ def test_what_is_done_again_after_a_recovery_is_no_negative_rate() -> None:
 def test_the_epoch_of_a_job_is_not_that_of_a_source_that_has_ended() -> None:
     over = replace(operator("few", 10), position=3, ended=True)
     going = {"few": over, "count": operator("count", 900)}
-    assert "epoch 7 " in rates_line(Sample(9.0, going), None)
-    assert "epoch 3 " in rates_line(Sample(9.0, {"few": over}), None)
+    assert "epoch 7" in rates_line(Sample(9.0, going), None)
+    assert "epoch 3" in rates_line(Sample(9.0, {"few": over}), None)
 
 
 def test_late_records_are_told() -> None:
@@ -108,6 +109,42 @@ def test_recoveries_are_told() -> None:
     Screen("job", console).totals(report)
     last = console.file.getvalue().splitlines()[-1]  # type: ignore[attr-defined]
     assert last == "   3.2 s  count/0 died; count/0.1 went on from epoch 1,200 after 0.5 s"
+
+
+def test_what_happened_is_told_in_order_of_time() -> None:
+    died, moved = (
+        Recovery(
+            t=67.5, gone=("a/1",), new=("a/1.1",), committed=264, seconds=0.1, because="a/1 died"
+        ),
+        MoveRecord(
+            t=48.7,
+            operator="a",
+            gone=("a/0",),
+            new=("a/1",),
+            ranges=(KeyRange(0, 256),),
+            committed=192,
+            mode="replay",
+            tries=1,
+            place=1.1,
+            restore=0.8,
+            replay=0.6,
+            because="asked for",
+        ),
+    )
+    report = JobReport(
+        job="job",
+        cluster="ray",
+        started=0.0,
+        elapsed=170.0,
+        operators=(operator("a", 5000),),
+        recoveries=(died,),
+        moved=(moved,),
+    )
+    console = Console(file=io.StringIO(), width=120)
+    Screen("job", console).totals(report)
+    told = console.file.getvalue().splitlines()[-2:]  # type: ignore[attr-defined]
+    assert [line.split()[0] for line in told] == ["48.7", "67.5"]
+    assert repr(report) == "<JobReport of job: 170.0 s; a 5,000 in 2,500 out>"
 
 
 def test_a_job_that_was_stopped_has_totals() -> None:

@@ -136,7 +136,7 @@ class Samples:
         return (*(s for s in self._kept if s.t < last.t), last)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class JobReport:
     """What a finished job did."""
 
@@ -162,6 +162,12 @@ class JobReport:
     """Why the newest checkpoint that should be saved is not; empty if it is."""
     notes: tuple[str, ...] = ()
     """What else the user should know: from where the job went on, and warnings."""
+
+    def __repr__(self) -> str:
+        """In a line: samples and all that is told of each operator would fill a screen where a
+        notebook shows what `flow.run()` has returned."""
+        counted = (f"{o.name} {o.records_in:,} in {o.records_out:,} out" for o in self.operators)
+        return f"<JobReport of {self.job}: {self.elapsed:.1f} s; {', '.join(counted)}>"
 
     def operator(self, name: str) -> OperatorReport:
         """The totals of one operator."""

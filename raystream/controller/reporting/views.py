@@ -28,7 +28,7 @@ TOLD_MAX = 40
 """How many of the last decisions are shown."""
 POINTS_MAX = 600
 """How many moments are kept for the graphs. Then every other one is left out."""
-HOT, WORKING, HELD = 0.9, 0.02, 0.5
+HOT, WORKING, HELD = 0.9, 0.1, 0.5
 """From these shares of its time on an operator is hot, busy, and blocked."""
 
 
