@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 
-from raystream.dataflow.upgrading.versions import CodeVersion
+from raystream.dataflow.upgrading.versions import CodeVersion, version_at
 from raystream.errors import InternalError
 from raystream.schema.types import KeyRange
 
@@ -109,10 +109,17 @@ class Assignment:
             stop_at=epoch if stop else self.stop_at,
         )
 
-    def proposing(self, version: CodeVersion) -> Assignment:
+    def proposing(self, version: CodeVersion, since: int) -> Assignment:
         """The next version: this version of the code is proposed; none that was before is. Of the
-        settled ones only the newest stays: a checkpoint after its switch epoch is committed."""
-        return replace(self, version=self.version + 1, versions=(*self.settled[-1:], version))
+        settled ones those stay from which an instance may begin.
+
+        Args:
+            since: the oldest checkpoint from which one may.
+        """
+        begun = version_at(self.settled, since)
+        first = 0 if begun is None else begun.number
+        stay = tuple(v for v in self.settled if v.number >= first)
+        return replace(self, version=self.version + 1, versions=(*stay, version))
 
     def settling(self) -> Assignment:
         """The next version: the version of the code that was proposed is settled."""

@@ -17,6 +17,7 @@ from raystream.api.flow import Flow
 from raystream.api.nodes import Branch, FlowNode, OperatorNode, SinkNode, SourceNode
 from raystream.api.operators import WAIT_SUFFIX, OperatorSpec
 from raystream.dataflow.sources.watermark_rules import PLAIN, WatermarkRule, rules_of
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.durable.manifest import Saved
 from raystream.errors import ConfigError, GraphError, Where
 from raystream.schema.records import RecordSchema
@@ -76,8 +77,7 @@ class Edge:
     """The consumer's key fields; None where the producer's key groups are inherited: sinks that
     declare no key."""
     ranked: bool
-    """Whether other edges connect the same two vertices: their records are then merged in the
-    order of emission."""
+    """Whether others connect the same two vertices: records are merged in order of emission."""
     rules: tuple[WatermarkRule, ...] = PLAIN
     """The watermark of the edge is the least of what these give."""
     to_all: bool = False
@@ -155,6 +155,8 @@ class Durable:
     """The checkpoint of an earlier run with which this run begins; None: it begins the input."""
     keep: int = 2
     """How many whole checkpoints stay in the store."""
+    versions: tuple[CodeVersion, ...] = ()
+    """The versions of the code that an earlier run of this submitter had gone over to."""
 
 
 @dataclass(eq=False, kw_only=True)

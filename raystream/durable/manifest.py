@@ -28,10 +28,11 @@ from urllib.parse import quote
 from raystream.errors import InternalError, StateError
 from raystream.schema.types import BEFORE_ALL, KeyRange
 
-VERSION = 4
-READ = (1, 2, 3, 4)
+VERSION = 5
+READ = (1, 2, 3, 4, 5)
 """The versions that can be read. The first does not say which columns cut epochs, the first two
-say nothing of kinds and marks, the first three not where the code is."""
+say nothing of kinds and marks, the first three not where the code is, the first four not which
+version of it."""
 _HEAD = b"raystream saved cut %d %08x\n"
 _HEAD_LIKE = re.compile(rb"raystream saved cut (\d{1,9}) ([0-9a-f]{8})\n")
 
@@ -129,7 +130,11 @@ class Saved:
     marks: Mapping[str, str] = field(default_factory=dict)
     """Per sink that was renamed what marks its output: see `SinkContext.mark`."""
     code: str = ""
-    """`module:name` of the flow, as given to the command that ran the job; empty without one."""
+    """`module:name` of the flow, as given to the command that ran or upgraded the job; empty
+    without one."""
+    version: int = 0
+    """The number of the version of the code that made it, in that run; 0 for the one that the run
+    began with."""
     files: Mapping[str, str] = field(default_factory=dict)
     """The size and the time of the last change, in words, of each file of this machine that is a
     split, when the run began."""

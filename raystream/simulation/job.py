@@ -166,6 +166,7 @@ class SimulatedJob(Laws):
         self.written = before.written.upto(checkpoint)
         self.deferred += [call for call in before.deferred if call.upto(checkpoint)]
         self.ledger.goes_on(before.ledger, checkpoint)
+        self.versions = before.versions
 
     def all_dead(self) -> None:
         """End all processes of this job."""

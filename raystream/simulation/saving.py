@@ -45,11 +45,12 @@ class Saving:
 
     def _grab(self, keeper: SimulatedKeeper, command: do.PutChains) -> None:
         """Take what the keeper holds now. It is stored later, even if it is dropped meanwhile."""
-        held = {p: self._held(keeper, p, command.checkpoint) for p in command.places}
+        held = {p: self._held(keeper, p, command) for p in command.places}
         self._world.after(SAVING, keeper, self._store, keeper, command, held)
 
-    def _held(self, keeper: SimulatedKeeper, place: Place, checkpoint: int) -> Any:
-        chain = dict(keeper.kept.chains(place.vertex, checkpoint, place.keys)).get(place.keys)
+    def _held(self, keeper: SimulatedKeeper, place: Place, command: do.PutChains) -> Any:
+        found = keeper.kept.chains(place.vertex, command.checkpoint, place.keys, command.versions)
+        chain = dict(found).get(place.keys)
         if chain is None:
             return None
         read = [(s, tuple(keeper.read(part.number) for part in s.data)) for s in chain]

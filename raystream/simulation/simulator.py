@@ -25,6 +25,7 @@ from typing import Literal
 from raystream.controller.planning.resuming import durably
 from raystream.controller.protocol.members import ProtocolOptions
 from raystream.dataflow.plan import Plan
+from raystream.dataflow.upgrading.versions import version_at
 from raystream.durable.manifest import Saved
 from raystream.errors import ConfigError, JobError, LostError, RaystreamError, Stopped
 from raystream.simulation.faults import Faults
@@ -107,7 +108,7 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
     world.tell(s)
     world.loss, world.doubling, world.slow = s.loss or 0.0, s.doubling or 0.0, s.slow or 0.0
     faults: Faults | None = None
-    why, kind = "", "right"
+    why, kind, before = "", "right", Counter[str]()
     readers = Readers(world, seed, s.queries, s.flow)
     try:
         job = _job(world, s, replace(plan, checkpoint_every=s.checkpoint_every), reference)
@@ -124,9 +125,11 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
         while (saved := _left(job)) is not None:
             what = "stopped:" if isinstance(job.error, Stopped) else "all is lost:"
             world.tell(what, job.error, "; goes on from", saved)
-            job = faults.job = mover.job = _job(world, s, job.plan, reference, saved, job)
+            before += _moves(job) + Counter({"resumed after an upgrade": int(saved.version > 0)})
+            job = _job(world, s, _with_its_code(job, saved), reference, saved, job)
+            faults.job = mover.job = upgrader.job = job
             readers.begin(job, None if reference is not None else saved.checkpoint)
-            _run(world, job, faults, mover)
+            _run(world, job, faults, mover, upgrader)
         counted = totals_of_flow(s.flow) if reference is not None else _judge(job, undisturbed)
         if job.error is None:
             readers.judge(job)
@@ -135,6 +138,7 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
         kind, why = "wrong", _said(error)
     world.tell(kind, why)
     done = Counter() if faults is None else faults.done + _moves(faults.job) + readers.counts
+    done += before
     return Outcome(
         seed=seed,
         kind=kind,  # type: ignore[arg-type]
@@ -156,9 +160,18 @@ def _judge(job: SimulatedJob, plan: Plan) -> Totals:
 
 def _changes(s: Scenario, plan: Plan) -> int:
     """How often the code of a job is to be changed."""
-    fixed = s.durable or s.database or s.recovery != "state" or s.queries
+    fixed = s.database or s.recovery != "state" or s.queries
     fixed = fixed or plan.check or plan.state_memory is not None
     return 0 if fixed or s.flow not in OTHER_VERSIONS else s.upgrades or 0
+
+
+def _with_its_code(job: SimulatedJob, saved: Saved) -> Plan:
+    """The plan of a job with the versions of the code that it had, as its submitter knows it."""
+    assert job.plan.durable is not None
+    version = version_at(job.versions, saved.checkpoint)
+    if saved.version != (0 if version is None else version.number):
+        raise Wrong(f"{saved} says that version {saved.version} made it, not {version}")
+    return replace(job.plan, durable=replace(job.plan.durable, versions=job.versions))
 
 
 def _with_a_database(plan: Plan) -> Plan:

@@ -89,6 +89,27 @@ def test_images_of_something_else_are_refused(store: Store) -> None:
         everything(saves, wrong)
 
 
+def test_an_operator_that_had_ended_before_its_state_class_changed_is_whole(store: Store) -> None:
+    """It is stored as it was at its end, without rows."""
+    saves, plan = Saves(store, "words"), make_plan(SHAPES["tumbling"].build(Collect(), 9, 0))
+    job, found = LocalJob(plan), []
+    number = saves.claim("run")
+    job.turn()
+    found.append(checkpoint(job, saves, number, "run", 1, {}))
+    while not job.ended:
+        job.turn()
+    at = max(machine.position for machine in job.machines)
+    found.append(checkpoint(job, saves, number, "run", at, {}))
+    for saved in found:
+        shapes = {v: shape and f"Other {shape}" for v, shape in saved.layout.shapes.items()}
+        changed = replace(saved, layout=replace(saved.layout, shapes=shapes))
+        if saved.checkpoint == at:
+            assert everything(saves, changed)
+            continue
+        with pytest.raises(StateError, match="is not what checkpoint"):
+            everything(saves, changed)
+
+
 def test_an_image_that_is_too_old_is_refused(store: Store) -> None:
     saves, saved = saved_words(store)
     later = replace(saved, checkpoint=saved.checkpoint + 1)

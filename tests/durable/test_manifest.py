@@ -136,7 +136,7 @@ def test_why_a_manifest_is_refused() -> None:
         b"": "does not begin as one",
         b"PAR1" + data: "does not begin as one",
         data[:-1]: "is damaged or cut off",
-        data.replace(b"cut 4 ", b"cut 5 ", 1): r"of format version 5(.|\n)*with the version",
+        data.replace(b"cut 5 ", b"cut 6 ", 1): r"of format version 6(.|\n)*with the version",
         _sealed(b"{}"): "KeyError: 'layout'",
         _sealed(b"[]"): "TypeError",
     }.items():

@@ -3,6 +3,8 @@ before, all later ones by the new code, and another time back."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from raystream.dataflow.upgrading.versions import CodeVersion
@@ -13,7 +15,8 @@ from raystream.simulation.upgrades.other_flows import OTHER_VERSIONS
 
 
 def scenario(flow: str, **others: object) -> Scenario:
-    return Scenario(flow, durable=False, recovery="state", upgrades=2, **others)  # type: ignore[arg-type]
+    chosen = {"durable": False, **others}
+    return Scenario(flow, recovery="state", upgrades=2, **chosen)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("flow", OTHER_VERSIONS)
@@ -23,6 +26,26 @@ def test_every_epoch_is_made_by_the_code_of_its_version(flow: str) -> None:
         outcome = simulate(scenario(flow), 100 + seed)
         assert outcome.kind != "wrong", (seed, outcome.why)
         done += outcome.faults["upgrade"]
+    assert done
+
+
+@pytest.mark.parametrize("flow", OTHER_VERSIONS)
+def test_a_saved_checkpoint_says_which_version_made_it(flow: str) -> None:
+    """Jobs lose everything, or are stopped, before and after they have gone over to other code."""
+    done = Counter[str]()
+    for seed in range(4):
+        outcome = simulate(scenario(flow, durable=True, stop=True), 300 + seed)
+        assert outcome.kind != "wrong", (seed, outcome.why)
+        done += outcome.faults
+    assert done["upgrade"]
+
+
+def test_a_job_goes_on_with_the_code_that_it_had_gone_over_to() -> None:
+    done = 0
+    for seed in range(6):
+        outcome = simulate(scenario("derived", durable=True, stop=True, faults=1), seed)
+        assert outcome.kind == "right", (seed, outcome.why)
+        done += outcome.faults["resumed after an upgrade"]
     assert done
 
 

@@ -3,6 +3,7 @@
 They speak with the controller of the job, an actor that has a name.
 
     submitting     starts the controller of a plan on a cluster, follows the job, ends it
+    code_watch     notes which versions of the code a job has gone over to
     head_watch     notices that the cluster's head is gone while a job is followed
     jobs           which jobs run in a cluster; questions to their controllers
     watching       the status of a job, again and again, for `status`, `top` and `story`

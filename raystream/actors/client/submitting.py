@@ -15,6 +15,7 @@ from ray.exceptions import (
     RayTaskError,
 )
 
+from raystream.actors.client.code_watch import CodeWatch
 from raystream.actors.client.head_watch import Head, HeadGoneError
 from raystream.actors.cluster.by_value import make_portable
 from raystream.actors.cluster.connecting import cluster
@@ -36,7 +37,7 @@ from raystream.controller.options import Options
 from raystream.controller.protocol.strategies import strategy_of
 from raystream.controller.reporting.report import JobReport, Sample
 from raystream.dataflow.plan import Plan
-from raystream.errors import ConfigError, JobError, RaystreamError
+from raystream.errors import ConfigError, JobError, LostError, RaystreamError
 from raystream.security.contexts import Certificates
 from raystream.security.credentials import Credentials
 
@@ -101,7 +102,8 @@ def run_on_ray(
                 after.callback(_release, run)
             after.callback(_end, run, controller, result)
             try:
-                return _follow(controller, result, on_progress, Head(_advice(plan)))
+                code = CodeWatch(controller, plan)
+                return _follow(controller, result, on_progress, Head(_advice(plan)), code)
             except HeadGoneError:
                 after.pop_all()  # nothing is left to be ended
                 raise
@@ -162,19 +164,26 @@ def ready(
 
 
 def _follow(
-    controller: Any, result: Any, on_progress: Callable[[Sample], None] | None, head: Head
+    controller: Any,
+    result: Any,
+    on_progress: Callable[[Sample], None] | None,
+    head: Head,
+    code: CodeWatch,
 ) -> JobReport:
     seen = 0.0
     while True:
         done, _ = ray.wait([result], timeout=FOLLOW_SECONDS)
         if not done:
             head.look()
+            code.look()
         if on_progress is not None and not done:
             for sample in _samples(controller, seen, head):
                 seen = sample.t
                 on_progress(sample)
         if done:
             report = ray.get(result)
+            if isinstance(report, LostError):
+                code.last()
             if isinstance(report, RaystreamError):
                 raise report
             if on_progress is not None:

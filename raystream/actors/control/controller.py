@@ -40,6 +40,7 @@ from raystream.controller.reporting.report import JobReport, Sample
 from raystream.controller.reporting.status import Status
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.errors import ConfigError, InternalError, RaystreamError, Stopped, lost
 from raystream.io.push.entrance import Entrance, entrances
 from raystream.security.contexts import Certificates
@@ -196,6 +197,14 @@ class Controller:
         if self._job() is None:
             return NOT_BEGUN
         return self._requests.ask(lambda number: on.UpgradeTo(number, wanted))
+
+    @ray.method(concurrency_group="control")
+    def newer_code(self, known: int) -> tuple[CodeVersion, ...]:
+        """The versions of the code from which instances may begin, if there are newer ones than
+        this number; otherwise none."""
+        job = self._job()
+        settled = () if job is None else job.machine.journal.assignment.settled
+        return settled if settled and settled[-1].number > known else ()
 
     @ray.method(concurrency_group="control")
     def moves(self) -> Moves | None:

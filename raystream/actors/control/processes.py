@@ -223,10 +223,10 @@ class ActorPool:
         match command:
             case do.Trim(process, committed, places):
                 calls.tell(process, asked.trim, committed, [(p.vertex, p.keys) for p in places])
-            case do.PutChains(process, checkpoint, places):
+            case do.PutChains(process, checkpoint, places, versions):
                 these = [(p.vertex, p.keys) for p in places]
                 put = partial(_put, process, checkpoint)
-                calls.watch(process, put, asked.put_chains, checkpoint, these)
+                calls.watch(process, put, asked.put_chains, checkpoint, these, versions)
             case do.SaveCheckpoint(process, saved):
                 done = partial(_saved, process, saved.checkpoint)
                 calls.watch(process, done, asked.save_checkpoint, saved)

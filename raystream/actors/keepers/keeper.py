@@ -154,12 +154,17 @@ class Keeper:
 
     @ray.method(concurrency_group="save")
     def put_chains(
-        self, checkpoint: int, places: list[tuple[int, KeyRange]]
+        self,
+        checkpoint: int,
+        places: list[tuple[int, KeyRange]],
+        versions: Sequence[tuple[int, int]] = (),
     ) -> list[tuple[int, SavedChain]] | str:
         """Store the images of these ranges at a checkpoint in the durable tier. Returns why, if
-        that fails."""
+        that fails. versions: see `ImageStore.images`."""
         held = self._backup.chains
-        found = {(v, keys): dict(held(v, checkpoint, keys)).get(keys) for v, keys in places}
+        found = {
+            (v, keys): dict(held(v, checkpoint, keys, versions)).get(keys) for v, keys in places
+        }
         try:
             return [(v, self._put(v, keys, chain)) for (v, keys), chain in found.items()]
         except Exception as error:  # whatever it is, this keeper has more to do

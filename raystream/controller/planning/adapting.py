@@ -15,6 +15,7 @@ from raystream.controller.planning.changes import Changes, ResumeWishes, changes
 from raystream.controller.protocol.saving import columns_of
 from raystream.dataflow.plan import Plan, Vertex, split_group
 from raystream.dataflow.sources.recorded import cutting_of
+from raystream.dataflow.upgrading.versions import version_at
 from raystream.durable.manifest import Inherited, RangeEnd, Saved, SavedChain
 from raystream.durable.saves import Saves
 from raystream.errors import StateError
@@ -36,10 +37,19 @@ def adapted(saves: Saves, plan: Plan, saved: Saved | None, wishes: ResumeWishes 
     Raises:
         StateError: the plan cannot go on from it.
     """
+    plan = plan if saved is None else _as_it_was(plan, saved)
     changes = saved and changes_of(saved, flow_now(plan), wishes)
     if not (saved and changes):
         return Adapted(None, ())
     return Adapted(_adapted(saves, plan, saved, changes), changes.notes)
+
+
+def _as_it_was(plan: Plan, saved: Saved) -> Plan:
+    """The plan with the version of the code that made a checkpoint of the same submitter."""
+    version = None if plan.durable is None else version_at(plan.durable.versions, saved.checkpoint)
+    if version is None:
+        return plan
+    return replace(plan, vertices=[version.of(v) for v in plan.vertices])
 
 
 def _adapted(saves: Saves, plan: Plan, saved: Saved, changes: Changes) -> Saved:

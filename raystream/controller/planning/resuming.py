@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from raystream.controller.protocol.saving import saved_checkpoint
 from raystream.dataflow.plan import Durable, Plan
+from raystream.dataflow.upgrading.versions import version_at
 from raystream.durable.manifest import Saved, manifest_name
 from raystream.durable.saves import KEPT, EncodedImage, Found, Saves
 from raystream.errors import ConfigError, JobError, LostError, StateError
@@ -59,7 +60,13 @@ def beginning(saves: Saves, resume: bool | None) -> StartPoint:
     found = saves.newest()
     refused = _refused(found)
     if found.saved is not None:
-        return StartPoint(found.saved, (*refused, f"goes on from {found.saved} in {saves}"))
+        upgraded = found.saved.version and (
+            f"{found.saved} was made by code to which the job was upgraded,"
+            f" {found.saved.code or 'without a name'}: this run goes on with the code that it is"
+            " given"
+        )
+        notes = (*refused, f"goes on from {found.saved} in {saves}")
+        return StartPoint(found.saved, (*notes, upgraded) if upgraded else notes)
     if refused:
         raise StateError(f"no checkpoint in {saves} is whole", hint="\n  ".join(refused))
     return StartPoint(None, (f"nothing was saved in {saves}: begins at the beginning",))
@@ -96,6 +103,7 @@ class Resumes:
                 hint="Begin again from the start with --fresh, or go on from that checkpoint with"
                 " --resume.",
             )
+        _refuse_unknown_code(error, found.saved, plan)
         new = plan.resumed is None or _order(found.saved) > _order(plan.resumed)
         self._times = 1 if new else self._times + 1
         if self._times > RESUMES_MAX:
@@ -114,6 +122,20 @@ def _foreign(saved: Saved, plan: Plan) -> bool:
     if plan.durable is None or saved.number == plan.durable.number:
         return False
     return plan.resumed is None or saved.number > plan.durable.number
+
+
+def _refuse_unknown_code(error: LostError, saved: Saved, plan: Plan) -> None:
+    """Refuse to go on by itself from a checkpoint of a version of the code that this process does
+    not have: nothing that is in the durable tier is ever run."""
+    known = () if plan.durable is None else plan.durable.versions
+    version = version_at(known, saved.checkpoint)
+    if saved.version != (0 if version is None else version.number):
+        raise LostError(
+            f"{error.message}; {saved} was made by other code than the job began with, and the job"
+            " was lost before its submitter knew of that",
+            hint=f"Go on from there with that code: raystream run {saved.code or 'MODULE:FLOW'}"
+            " --resume, in the folder where that code is.",
+        )
 
 
 def _order(saved: Saved) -> tuple[int, int]:
@@ -135,6 +157,8 @@ def durably(
     which the run begins is saved again under the new number, so that anything that is still on its
     way to the store from an earlier run is older.
 
+    The run has the versions of the code that the one before had which this plan is from.
+
     Args:
         saved: the checkpoint with which the run begins; None if it begins at the beginning.
         known: the manifests that were there before `saved` was chosen; None if it does not matter
@@ -145,14 +169,16 @@ def durably(
     Raises:
         ConfigError: an earlier run has saved a newer checkpoint since.
     """
-    number = saves.claim(run)
+    number, versions = saves.claim(run), () if plan.durable is None else plan.durable.versions
     if known is not None:
         _refuse_overtaken(saves, saved, known)
     if saved is not None:
-        saved = replace(saved, number=number)
+        made_by = version_at(versions, saved.checkpoint)
+        version = 0 if made_by is None else made_by.number
+        saved = replace(saved, number=number, version=version)
         saves.commit(saved)
-        saved = replace(changed or saved, number=number)
-    return replace(plan, durable=Durable(saves.store.url, number, run, saved, keep))
+        saved = replace(changed or saved, number=number, version=version)
+    return replace(plan, durable=Durable(saves.store.url, number, run, saved, keep, versions))
 
 
 def _refuse_overtaken(saves: Saves, saved: Saved | None, known: Collection[str]) -> None:

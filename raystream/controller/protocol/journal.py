@@ -17,6 +17,7 @@ from raystream.controller.protocol.recovery import Place
 from raystream.controller.protocol.totals import Totals
 from raystream.controller.protocol.upgrading.requests import Upgrade
 from raystream.dataflow.assignment import Assignment
+from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
 from raystream.dataflow.register import NO_VIEW
 from raystream.dataflow.register import PlaceSet as Places
@@ -184,3 +185,14 @@ def newest(found: Iterable[tuple[tuple[int, int], E | None]]) -> E | None:
     """The newest of the entries that keepers hold, each with its order; None if there is none."""
     held = [(order, entry) for order, entry in found if entry is not None]
     return max(held, key=lambda h: h[0])[1] if held else None
+
+
+def first_entry(plan: Plan) -> JournalEntry:
+    """What is known when a job begins."""
+    versions = () if plan.durable is None else plan.durable.versions
+    return JournalEntry(
+        committed=plan.begins,
+        saved=plan.begins,
+        assignment=Assignment(versions=versions),
+        versions=max((v.number for v in versions), default=0),
+    )

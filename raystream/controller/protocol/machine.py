@@ -22,7 +22,7 @@ from typing import assert_never
 
 from raystream.controller.protocol.decide import Commit, Recover, Stop
 from raystream.controller.protocol.job import Job
-from raystream.controller.protocol.journal import JournalEntry
+from raystream.controller.protocol.journal import JournalEntry, first_entry
 from raystream.controller.protocol.members import (
     STALL_SECONDS,
     Member,
@@ -72,8 +72,7 @@ class Machine:
         journal: JournalEntry | None = None,
         incarnation: int = 1,
     ) -> None:
-        begun = JournalEntry(committed=plan.begins, saved=plan.begins)
-        entry = replace(journal or begun, incarnation=incarnation, number=0)
+        entry = replace(journal or first_entry(plan), incarnation=incarnation, number=0)
         self.plan = plan
         self.options = options
         self._job = job = Job(

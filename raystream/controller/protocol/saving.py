@@ -8,6 +8,7 @@ next commit is another chance. Of the checkpoints that are committed meanwhile, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from raystream.api.row_shapes import shape_of
@@ -17,6 +18,7 @@ from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.recovery import Place
 from raystream.dataflow.plan import Durable, Edge, Plan, Vertex
 from raystream.dataflow.sinks import shows_at_once
+from raystream.dataflow.upgrading.versions import CodeVersion, begins_of, version_at
 from raystream.durable.manifest import Saved, SavedChain, SavedLayout
 from raystream.errors import Stopped
 
@@ -37,6 +39,8 @@ class CheckpointToSave(NamedTuple):
     """The owners of ranges when it was committed: their keepers hold all of it."""
     kept: tuple[Place, ...]
     """All places whose images are still needed, those of candidates too."""
+    versions: tuple[CodeVersion, ...]
+    """The versions of the code that were settled then."""
 
 
 class Saver:
@@ -63,6 +67,7 @@ class Saver:
         owners: Iterable[InstanceRecord],
         instances: Iterable[InstanceRecord],
         now: float,
+        versions: tuple[CodeVersion, ...] = (),
     ) -> list[do.Command]:
         """A checkpoint was committed, and is to be saved.
 
@@ -70,8 +75,10 @@ class Saver:
             owners: the instances that own ranges.
             instances: owners and candidates.
             now: seconds that only grow.
+            versions: the versions of the code that are settled.
         """
-        self._newest = CheckpointToSave(epoch, tuple(owners), tuple(s.place for s in instances))
+        kept = tuple(s.place for s in instances)
+        self._newest = CheckpointToSave(epoch, tuple(owners), kept, versions)
         if self.plan.durable is not None:
             self._next = self._newest
         return [] if self._now else self._begin(now)
@@ -122,8 +129,8 @@ class Saver:
         self._asked = set(places)
         if "" in places:
             return self._give_up(f"nobody holds {places[''][0].name}", now)
-        checkpoint = self._now.epoch
-        return [do.PutChains(process, checkpoint, tuple(held)) for process, held in places.items()]
+        checkpoint, begins = self._now.epoch, begins_of(self._now.versions)
+        return [do.PutChains(p, checkpoint, tuple(held), begins) for p, held in places.items()]
 
     def put(self, event: on.Put, now: float) -> list[do.Command]:
         """A keeper has stored what it holds, or could not."""
@@ -142,7 +149,10 @@ class Saver:
             return []
         self._asked = {event.process}
         assert self.plan.durable is not None
-        manifest = saved_checkpoint(self.plan, self.plan.durable, event.checkpoint, self._chains)
+        version = version_at(self._now.versions, event.checkpoint)
+        manifest = saved_checkpoint(
+            self.plan, self.plan.durable, event.checkpoint, self._chains, version
+        )
         return [do.SaveCheckpoint(event.process, manifest)]
 
     def saved(self, event: on.CheckpointSaved, now: float) -> tuple[int, list[do.Command]]:
@@ -183,7 +193,11 @@ class Saver:
 
 
 def saved_checkpoint(
-    plan: Plan, durable: Durable, checkpoint: int, chains: Mapping[int, Iterable[SavedChain]]
+    plan: Plan,
+    durable: Durable,
+    checkpoint: int,
+    chains: Mapping[int, Iterable[SavedChain]],
+    version: CodeVersion | None = None,
 ) -> Saved:
     """The manifest of a checkpoint.
 
@@ -192,21 +206,23 @@ def saved_checkpoint(
 
     Args:
         chains: by vertex, the chains of all its ranges.
+        version: the version of the code that made it; None for the one that the job began with.
     """
-    clock = plan.clock
+    clock, layout = plan.clock, layout_of(plan)
     return Saved(
         job=plan.job,
         number=durable.number,
         run=durable.run,
         checkpoint=checkpoint,
         checkpoint_every=plan.checkpoint_every,
-        layout=layout_of(plan),
+        layout=layout if version is None else replace(layout, shapes=version.shapes),
         chains={plan.vertices[v].name: tuple(sorted(found)) for v, found in chains.items()},
         splits={plan.vertices[v].name: tuple(names) for v, names in plan.splits.items()},
         clock=None if clock is None else (clock.origin, clock.seconds, clock.speed),
         columns=columns_of(plan),
         marks={} if plan.resumed is None else dict(plan.resumed.marks),
-        code=plan.code,
+        code=plan.code if version is None else version.name,
+        version=0 if version is None else version.number,
         files=plan.files,
     )
 

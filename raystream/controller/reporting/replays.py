@@ -34,6 +34,13 @@ def tell_replay(error: RaystreamError, plan: Plan, saves: Saves) -> None:
     except RaystreamError:  # the store cannot be read: there is another error to tell
         return
     words = f"Replay it: {replay_command(error, plan, saved, saves.store.url)}"
+    versions = () if plan.durable is None else plan.durable.versions
+    if versions:
+        words += (
+            "\n  The job was upgraded: run that in the folder of the code that it had then. A"
+            " replay makes all epochs by one version; the newest began after epoch"
+            f" {versions[-1].after}."
+        )
     error.hint = "\n  ".join(filter(None, [error.hint, words]))
 
 

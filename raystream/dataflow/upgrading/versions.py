@@ -11,10 +11,12 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from raystream.api.operators import OperatorSpec
-from raystream.dataflow.plan import Vertex
+
+if TYPE_CHECKING:
+    from raystream.dataflow.plan import Vertex
 
 
 class VertexCode(NamedTuple):

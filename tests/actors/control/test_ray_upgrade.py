@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +17,18 @@ import pytest
 from typer.testing import CliRunner
 
 from raystream.cli.app import app
+from raystream.dataflow.assignment import FOREVER
+from raystream.durable.saves import Saves
+from raystream.durable.store import open_store
+from tests.actors.conftest import job_processes
 from tests.actors.jobs.test_ray_moves import LINES, parts_of
+from tests.processes import kill_each
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
 
 EPOCH = 10
+HEARD_SAMPLES = 5
+"""After so many reports the submitter has asked which code the job runs."""
 MODULE = "flow_with_versions"
 FLOW = """
 import os
@@ -94,6 +102,21 @@ class Story:
         self.after.append(int(found[1].replace(",", "")))
 
 
+class Losing(Story):
+    """All processes of the job die when a checkpoint of the new code is saved."""
+
+    def _told(self, old: Path, new: Path) -> Iterator[None]:
+        self._upgrade(new)
+        saves = Saves(open_store(self.folder / "cuts"), "versions")
+        while not any(saved.version for saved in saves.kept()):
+            yield
+        for _ in range(HEARD_SAMPLES):
+            yield
+        kill_each(job_processes())
+        yield
+        (self.folder / "gate").touch()
+
+
 def test_each_epoch_is_made_by_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = version(tmp_path, "old", "n: int = 0", "")
     new = version(tmp_path, "new", "n: int = 0; seen: float = 0.0", "-")
@@ -106,14 +129,38 @@ def test_each_epoch_is_made_by_one_version(tmp_path: Path, monkeypatch: pytest.M
     first, last = story.after
     assert 0 < first < last
     assert len(report.recoveries) >= 1
+    assert counted(tmp_path) == expected(first, last)
+
+
+@pytest.mark.long
+def test_when_all_is_lost_a_job_goes_on_with_the_code_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = version(tmp_path, "old", "n: int = 0", "")
+    new = version(tmp_path, "new", "n: int = 0; seen: float = 0.0", "-")
+    monkeypatch.syspath_prepend(str(old))
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+    flow = importlib.import_module(MODULE).flow
+    story = Losing(tmp_path, old, new)
+    report = flow.run(
+        cluster="auto", durable=tmp_path / "cuts", on_progress=story, checkpoint_seconds=0.5
+    )
+    (note,) = report.notes
+    assert "is lost" in note and "goes on from checkpoint" in note
+    assert counted(tmp_path) == expected(*story.after)
+
+
+def counted(folder: Path) -> list[tuple[str, int]]:
+    return sorted(row for row in parts_of(folder / "out") if row[0][0] in "ab")
+
+
+def expected(first: int, last: int = FOREVER) -> list[tuple[str, int]]:
     times: dict[str, list[int]] = {}
     for split in "ab":
         for i in range(LINES):
             times.setdefault(f"{split}{i % 7}", []).append(i)
-    expected = [
+    return sorted(
         (word, -n if first < i // EPOCH + 1 <= last else n)
         for word, at in times.items()
         for n, i in enumerate(at, 1)
-    ]
-    found = [row for row in parts_of(tmp_path / "out") if row[0] in times]
-    assert sorted(found) == sorted(expected)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,10 +36,15 @@ def store(keeper: Keeper, part: KeyRange, *, base: int = 0, checkpoint: int = 5)
 
 
 def image(
-    data: bytes = b"abc", *, base: int = 0, checkpoint: int = 5, sender: str = "count/0"
+    data: bytes = b"abc",
+    *,
+    base: int = 0,
+    checkpoint: int = 5,
+    sender: str = "count/0",
+    code: int = 0,
 ) -> Stored[Any]:
     array = np.frombuffer(data, np.uint8)
-    return Stored(checkpoint, base or None, array, len(array), sender=sender)
+    return Stored(checkpoint, base or None, array, len(array), sender=sender, code=code)
 
 
 def test_an_image_is_held_with_its_last_part(keeper: Keeper) -> None:
@@ -121,8 +127,8 @@ def test_of_two_senders_each_has_its_own_images_saved(
         sent = image(data, base=base, checkpoint=checkpoint, sender=sender)
         assert keeper.store(0, ALL, ALL, sent) == (True, None)
 
-    def saved(checkpoint: int) -> list[bytes]:
-        ((_, chain),) = keeper.put_chains(checkpoint, [(0, ALL)])  # type: ignore[misc]
+    def saved(checkpoint: int, versions: Sequence[tuple[int, int]] = ()) -> list[bytes]:
+        ((_, chain),) = keeper.put_chains(checkpoint, [(0, ALL)], versions)  # type: ignore[misc]
         assert isinstance(chain, SavedChain)
         return [bytes(saves.store.get(each.name)) for each in chain.images]
 
@@ -132,3 +138,6 @@ def test_of_two_senders_each_has_its_own_images_saved(
     assert saved(2) == [b"all", b"two"]
     send("count/1", 2, 3, b"more")
     assert saved(3) == [b"all", b"one", b"more"]
+    keeper.store(0, ALL, ALL, image(b"new", checkpoint=4, sender="count/1", code=2))
+    send("count/0", 2, 4, b"old")  # it was replaced, and does not know of the other code
+    assert saved(4, [(3, 2)]) == [b"new"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from raystream.controller.protocol.saving import (
     saved_checkpoint,
 )
 from raystream.dataflow.plan import Durable, Plan
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.durable.manifest import SavedChain, encode, manifest_name, saved_image
 from raystream.durable.saves import EncodedImage, Saves
 from raystream.durable.store import open_store
@@ -260,6 +262,27 @@ def test_a_run_begins_at_a_saved_cut() -> None:
     assert {c.checkpoint for c in puts(committed(job, 55))} == {50}
 
 
+def other_code(after: int, shapes: Mapping[str, str]) -> CodeVersion:
+    return CodeVersion(
+        number=3, after=after, code=b"", settled=True, name="shop:new", shapes=shapes
+    )
+
+
+def test_a_checkpoint_is_saved_as_one_of_the_code_that_made_it() -> None:
+    """Also in a run that begins again with the code that the one before had gone over to."""
+    shapes = dict.fromkeys(layout_of(driven().plan).shapes, "others")
+    job = Driven(durable=replace(DURABLE, versions=(other_code(20, shapes),)))
+    job.start()
+    assert all(b.versions for b in job.all(do.Become))
+    for epoch, found in ((20, (job.plan.code, 0)), (30, ("shop:new", 3))):
+        said = committed(job, epoch + 5)
+        assert {c.versions for c in puts(said)} == {((20, 3),)}
+        save(job, said)
+        saved = job.all(do.SaveCheckpoint)[-1].saved
+        assert (saved.checkpoint, saved.code, saved.version) == (epoch, *found)
+        assert (saved.layout.shapes == shapes) == (epoch > 20)
+
+
 # ---------------------------------------------------------------------------- going on
 
 
@@ -332,6 +355,41 @@ def test_a_run_that_lost_something_does_not_go_on_from_a_cut_of_another(
     save_in(plan, saves, 3)
     with pytest.raises(LostError, match="checkpoint 3 of run 3 of words, which is no checkpoint"):
         Resumes(saves).after(LostError("all is lost"), old)
+
+
+def test_a_job_goes_on_by_itself_only_with_code_that_its_submitter_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, saves = store(tmp_path)
+    monkeypatch.setattr(Saves, "_check", lambda self, saved: None)
+    plan = save_in(plan, saves, 7)
+    (found,) = saves.kept()
+    saves.commit(replace(found, checkpoint=9, code="shop:flow", version=3))
+    with pytest.raises(LostError, match="other code than the job began with") as told:
+        Resumes(saves).after(LostError("all is lost"), plan)
+    assert "raystream run shop:flow --resume" in told.value.hint
+    assert plan.durable is not None
+    shapes = layout_of(plan).shapes
+    plan.durable = replace(plan.durable, versions=(other_code(8, shapes),))
+    begin = Resumes(saves).after(LostError("all is lost"), plan)
+    again = durably(plan, saves, "again", begin.saved)
+    assert again.durable is not None and again.durable.versions == plan.durable.versions
+    assert saves.kept()[0].version == 3
+
+
+def test_who_resumes_is_told_that_the_job_had_gone_over_to_other_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, saves = store(tmp_path)
+    monkeypatch.setattr(Saves, "_check", lambda self, saved: None)
+    save_in(plan, saves, 7)
+    (found,) = saves.kept()
+    saves.commit(replace(found, checkpoint=9, code="shop:flow", version=3))
+    begin = beginning(saves, True)
+    assert "checkpoint 9 of run 1 of words was made by code to which" in begin.notes[-1]
+    resumed = durably(plan, saves, "again", begin.saved)
+    assert resumed.resumed is not None and resumed.resumed.version == 0  # a new run begins with it
+    assert len(beginning(saves, True).notes) == 1
 
 
 def test_what_an_old_run_was_about_to_save_does_not_come_first(tmp_path: Path) -> None:

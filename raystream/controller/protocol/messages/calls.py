@@ -274,9 +274,13 @@ class KeeperActorCalls(KeeperCalls, Protocol):
         ...
 
     def put_chains(
-        self, checkpoint: int, places: list[tuple[int, KeyRange]]
+        self,
+        checkpoint: int,
+        places: list[tuple[int, KeyRange]],
+        versions: Sequence[tuple[int, int]] = (),
     ) -> list[tuple[int, SavedChain]] | str:
-        """Store the images of these ranges in the durable tier; or why that cannot be."""
+        """Store the images of these ranges in the durable tier; or why that cannot be. versions:
+        see `ImageStore.images`."""
         ...
 
     def save_checkpoint(self, saved: Saved) -> str | OvertakenError:

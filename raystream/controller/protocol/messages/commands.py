@@ -162,6 +162,8 @@ class PutChains:
     process: str
     checkpoint: int
     places: tuple[Place, ...]
+    versions: tuple[tuple[int, int], ...] = ()
+    """See `ImageStore.images`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,10 @@ class Commits:
 
     def _save(self) -> list[Command]:
         entry, owners = self._job.entry, [m.record for m in self._job.owners]
-        return self.saver.committed(entry.committed, owners, entry.instances, self._job.now)
+        settled = entry.assignment.settled
+        return self.saver.committed(
+            entry.committed, owners, entry.instances, self._job.now, settled
+        )
 
     def _tell(self) -> list[Command]:
         epoch, upto = self._job.entry.committed, self.published_upto

@@ -112,7 +112,9 @@ class Upgrades:
         version = CodeVersion(
             number=number, after=after, code=wanted.code, name=wanted.name, shapes=wanted.shapes
         )
-        assignment = job.entry.assignment.proposing(version)
+        entry = job.entry
+        since = entry.committed if job.plan.durable is None else entry.saved
+        assignment = entry.assignment.proposing(version, since)
         now = replace(
             upgrade,
             proposed=number,
@@ -162,8 +164,6 @@ def _never(job: Job) -> str:
     """Why a job cannot be upgraded at all; empty if it can."""
     if not job.strategy.stores_checkpoints:
         return "a job that takes no checkpoints cannot be upgraded"
-    if job.plan.durable is not None:
-        return "a job with --durable is upgraded by `stop --save` and `run --resume`"
     if job.plan.state_memory is not None:
         return "a job with rows on disk (--state-memory) cannot be upgraded yet"
     if job.plan.check:
