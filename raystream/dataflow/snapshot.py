@@ -22,6 +22,7 @@ import numpy as np
 
 from raystream.api.row_shapes import shape_of
 from raystream.dataflow.instances.base import Instance
+from raystream.dataflow.plan import Vertex
 from raystream.errors import InternalError, StateError, Where
 from raystream.schema.types import KeyRange
 from raystream.state.counts import LEFT, EncodedCounts
@@ -31,6 +32,9 @@ from raystream.state.images.partition import follows, part_of, together
 from raystream.state.images.row_shape import RowShape
 from raystream.state.images.upgrade import upgraded
 from raystream.state.tables.backend import WHOLE, Guard, NoRows, PendingRows
+
+CARRIED_BYTES = 8 << 20
+"""About how many bytes of rows go over to other code at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,20 +321,16 @@ def advance(machine: Instance, delta: Image) -> None:
     machine.stand(header.checkpoint, header.input_position)
 
 
-def stored_rows(machine: Instance) -> Image:
-    """The rows of an instance, in stored form, before its code is changed between two epochs."""
-    return capture(machine).image()
-
-
-def refill(machine: Instance, rows: Image) -> None:
-    """Fill an instance, whose code was changed, with the rows that it had before.
+def rows_for(machine: Instance, vertex: Vertex) -> Iterator[list[Image]]:
+    """The rows of an instance between two epochs as those of other code of its vertex: images of
+    one range after the other, each made when it is asked for.
 
     Raises:
         StateError: they are of another state class, which has no `upgrade`, or that failed.
     """
-    _check(machine, rows)
-    if machine.table is not None:
-        machine.table.fill([[_as_now(machine, rows)]])
+    for image in capture(machine).parts(CARRIED_BYTES):
+        _check(machine, image, vertex)
+        yield [_as_now(vertex, image)]
 
 
 def _checked(
@@ -352,7 +352,7 @@ def _checked(
             _follow_on(since, chain)
         newest.append(chain[-1].header)
         if any(i.rows is not None for i in chain):
-            yield [_as_now(machine, image) for image in chain]
+            yield [_as_now(machine.vertex, image) for image in chain]
 
 
 def _follow_on(since: Callable[[KeyRange], int], chain: Sequence[Image]) -> None:
@@ -399,14 +399,15 @@ def _upto(first: Image, last: Image) -> Image:
     return Image(replace(last.header, base=first.header.base), None, None)
 
 
-def _check(machine: Instance, image: Image) -> None:
+def _check(machine: Instance, image: Image, vertex: Vertex | None = None) -> None:
     header, plan = image.header, machine.plan
     if (header.operator, header.groups) != (machine.vertex.name, plan.groups):
         raise StateError(
             f"the {header} of {header.groups} key groups was put into {machine.vertex.name},"
             f" which has {plan.groups}"
         )
-    shape, now = _shape(machine), _shape_in_words(machine)
+    shape = _shape(machine.vertex if vertex is None else vertex)
+    now = "" if shape is None else shape.fingerprint
     if header.shape == now:
         return
     hint = f"stored: {header.shape or 'none'}\n  now:    {now or 'none'}"
@@ -422,18 +423,17 @@ def _check(machine: Instance, image: Image) -> None:
 # ---------------------------------------------------------------- rows
 
 
-def _shape(machine: Instance) -> RowShape | None:
-    spec = machine.vertex.spec
-    return None if spec is None else shape_of(spec)
+def _shape(vertex: Vertex) -> RowShape | None:
+    return None if vertex.spec is None else shape_of(vertex.spec)
 
 
 def _shape_in_words(machine: Instance) -> str:
-    shape = _shape(machine)
+    shape = _shape(machine.vertex)
     return "" if shape is None else shape.fingerprint
 
 
 def _take(machine: Instance, wanted: CheckpointRequest, *, named: bool) -> PendingRows | None:
-    shape, table = _shape(machine), machine.table
+    shape, table = _shape(machine.vertex), machine.table
     if shape is None or table is None:
         return None
     if machine.ended:
@@ -441,9 +441,9 @@ def _take(machine: Instance, wanted: CheckpointRequest, *, named: bool) -> Pendi
     return table.capture(wanted, machine.position, named=named)
 
 
-def _as_now(machine: Instance, image: Image) -> Image:
+def _as_now(vertex: Vertex, image: Image) -> Image:
     """The image in the state class of today: upgraded if it was stored by another version."""
-    shape = _shape(machine)
+    shape = _shape(vertex)
     if shape is None or image.header.shape == shape.fingerprint:
         return image
     return upgraded(image, shape)

@@ -288,7 +288,7 @@ class SimulatedController(Box):
             self.job.kill(process)
             return
         try:
-            files = self.job.files_of(process, blank.node, place, committed)
+            files = self.job.files_of(process, blank.node, place, committed, version)
             what = (self.job, place, committed, command.holders, files, begins)
             images = images_of(*what) if committed else []
         except StateError as error:  # a controller slept until its saved checkpoint was dropped

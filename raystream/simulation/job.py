@@ -15,6 +15,7 @@ from raystream.controller.protocol.strategies import strategy_of
 from raystream.dataflow.asking.claiming import claiming
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.sinks import shows_at_once
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.errors import LostError, RaystreamError, Stopped
 from raystream.simulation.controller import SimulatedController
 from raystream.simulation.laws import Laws
@@ -181,13 +182,24 @@ class SimulatedJob(Laws):
         disk.sweep({k.process for k in self.keepers.values() if k.alive})
         self.keepers[process] = SimulatedKeeper(process, node, self.budget, disk)
 
-    def files_of(self, process: str, node: str, place: Place, committed: int) -> RowFolder | None:
-        """A folder for the rows of a new instance, with what others on its node have left."""
+    def files_of(
+        self,
+        process: str,
+        node: str,
+        place: Place,
+        committed: int,
+        version: CodeVersion | None = None,
+    ) -> RowFolder | None:
+        """A folder for the rows of a new instance, with what others on its node have left. version:
+        of the code with which it begins."""
         spec = self.plan.vertices[place.vertex].spec
         shape = None if spec is None else shape_of(spec)
         if self.row_disks is None or shape is None:
             return None
-        return self.row_disks.made(process, node, place, committed, shape, self.plan.groups)
+        kept = shape.fingerprint if version is None else version.shapes[place.operator]
+        code = 0 if version is None else version.number
+        what = (process, node, place, committed, kept, self.plan.groups, code)
+        return self.row_disks.made(*what)
 
     # ------------------------------------------------------------ what instances see
 

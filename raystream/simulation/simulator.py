@@ -161,7 +161,7 @@ def _judge(job: SimulatedJob, plan: Plan) -> Totals:
 def _changes(s: Scenario, plan: Plan) -> int:
     """How often the code of a job is to be changed."""
     fixed = s.database or s.recovery != "state" or s.queries
-    fixed = fixed or plan.check or plan.state_memory is not None
+    fixed = fixed or plan.check
     return 0 if fixed or s.flow not in OTHER_VERSIONS else s.upgrades or 0
 
 

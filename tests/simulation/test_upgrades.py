@@ -40,6 +40,17 @@ def test_a_saved_checkpoint_says_which_version_made_it(flow: str) -> None:
     assert done["upgrade"]
 
 
+@pytest.mark.parametrize("durable", [False, True])
+def test_rows_on_disk_go_over_to_other_code(durable: bool) -> None:
+    done = Counter[str]()
+    for flow in OTHER_VERSIONS:
+        for seed in range(2):
+            outcome = simulate(scenario(flow, durable=durable, state_memory=900), seed)
+            assert outcome.kind != "wrong", (flow, seed, outcome.why)
+            done += outcome.faults
+    assert done["upgrade"] and done["files opened"]
+
+
 def test_a_job_goes_on_with_the_code_that_it_had_gone_over_to() -> None:
     done = 0
     for seed in range(6):

@@ -144,8 +144,10 @@ class Seat:
         with self._placing, _told():
             if self._shell is not None:
                 return Refusal.PLACED
-            files = self._files = row_folder(self.plan, place, committed, self._number)
             began, begins = time.monotonic(), begins_of(versions)
+            version = version_at(versions, committed)
+            files = row_folder(self.plan, place, committed, self._number, version)
+            self._files = files
             found: Fetched | None = Fetched(())
             if committed:
                 found = self._images(holders, place, committed, files, ways, begins)
@@ -160,7 +162,7 @@ class Seat:
                 images=found.images() if committed else (),
                 holders=found.whole,
                 files=files,
-                version=version_at(versions, committed),
+                version=version,
             )
             vertex = self.plan.vertices[place.vertex]
             self.writer = LineWriter(self.plan.job, vertex.name, place.name)

@@ -13,7 +13,7 @@ from raystream.dataflow.logic.select import logic_of
 from raystream.dataflow.order import assemble
 from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
-from raystream.dataflow.snapshot import refill, stored_rows
+from raystream.dataflow.snapshot import rows_for
 from raystream.errors import InternalError
 from raystream.schema.blocks import folded
 from raystream.schema.types import KeyRange
@@ -29,20 +29,18 @@ class KeyedInstance(ReceivingInstance):
         if vertex.spec is None:
             raise InternalError(f"{vertex.name} is no operator")
         self.spec = self._bound(vertex.spec)
-        self.logic = self._logic(plan)
+        self.logic = self._logic(self.spec, plan)
         self._nothing = [nothing(schema, len(keys)) for schema in vertex.spec.outputs]
 
-    def _logic(self, plan: Plan) -> Logic:
-        """A new logic of the operator."""
-        logic = logic_of(self.spec, plan)
-        return logic if plan.state_memory is None else self._tiered(logic, plan, plan.state_memory)
-
-    def _tiered(self, logic: Logic, plan: Plan, memory: int) -> Logic:
-        """A logic, with its oldest rows on disk if it supports that. memory: bytes."""
+    def _logic(self, spec: OperatorSpec, plan: Plan) -> Logic:
+        """A new logic of an operator, with its oldest rows on disk if it supports that."""
+        logic, memory = logic_of(spec, plan), plan.state_memory
+        if memory is None:
+            return logic
         from raystream.dataflow.logic.tiered import tiered
 
         folder = Path(plan.state_folder or gettempdir())
-        return tiered(logic, self.spec, plan.ticks, memory, folder)
+        return tiered(logic, spec, plan.ticks, memory, folder)
 
     def _bound(self, spec: OperatorSpec) -> OperatorSpec:
         """The operator as this instance calls it."""
@@ -68,13 +66,15 @@ class KeyedInstance(ReceivingInstance):
         Raises:
             StateError: a row cannot be stored, or the user's `upgrade` failed.
         """
-        rows = stored_rows(self)
-        super()._upgrade(vertex, number)
         assert vertex.spec is not None
+        before, spec = self.table, self._bound(vertex.spec)
+        logic = self._logic(spec, self.plan)
+        if before is not None and logic.table is not None:
+            logic.table.keep_beside(before, number)
+            logic.table.fill(rows_for(self, vertex))
         with self.swapping:
-            self.spec = self._bound(vertex.spec)
-            self.logic = self._logic(self.plan)
-            refill(self, rows)
+            super()._upgrade(vertex, number)
+            self.spec, self.logic = spec, logic
             self.logic.open(self.keys)
             self._nothing = [nothing(schema, len(self.keys)) for schema in vertex.spec.outputs]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from raystream.controller.protocol.recovery import Place
-from raystream.state.images.row_shape import RowShape
 from raystream.state.tiers.row_folder import RowFolder, folder_name, left_at
 
 
@@ -82,14 +81,22 @@ class RowDisks:
         return self._above / node
 
     def made(
-        self, process: str, node: str, place: Place, committed: int, shape: RowShape, groups: int
+        self,
+        process: str,
+        node: str,
+        place: Place,
+        committed: int,
+        shape: str,
+        groups: int,
+        code: int = 0,
     ) -> RowFolder:
-        """A folder for a process that takes a place, with the rows that others have left there."""
+        """A folder for a process that takes a place, with the rows that others have left there.
+        shape, code: see `left_at`."""
         where = self._of(node)
         shutil.rmtree(where / folder_name(self._run, process), ignore_errors=True)
-        files = RowFolder.made(where, self._run, process)
+        files = RowFolder.made(where, self._run, process, code)
         if committed:
-            at = (self._run, place.operator, shape.fingerprint, place.keys, committed)
+            at = (self._run, place.operator, shape, place.keys, committed, code)
             if found := left_at(where, *at):
                 files.take(found, groups)
         return files

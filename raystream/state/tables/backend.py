@@ -199,6 +199,10 @@ class Table(ABC):
             StateError: what was left is of other rows.
         """
 
+    def keep_beside(self, before: Table, code: int) -> None:  # noqa: B027  a default
+        """As `keep_in`, into the folder of the table whose rows this one gets; that one writes no
+        more. code: the number of the version of the code that goes on with them."""
+
     def note(self, operator: str, keys: KeyRange, upto: int) -> None:  # noqa: B027  a default
         """A checkpoint is taken at the end of epoch `upto`: note what a successor on this node can
         open of the rows on disk, where there are some. keys: the range of the instance."""

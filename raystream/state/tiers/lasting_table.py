@@ -49,6 +49,11 @@ class LastingTable(TieredTable):
             parts = [upto for _, upto in folder.left.parts]
             self._upto, self._newest = min(parts), max(parts)
 
+    def keep_beside(self, before: Table, code: int) -> None:
+        if isinstance(before, LastingTable) and before._folder is not None:
+            before._folder.goes_over(code)
+            self.keep_in(before._folder)
+
     def note(self, operator: str, keys: KeyRange, upto: int) -> None:
         if self._folder is None:
             return
@@ -66,6 +71,7 @@ class LastingTable(TieredTable):
             keys=keys,
             checkpoint=upto,
             upto=self._upto,
+            code=self._folder.code,
             counts=self.cold_counts + self._clean_counts(),
             segments=tuple(segments),
         )

@@ -63,6 +63,8 @@ class RowManifest:
     """The epoch at whose end it was written."""
     upto: int
     """The rows that were touched last up to this checkpoint are on disk."""
+    code: int
+    """The number of the version of the code that made them."""
     counts: np.ndarray
     """int64 [groups]: how many rows were touched last by `upto`."""
     segments: tuple[StoredRows, ...]
@@ -97,20 +99,22 @@ class RowFolder:
     path: Path
     left: LeftRows | None = None
     """What was found there to begin with."""
+    code: int = 0
+    """The number of the version of the code that writes there."""
     _numbers: int = 0
     _kept: dict[int, frozenset[str]] = field(default_factory=dict)
     _named: set[str] = field(default_factory=set)
 
     @classmethod
-    def made(cls, where: Path, run: str, process: str) -> RowFolder:
-        """A new folder. where: in which it lies.
+    def made(cls, where: Path, run: str, process: str, code: int = 0) -> RowFolder:
+        """A new folder. where: in which it lies. code: see `code`.
 
         Raises:
             OSError: it cannot be made.
         """
         path = where / folder_name(run, process)
         path.mkdir(mode=0o700, parents=True)
-        return cls(path)
+        return cls(path, code=code)
 
     def next_name(self) -> str:
         """A name for the files of a new segment."""
@@ -119,12 +123,17 @@ class RowFolder:
         self._named.add(name)
         return name
 
+    def goes_over(self, code: int) -> None:
+        """Another version of the code goes on, with rows of its own. What older checkpoints have
+        stays until a newer one is committed."""
+        self.left, self.code = None, code
+
     def note(self, manifest: RowManifest) -> None:
         """Write the manifest of a checkpoint. If the disk refuses, a successor reads images."""
         m = manifest
         what = [
-            m.operator, m.shape, [*m.keys], m.checkpoint, m.upto, m.counts.tobytes(),
-            [[s.name, s.dues] for s in m.segments],
+            m.operator, m.shape, [*m.keys], m.checkpoint, m.upto, m.code,
+            m.counts.tobytes(), [[s.name, s.dues] for s in m.segments],
         ]  # fmt: skip
         try:
             write_checked(self.path / f"{_MANIFEST}{m.checkpoint}", what)
@@ -180,13 +189,22 @@ def folder_name(run: str, process: str) -> str:
 
 
 def left_at(
-    where: Path, run: str, operator: str, shape: str, keys: KeyRange, checkpoint: int
+    where: Path,
+    run: str,
+    operator: str,
+    shape: str,
+    keys: KeyRange,
+    checkpoint: int,
+    code: int = 0,
 ) -> list[tuple[Path, RowManifest, KeyRange]] | None:
     """The rows on disk that instances of this node had at a checkpoint: for parts that tile a range
     (the folder, its manifest, the part). None if there are none of some part.
 
     Args:
-        where: in which the folders lie. shape: what rows hold, in words.
+        where: in which the folders lie.
+        shape: what rows hold, in words.
+        code: the number of the version of the code that makes that checkpoint. An instance that was
+            replaced, and did not know it, has written what other code made.
     """
     found: dict[KeyRange, tuple[Path, RowManifest]] = {}
     for path in sorted(where.glob(f"{PREFIX}{run}-*/{_MANIFEST}{checkpoint}")):
@@ -197,7 +215,7 @@ def left_at(
         except (OSError, StateError) as error:  # its owner has removed it, or it is torn
             log.warning("rows on disk at %d are not used: %s", checkpoint, error)
             continue
-        if (manifest.operator, manifest.shape) == (operator, shape):
+        if (manifest.operator, manifest.shape, manifest.code) == (operator, shape, code):
             known = found.get(manifest.keys)
             if known is None or known[1].upto < manifest.upto:
                 found[manifest.keys] = path.parent, manifest
@@ -208,13 +226,14 @@ def left_at(
 
 
 def _read(path: Path) -> RowManifest:
-    operator, shape, keys, checkpoint, upto, counts, segments = read_checked(path)
+    operator, shape, keys, checkpoint, upto, code, counts, segments = read_checked(path)
     return RowManifest(
         operator=operator,
         shape=shape,
         keys=KeyRange(*keys),
         checkpoint=checkpoint,
         upto=upto,
+        code=code,
         counts=np.frombuffer(counts, np.int64),
         segments=tuple(StoredRows(*s) for s in segments),
     )

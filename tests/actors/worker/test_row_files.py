@@ -10,6 +10,8 @@ from pathlib import Path
 from raystream.actors.keepers.left_rows import OLD_SECONDS, sweep_rows
 from raystream.actors.worker.row_files import row_folder
 from raystream.controller.protocol.recovery import Place
+from raystream.dataflow.snapshot import note_rows
+from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.schema.types import KeyRange
 from raystream.state.tiers.row_folder import folder_name
 from tests.dataflow.test_rows_left import History
@@ -34,6 +36,25 @@ def test_a_process_finds_what_was_left_and_may_try_again(tmp_path: Path) -> None
     assert row_folder(plan, Place(source.id, source.name, KeyRange(0, 1), 0), 0) is None
     plan.state_memory = None
     assert row_folder(plan, place, history.job.committed) is None
+
+
+def test_rows_that_other_code_has_left_are_not_opened(tmp_path: Path) -> None:
+    """An instance that was replaced, and did not know it, goes on with the code of before."""
+    history = History("ledger", 3, tmp_path)
+    for _ in range(12):
+        history.turn()
+    plan, machine = history.plan, history.tiers()[0]
+    plan.run, plan.state_folder = "run", str(tmp_path)
+    place = Place(machine.vertex.id, machine.vertex.name, machine.keys, 0)
+    shapes = {v.name: "" for v in plan.vertices} | {place.operator: machine.table.shape.fingerprint}
+    version = CodeVersion(number=2, after=1, code=b"", settled=True, shapes=shapes)
+    old = row_folder(plan, place, history.job.committed, version=version)
+    assert old is not None and old.left is None
+    for each in history.tiers():  # they go over to that version
+        each.table._folder.goes_over(2)
+        note_rows(each)
+    new = row_folder(plan, place, history.job.committed, version=version)
+    assert new is not None and new.left is not None and new.code == 2
 
 
 def test_a_folder_that_cannot_be_made_is_no_folder(tmp_path: Path) -> None:

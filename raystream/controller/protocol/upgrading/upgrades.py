@@ -164,8 +164,6 @@ def _never(job: Job) -> str:
     """Why a job cannot be upgraded at all; empty if it can."""
     if not job.strategy.stores_checkpoints:
         return "a job that takes no checkpoints cannot be upgraded"
-    if job.plan.state_memory is not None:
-        return "a job with rows on disk (--state-memory) cannot be upgraded yet"
     if job.plan.check:
         return "a job in checking mode cannot be upgraded: other code sends other pieces"
     asking = [v.name for v in job.plan.vertices if v.spec is not None and v.spec.asking is not None]
