@@ -78,6 +78,7 @@ def run(
     drop: Collection[str] = (),
     keep: int = KEPT,
     tls: str | os.PathLike[str] | None = None,
+    traces: str | None = None,
     ui: bool = False,
     values: bool | None = None,
     on_progress: OnProgress | None = None,
@@ -139,6 +140,9 @@ def run(
             (`raystream certificates` makes one), or "made": new certificates for this run (needs
             the extra `tls`). Ray's own connections have other settings: see
             docs/reference/security.md.
+        traces: on a cluster, the address of a collector of OpenTelemetry, as in
+            `"http://127.0.0.1:4318"`: each recovery, move, upgrade and checkpoint is sent to it as
+            a trace.
         ui: on a cluster, show the job on a page in a browser while it runs. Its address is said as
             a note; only this machine can see it. Needs the extra `ui`.
         values: whether errors and notes may show keys and values of records. False leaves the kind
@@ -158,7 +162,7 @@ def run(
     wishes = _wishes(durable, resume, rename, drop)
     certificates = given(tls)
     options = options_of(cluster, copies, spares, recovery, restore_into, policy, bounds, pool)
-    options = replace(options, together=together)
+    options = replace(options, together=together, traces=traces)
     options = with_room(options, state_folder, checkpoint_memory, state_memory)
     refuse_here(options, cluster)
     least = {name: few for name, (few, _) in (bounds or {}).items() if few > 1}

@@ -28,6 +28,7 @@ from raystream.cli.options import (
     FlowTarget,
     Instances,
     Keep,
+    Local,
     NodesMax,
     PolicyName,
     PoolOption,
@@ -38,6 +39,7 @@ from raystream.cli.options import (
     StateMemory,
     Tls,
     Together,
+    Traces,
     Values,
     WithPage,
     unless_given,
@@ -179,9 +181,7 @@ def check(
 @app.command(rich_help_panel=RUN)
 def run(
     flow: FlowTarget,
-    local: Annotated[
-        bool, typer.Option("--local", help="Run in this process, without Ray.")
-    ] = False,
+    local: Local = False,
     instances: Instances = "",
     check: Check = False,
     rows: ExpectedRows = "",
@@ -193,6 +193,7 @@ def run(
     copies: Copies = 1,
     spares: Spares = 2,
     together: Together = False,
+    traces: Traces = None,
     checkpoint_seconds: CheckpointSeconds = 5.0,
     state_folder: StateFolder = None,
     state_memory: StateMemory = None,
@@ -225,6 +226,7 @@ def run(
             copies=copies,
             spares=spares,
             together=together,
+            traces=traces,
             policy=load.policy_of(policy),
             bounds=load.parse_bounds(bounds),
             pool=None if pool is None else PoolOptions(pool, nodes_max=nodes_max),

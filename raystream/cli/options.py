@@ -28,6 +28,7 @@ def unless_given(panel: str, metavar: str, said: str, least: int | None = None) 
     )
 
 
+Local = Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")]
 Instances = Annotated[
     str,
     typer.Option(
@@ -171,6 +172,15 @@ Tls = Annotated[
         "FOLDER|made",
         "Encrypt the job's connections, with a certificate on both sides: from a folder that"
         " `raystream certificates` has made, or made for this run.",
+    ),
+]
+Traces = Annotated[
+    str | None,
+    unless_given(
+        ON_CLUSTER,
+        "URL",
+        "Of a collector of OpenTelemetry, as in http://127.0.0.1:4318: recoveries, moves, upgrades"
+        " and checkpoints go there as traces.",
     ),
 ]
 WithPage = Annotated[bool, typer.Option("--ui", help="Show the job on a page in a browser, too.")]

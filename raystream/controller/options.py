@@ -32,6 +32,8 @@ class Options(ProtocolOptions):
     """Bytes of memory that the rows of an instance may take; None for any number."""
     checkpoint_memory: int | None = None
     """Bytes of each node's object store for recent checkpoints; None for the usual."""
+    traces: str | None = None
+    """The address of a collector of OpenTelemetry for the decisions of the job; None for none."""
 
 
 def options_of(
@@ -116,7 +118,8 @@ def with_room(
 
 
 _ON_CLUSTER = (
-    "copies", "spares", "recovery", "restore_into", "together", "state_folder", "checkpoint_memory"
+    "copies", "spares", "recovery", "restore_into", "together", "state_folder", "checkpoint_memory",
+    "traces",
 )  # fmt: skip
 
 

@@ -6,12 +6,15 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from raystream.cli.app import app
+from raystream.durable.saves import Saves
+from raystream.durable.store import open_store
 
 MODULE = """\
 from collections.abc import Iterator
@@ -74,6 +77,23 @@ def failed(*more: str) -> tuple[Result, str]:
     assert result.exit_code == 1, result.output
     (command,) = re.findall("Replay it: raystream (.*)", result.output)
     return result, command
+
+
+def test_a_checkpoint_of_code_to_which_the_job_was_upgraded_is_said_to_be_one(words: Path) -> None:
+    failed()
+    saves = Saves(open_store("cuts"), "words")
+    newest = saves.kept()[0]
+    asked = (
+        "replay",
+        "replayed_words:flow",
+        "--durable",
+        "cuts",
+        "--to",
+        str(newest.checkpoint + 1),
+    )
+    assert "was upgraded" not in call(*asked).output
+    saves.commit(replace(newest, code="words:new", version=1))
+    assert "the job was upgraded: words:new made that checkpoint" in call(*asked).output
 
 
 def test_the_command_of_an_error_shows_the_record_and_its_row(words: Path) -> None:

@@ -14,5 +14,6 @@ Nothing here knows of plans or jobs, but for what pickling refuses.
     pickling       refuses a plan that cannot be pickled, and names the part to blame
     sigterm        SIGTERM while this process is connected to Ray
     spot           a process on each node of EC2, which tells Ray when its machine is taken away
+    tracing        posts what a job has decided to a collector of traces
     ray_internals  everything private of Ray that raystream touches
 """

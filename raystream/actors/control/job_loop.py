@@ -14,7 +14,7 @@ from functools import partial
 from raystream.actors.cluster.head import UNREACHABLE
 from raystream.actors.control.actor_names import processes_of
 from raystream.actors.control.answers import Charter
-from raystream.actors.control.exporter import Exporter
+from raystream.actors.control.exporter import Exporter, Tracer
 from raystream.actors.control.nodes import Nodes
 from raystream.actors.control.processes import ActorPool
 from raystream.actors.control.reporter import Reporter
@@ -70,6 +70,8 @@ class JobLoop:
         self._requests = requests
         self._nodes = Nodes(charter.run, self.note)
         self._exporter = Exporter(plan.job, again=entry is not None)
+        traces = charter.options.traces
+        self._tracer = traces and Tracer(plan.job, charter.run, traces, self.note)
         self._scaling: Scaling | None = None
         self._hires: list[do.Hire] = []
         """Processes that are to be started when the head answers again."""
@@ -86,6 +88,8 @@ class JobLoop:
         while True:
             self._do(todo)
             if self.machine.ended and not todo:
+                if self._tracer:
+                    self._tracer.close(self.machine)
                 return self.reporter.report()
             now = time.monotonic()
             if now - self._asked >= POLL_SECONDS / TURNS:
@@ -129,6 +133,8 @@ class JobLoop:
         self.reporter.sample()
         if self._exporter.due() and self.reporter.started:
             self._exporter.give(self.reporter.status(self._run, self.notes.said))
+        if self._tracer:
+            self._tracer.look(self.machine)
         if self._nodes.due():
             self._nodes.look()
             self._actors.restores.links.learn((), self._nodes.alive)

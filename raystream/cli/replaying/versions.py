@@ -85,6 +85,11 @@ def begin(job: str, url: str, start: str) -> Begun:
             raise ConfigError(f"{saved.code} is called {flow.name} now, not {job}")
     oldest = "the only one that is kept" if len(kept) == 1 else f"kept are {_labels(kept)}"
     _say(f"from {saved} in {saves}; {oldest}")
+    if saved.version:
+        _say(
+            f"the job was upgraded: {saved.code or 'other code'} made that checkpoint. What runs"
+            " here is the flow of this folder"
+        )
     return Begun(flow, saves, saved)
 
 

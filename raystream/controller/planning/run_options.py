@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -47,6 +48,8 @@ def check_run_options(given: Mapping[str, Any]) -> float:
         raise _wrong("state_folder", given["state_folder"], "a path")
     if not isinstance(given["tls"], str | os.PathLike | None):
         raise _wrong("tls", given["tls"], 'the path of a folder, or "made"')
+    if given["traces"] is not None and not _is_address(given["traces"]):
+        raise _wrong("traces", given["traces"], "the address of a collector, http://HOST:PORT")
     if not isinstance(given["recovery"], str) or given["recovery"] not in RECOVERIES:
         raise _wrong("recovery", given["recovery"], f"one of {', '.join(RECOVERIES)}")
     for name in ("on_progress", "on_note"):
@@ -102,6 +105,11 @@ def check_by_operator(name: str, value: Any, fits: Any, wanted: str) -> None:
     for operator, one in value.items():
         if not fits(one):
             raise _wrong(f"{name}[{operator!r}]", one, wanted)
+
+
+def _is_address(value: Any) -> bool:
+    parts = urlsplit(value) if isinstance(value, str) else None
+    return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _text(value: Any) -> bool:

@@ -8,4 +8,5 @@ status  a job at one moment
 story   what happened to a job, in order, as words
 views   a job as the page shows it
 metrics names, labels and values for Prometheus
+traces  what a job has decided, for OpenTelemetry
 """
