@@ -6,6 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from raystream.api.batch import Batch
@@ -70,6 +71,8 @@ class SubscribedSource(MessageSource[U]):
 
     recorded: ClassVar[bool] = True
     read_ahead: ClassVar[int] = 256
+    give_up: float
+    """After how many seconds without a connection the job ends."""
 
     def __init__(self, record: type[U], format: Format | None, name: str, number: int = 1) -> None:
         self.record = self.declared = record
@@ -110,9 +113,19 @@ class SubscribedSource(MessageSource[U]):
     def splits(self) -> Sequence[Split]:
         return [Split(f"{i}/{self.number}") for i in range(self.number)]
 
+    def trial(self) -> MessageConnection:
+        """A connection that tries once, and leaves no trace: what `check` makes."""
+        once = copy(self)
+        once.give_up = 0.0
+        return once.connect(0, None)
+
     def check(self) -> str:
-        """Connect, and close the connection without a look at what comes."""
-        connection = self.connect(0, None)
+        """Connect, and close the connection without a look at what comes.
+
+        Raises:
+            InputError: there is no connection.
+        """
+        connection = self.trial()
         try:
             next(connection.messages(), None)
         finally:
@@ -226,9 +239,24 @@ def package(name: str, extra: str, what: str) -> Any:
         ) from None
 
 
-def unreachable(name: str, seconds: float, error: object) -> InputError:
-    """The error of a connection that cannot be made."""
+def unreachable(name: str, seconds: float, error: BaseException) -> InputError:
+    """The error of a connection that cannot be made. seconds: how long it was tried; 0: once."""
+    said = str(error).strip()
+    if not isinstance(error, EOFError) or not said:  # its words are ours
+        said = f"{type(error).__name__}: {said}"
+    if not seconds:
+        return InputError(
+            f"{name} cannot be read: {said}", hint="Is it there, and does it let this machine in?"
+        )
     return InputError(
-        f"{name} could not be read for {seconds:g} s: {error}",
+        f"{name} could not be read for {seconds:g} s: {said}",
         hint="Is it there, and does it let this machine in? give_up= says how long to try.",
     )
+
+
+LET_IN = "Look at the user, the password and the rights there."
+
+
+def refused(name: str, said: object, hint: str = LET_IN) -> InputError:
+    """The error of a server that will not change its mind."""
+    return InputError(f"{name} was refused: {said}", hint=hint)

@@ -12,13 +12,14 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from raystream.api.arguments import check_flag, check_record
-from raystream.errors import InputError, placed
+from raystream.errors import placed
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
     Incoming,
     MessageConnection,
     SubscribedSource,
+    refused,
 )
 from raystream.io.subscriptions.options import check_text, check_url, give_up_of, headers_of
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
@@ -32,6 +33,7 @@ SILENT_SECONDS = 60.0
 QUEUED = 1024
 REFUSED = (400, 401, 403, 404, 405, 410)
 """What a server says that will not change its mind."""
+HINT = "Look at the address, and at headers= where the server asks who comes."
 MOST_DIGITS = 18
 """An id of more digits is no number here."""
 
@@ -191,7 +193,7 @@ class _EventStream(MessageConnection):
         answer.close()
         connection.close()
         if answer.status in REFUSED:
-            raise InputError(f"{self._of.name} was refused: {answer.status} {answer.reason}")
+            raise refused(self._of.name, f"{answer.status} {answer.reason}", HINT)
         raise http.client.HTTPException(f"status {answer.status}")
 
     def close(self) -> None:

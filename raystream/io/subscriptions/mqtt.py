@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record, whole
@@ -15,6 +16,7 @@ from raystream.io.subscriptions.base import (
     MessageConnection,
     SubscribedSource,
     package,
+    refused,
 )
 from raystream.io.subscriptions.options import check_text, give_up_of
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again, taken
@@ -119,9 +121,18 @@ class Mqtt(SubscribedSource[U]):
         super().__init__(record, format, f"mqtt {topic}", splits)
         self.broker, self.topic, self.client, self.login = broker, topic, client, login
         self.give_up = give_up
+        self.lasting = True
+        """Whether the broker keeps the session, with what comes meanwhile."""
 
     def connect(self, split: int, since: int | None) -> MessageConnection:
         return _Session(self, split)
+
+    def trial(self) -> MessageConnection:
+        """In a session without a name, which the broker forgets: that of a job goes on."""
+        once = copy(self)
+        once.client, once.number, once.lasting = "", 1, False
+        once.give_up = 0.0
+        return once.connect(0, None)
 
 
 class _Session(MessageConnection):
@@ -163,8 +174,8 @@ class _Session(MessageConnection):
         from paho.mqtt.enums import CallbackAPIVersion
 
         client = paho.Client(
-            CallbackAPIVersion.VERSION2, self._name, clean_session=False, manual_ack=True,
-            reconnect_on_failure=False,
+            CallbackAPIVersion.VERSION2, self._name, clean_session=not self._of.lasting,
+            manual_ack=True, reconnect_on_failure=False,
         )  # fmt: skip
         client.max_inflight_messages_set(IN_FLIGHT)
         if self._of.login is not None:
@@ -174,7 +185,7 @@ class _Session(MessageConnection):
 
         def connected(_: Any, __: Any, ___: Any, reason: Any, ____: Any) -> None:
             if reason.is_failure:
-                came.put(InputError(f"{self._of.name} was refused by the broker: {reason}"))
+                came.put(refused(self._of.name, reason))
             else:
                 client.subscribe(self._topic, qos=1)
 

@@ -15,6 +15,7 @@ from raystream.io.subscriptions.base import (
     MessageConnection,
     SubscribedSource,
     package,
+    refused,
 )
 from raystream.io.subscriptions.options import check_start, check_text, check_url, give_up_of
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
@@ -114,34 +115,56 @@ class _Numbered(MessageConnection):
         from nats.js.errors import APIError, NotFoundError
 
         with asyncio.Runner() as runner:
-            client = runner.run(self._connected())
+            client = self._let_in(runner)
             try:
                 subscription = runner.run(self._subscribed(client))
                 yield ()
                 while True:
                     yield runner.run(self._taken(client, subscription))
-            except (APIError, NotFoundError) as error:
+            except NotFoundError:
+                stream = f"no stream {self._of.stream}" if self._of.stream else "no stream with it"
                 raise InputError(
-                    f"{self._of.name} cannot be read: {error}",
+                    f"{self._of.name} cannot be read: there is {stream}",
+                    hint="Make the stream first, or correct the name.",
+                ) from None
+            except APIError as error:
+                raise InputError(
+                    f"{self._of.name} cannot be read: {error.description or error}",
                     hint="Is there a stream with that subject?",
                 ) from None
             finally:
                 runner.run(client.close())
 
+    def _let_in(self, runner: asyncio.Runner) -> Any:
+        from nats.errors import Error
+
+        try:
+            return runner.run(self._connected())
+        except Error as error:
+            if "authorization violation" in str(error).lower():
+                raise refused(self._of.name, "the server says so to its user") from None
+            raise
+
     async def _connected(self) -> Any:
-        import nats
+        from nats.aio.client import Client
 
         async def nothing(_: Exception) -> None:
             """The connection is made again by `again_and_again`, which says what is wrong."""
 
-        return await nats.connect(
-            self._of.url,
-            allow_reconnect=False,
-            max_reconnect_attempts=1,
-            reconnect_time_wait=0,
-            connect_timeout=ANSWER_SECONDS,
-            error_cb=nothing,
-        )
+        client = Client()
+        try:
+            await client.connect(
+                self._of.url,
+                allow_reconnect=False,
+                max_reconnect_attempts=1,
+                reconnect_time_wait=0,
+                connect_timeout=ANSWER_SECONDS,
+                error_cb=nothing,
+            )
+        except BaseException:
+            await client.close()  # it keeps the connection of a server that does not let it in
+            raise
+        return client
 
     async def _subscribed(self, client: Any) -> Any:
         from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy

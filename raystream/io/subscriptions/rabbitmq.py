@@ -20,6 +20,7 @@ from raystream.io.subscriptions.base import (
     MessageConnection,
     SubscribedSource,
     package,
+    unreachable,
 )
 from raystream.io.subscriptions.options import check_text, check_url, give_up_of
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again, taken
@@ -116,7 +117,7 @@ class RabbitQueue(SubscribedSource[U]):
             finally:
                 _close(connection)
         except (OSError, EOFError) as error:
-            raise InputError(f"{self.name} cannot be read: {error}") from None
+            raise unreachable(self.name, 0, error) from None
         return f"{self.name} has {counted(declared.method.message_count, 'message')}"
 
 
@@ -148,7 +149,8 @@ def _connected(of: RabbitQueue[Any]) -> Any:
     except AMQPConnectionError as error:
         cause = error.args[0] if error.args else error
         said = getattr(cause, "exception", cause)
-        raise EOFError(f"no connection: {type(said).__name__}") from None
+        words = str(said).strip() or type(said).__name__
+        raise EOFError(f"no connection to {given.host}:{given.port}: {words}") from None
 
 
 @contextmanager

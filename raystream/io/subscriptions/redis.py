@@ -14,6 +14,7 @@ from raystream.io.subscriptions.base import (
     MessageConnection,
     SubscribedSource,
     package,
+    refused,
 )
 from raystream.io.subscriptions.options import check_start, check_text, check_url, give_up_of
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
@@ -125,7 +126,7 @@ class _Entries(MessageConnection):
 
     def _attempt(self) -> Iterator[Sequence[Incoming]]:
         from redis import Redis
-        from redis.exceptions import ConnectionError, RedisError, TimeoutError
+        from redis.exceptions import AuthenticationError, ConnectionError, RedisError, TimeoutError
 
         of = self._of
         with Redis.from_url(of.url) as client:
@@ -136,6 +137,8 @@ class _Entries(MessageConnection):
                     found: Any = client.xread(
                         {of.stream: self._last}, TAKEN, block=round(1000 * LOOK_SECONDS)
                     )
+                except AuthenticationError as error:
+                    raise refused(of.name, error) from None
                 except (ConnectionError, TimeoutError):
                     raise
                 except RedisError as error:

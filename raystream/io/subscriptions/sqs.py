@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record, whole
-from raystream.errors import ConfigError, InputError, placed
+from raystream.api.looking import counted
+from raystream.errors import ConfigError, placed
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     Incoming,
     MessageConnection,
     SubscribedSource,
     package,
+    refused,
+    unreachable,
 )
 from raystream.io.subscriptions.options import check_url, give_up_of
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
@@ -29,6 +32,9 @@ WAIT_SECONDS = 1
 """How long SQS waits for a message before it answers."""
 REFUSED = frozenset({"QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", "AccessDenied",
                      "AccessDeniedException", "InvalidClientTokenId"})  # fmt: skip
+
+
+HINT = "Look at the address, the region, and the credentials and rights of boto3 on this machine."
 
 
 @placed
@@ -97,6 +103,26 @@ class Queue(SubscribedSource[U]):
     def connect(self, split: int, since: int | None) -> MessageConnection:
         return _Poll(self)
 
+    def check(self) -> str:
+        """See how many messages there are, and take none: others would not see it for a while."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        wanted = "ApproximateNumberOfMessages"
+        try:
+            with closing(self.client()) as client:
+                found = client.get_queue_attributes(QueueUrl=self.url, AttributeNames=[wanted])
+        except ClientError as error:
+            raise refused(self.name, error, HINT) from None
+        except (OSError, BotoCoreError) as error:
+            raise unreachable(self.name, 0, error) from None
+        return f"{self.name} has about {counted(int(found['Attributes'][wanted]), 'message')}"
+
+    def client(self) -> Any:
+        """A client of boto3."""
+        import boto3
+
+        return boto3.client("sqs", region_name=self.region, endpoint_url=_server(self.url))
+
 
 class _Poll(MessageConnection):
     """Asks for messages, and between two requests deletes what is recorded."""
@@ -116,12 +142,9 @@ class _Poll(MessageConnection):
         return again_and_again(self._attempt, errors, self._of.name, self._of.give_up)
 
     def _attempt(self) -> Iterator[Sequence[Incoming]]:
-        import boto3
         from botocore.exceptions import ClientError
 
-        client = boto3.client(
-            "sqs", region_name=self._of.region, endpoint_url=_server(self._of.url)
-        )
+        client = self._of.client()
         try:
             while True:
                 self._delete(client)
@@ -134,7 +157,7 @@ class _Poll(MessageConnection):
                 ]
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") in REFUSED:
-                raise InputError(f"{self._of.name} was refused: {error}") from None
+                raise refused(self._of.name, error, HINT) from None
             raise
         except GeneratorExit:
             self._delete(client)

@@ -29,7 +29,7 @@ def again_and_again(
     Args:
         attempt: makes a connection and reads it; what it yields first shows that there is one.
         errors: what it raises where the connection breaks, or cannot be made.
-        give_up: after how many seconds without a connection it is an error.
+        give_up: after how many seconds without a connection it is an error; 0: at once.
 
     Raises:
         InputError: there was no connection for so long.
@@ -42,8 +42,8 @@ def again_and_again(
                 yield messages
             return
         except errors as error:
-            if time.monotonic() - lost > give_up:
-                raise unreachable(name, give_up, f"{type(error).__name__}: {error}") from None
+            if time.monotonic() - lost >= give_up:
+                raise unreachable(name, give_up, error) from None
         until = time.monotonic() + pause * random.uniform(0.5, 1.0)
         pause = min(2 * pause, LONGEST_PAUSE)
         while (left := until - time.monotonic()) > 0:

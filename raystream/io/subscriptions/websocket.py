@@ -14,7 +14,9 @@ from raystream.io.subscriptions.base import (
     MessageConnection,
     SubscribedSource,
     package,
+    refused,
 )
+from raystream.io.subscriptions.events import HINT, REFUSED
 from raystream.io.subscriptions.options import check_url, give_up_of, headers_of
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
 from raystream.schema.fields import AnyRecord
@@ -108,10 +110,9 @@ class _Socket(MessageConnection):
 
     def _attempt(self) -> Iterator[Sequence[Incoming]]:
         from websockets.exceptions import ConnectionClosedOK
-        from websockets.sync.client import connect
 
         of = self._of
-        with connect(of.url, additional_headers=of.headers, max_size=BIGGEST) as socket:
+        with self._connected() as socket:
             for text in of.subscribe:
                 socket.send(text)
             yield ()
@@ -121,6 +122,20 @@ class _Socket(MessageConnection):
             except ConnectionClosedOK:
                 if of.again:
                     raise EOFError("the other side has closed it") from None
+
+    def _connected(self) -> Any:
+        from websockets.exceptions import InvalidStatus
+        from websockets.sync.client import connect
+
+        of = self._of
+        try:
+            return connect(of.url, additional_headers=of.headers, max_size=BIGGEST)
+        except InvalidStatus as error:
+            answer = error.response
+            if answer.status_code in REFUSED:
+                said = f"{answer.status_code} {answer.reason_phrase}"
+                raise refused(of.name, said, HINT) from None
+            raise
 
 
 def _taken(socket: Any) -> list[Incoming]:

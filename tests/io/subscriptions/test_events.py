@@ -116,6 +116,8 @@ def test_a_server_that_is_not_there_is_given_up() -> None:
     nobody = rs.io.events(f"http://127.0.0.1:{free_port()}/", Reading, give_up=0.2)
     with pytest.raises(InputError, match=r"could not be read for 0\.2 s"):
         Reader(nobody).take(1)
+    with pytest.raises(InputError, match="cannot be read: ConnectionRefusedError"):
+        rs.io.events(nobody.url, Reading).check()  # which does not wait for 300 s
 
 
 def test_lines_become_events() -> None:
@@ -131,6 +133,7 @@ def test_what_is_refused_is_said_without_secrets(server: Events) -> None:
     url = server.url.replace("readings", "nowhere")
     with pytest.raises(InputError, match="was refused: 404") as raised:
         Reader(rs.io.events(url, Reading)).take(1)
+    assert "headers=" in raised.value.hint
     assert "secret" not in str(raised.value)
     with pytest.raises(InputError, match=r"is no|JSON"):
         Reader(rs.io.events(server.url, Reading)).take(1)  # the other event is no reading

@@ -149,3 +149,17 @@ def test_what_cannot_be_is_refused() -> None:
     nobody = rs.io.mqtt("127.0.0.1", "a", Reading, client="a", port=free_port(), give_up=0.2)
     with pytest.raises(InputError, match=r"mqtt a could not be read for 0\.2 s"):
         Reader(nobody).take(1)
+    with pytest.raises(InputError, match="mqtt a cannot be read: ConnectionRefusedError"):
+        nobody.check()
+
+
+def test_a_check_neither_ends_the_session_of_a_job_nor_leaves_one(broker: Mosquitto) -> None:
+    source = rs.io.mqtt("127.0.0.1", "rooms/#", Reading, client="looked", port=broker.port)
+    assert source.check() == "mqtt rooms/# can be read"
+    broker.publish(1)  # nobody has subscribed yet, so nobody keeps it
+    reader = Reader(source)
+    assert reader.silent()
+    assert source.check() == "mqtt rooms/# can be read"
+    broker.publish(2)
+    assert [r.time for r in reader.take(1)] == [2]
+    reader.stop()

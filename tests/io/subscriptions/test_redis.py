@@ -19,11 +19,11 @@ client = pytest.importorskip("redis", reason="the package redis is not installed
 
 
 class Redis(Daemon):
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *more: str) -> None:
         super().__init__(
             "redis-server", "apt-get install redis-server", folder,
             "--port", "{port}", "--bind", "127.0.0.1", "--dir", "{folder}", "--appendonly", "yes",
-            "--appendfsync", "always",
+            "--appendfsync", "always", *more,
         )  # fmt: skip
 
     @property
@@ -83,8 +83,23 @@ def test_what_cannot_be_is_refused_in_words(server: Redis) -> None:
     nobody = rs.io.redis(f"redis://127.0.0.1:{free_port()}", "rooms", Reading, give_up=0.2)
     with pytest.raises(InputError, match="redis rooms could not be read"):
         Reader(nobody).take(1)
+    with pytest.raises(InputError, match="redis rooms cannot be read: ConnectionError"):
+        nobody.check()
     with pytest.raises(ConfigError, match='"earliest" or "latest"'):
         rs.io.redis(server.url, "rooms", Reading, start="now")
+
+
+def test_who_is_not_let_in_is_told_at_once(tmp_path: Path) -> None:
+    server = Redis(tmp_path, "--requirepass", "right")
+    try:
+        for login in ("", ":wrong@"):
+            source = rs.io.redis(f"redis://{login}127.0.0.1:{server.port}", "rooms", Reading)
+            for read in (source.check, lambda s=source: Reader(s).take(1)):
+                with pytest.raises(InputError, match="redis rooms was refused") as raised:
+                    read()
+                assert "wrong@" not in str(raised.value)
+    finally:
+        server.stop()
 
 
 def test_ids_become_numbers_that_rise() -> None:

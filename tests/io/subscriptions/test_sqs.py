@@ -61,6 +61,15 @@ def test_messages_are_deleted_when_they_are_recorded(sqs: Any) -> None:
     reader.stop()
 
 
+def test_a_check_takes_no_message(sqs: Any) -> None:
+    url = queue(sqs)
+    send(sqs, url, *range(3))
+    assert rs.io.sqs(url, Reading).check().endswith("has about 3 messages")
+    reader = Reader(rs.io.sqs(url, Reading))
+    assert sorted(r.time for r in reader.take(3)) == [0, 1, 2]  # none is hidden
+    reader.stop()
+
+
 def test_what_was_not_deleted_comes_again_under_the_same_id(sqs: Any) -> None:
     url = queue(sqs, visible=0)
     send(sqs, url, 1)
@@ -89,6 +98,11 @@ def test_messages_have_a_format_and_splits_share_a_queue(sqs: Any) -> None:
 def test_what_cannot_be_is_refused_in_words(sqs: Any) -> None:
     with pytest.raises(InputError, match=r"sqs none-.* was refused"):
         Reader(rs.io.sqs(queue(sqs).replace("rooms", "none"), Reading)).take(1)
+    with pytest.raises(InputError, match=r"sqs none-.* was refused"):
+        rs.io.sqs(queue(sqs).replace("rooms", "none"), Reading).check()
+    nobody = rs.io.sqs(f"http://127.0.0.1:{free_port()}/1/q", Reading)
+    with pytest.raises(InputError, match="sqs q cannot be read: EndpointConnectionError"):
+        nobody.check()
     with pytest.raises(ConfigError, match="begins with https://"):
         rs.io.sqs("queue", Reading)
 

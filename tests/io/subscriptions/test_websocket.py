@@ -79,6 +79,22 @@ def test_an_address_where_nobody_is_ends_the_job_in_words() -> None:
     with pytest.raises(InputError, match=r"could not be read for 0\.2 s") as raised:
         Reader(source).take(1)
     assert "secret" not in str(raised.value)
+    with pytest.raises(InputError, match="cannot be read: ConnectionRefusedError"):
+        rs.io.websocket(source.url, Reading).check()
+
+
+def test_a_server_that_lets_nobody_in_is_not_asked_again() -> None:
+    def refuse(there: Any, _: Any) -> Any:
+        return there.respond(401, "who are you?")
+
+    with serve(lambda _: None, "127.0.0.1", 0, process_request=refuse) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host, port = server.socket.getsockname()
+        source = rs.io.websocket(f"ws://{host}:{port}", Reading)
+        for read in (source.check, lambda: Reader(source).take(1)):
+            with pytest.raises(InputError, match=r"websocket ws://.* was refused: 401"):
+                read()
+        server.shutdown()
 
 
 def test_what_cannot_be_is_refused() -> None:
