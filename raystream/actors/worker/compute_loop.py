@@ -193,7 +193,8 @@ class ComputeLoop:
             if late and not (header.checkpoint or header.ended) and self._is_near():
                 continue
             batch = 0
-            yield from self._published(header, at_leisure=source.waited)
+            self._published(header, at_leisure=source.waited)
+            yield from self._turn()
         self.ended_at = time.time()
         yield from self._linger()
 
@@ -211,11 +212,14 @@ class ComputeLoop:
         while not fate.stopping and not machine.ended:
             yield from self._await_input(machine)
             self._ask()
+            if not machine.ready():  # otherwise it acts after the step
+                self._act(TRIM_EPOCHS)
             while machine.ready() and (yield from self._may_publish()):
                 header = self._step_ready(machine)
                 idle = self._inbox.empty and not machine.ready()
-                yield from self._published(header, at_leisure=idle)
+                self._published(header, at_leisure=idle)
                 if not idle:
+                    yield from self._turn()
                     self._receive(machine, self._inbox.take(0.0))
                 self._ask()
         self.ended_at = time.time()
@@ -243,9 +247,8 @@ class ComputeLoop:
         if self.asker is not None:
             self.asker.turn()
 
-    def _published(self, header: Header, at_leisure: bool) -> Work[None]:
-        """Send epochs that were applied and logged, and take a checkpoint if one is due. Then
-        others that share the thread have their turn.
+    def _published(self, header: Header, at_leisure: bool) -> None:
+        """Send epochs that were applied and logged, and take a checkpoint if one is due.
 
         Args:
             header: that of the last of these epochs. No epoch before it is a checkpoint.
@@ -261,6 +264,9 @@ class ComputeLoop:
             self.shipper.put(self._tenure.capture(wanted, self._splits()), wanted)
         self._act(TRIM_EPOCHS)
         self._tidy()
+
+    def _turn(self) -> Work[None]:
+        """Let others that share the thread have their turn."""
         if self._shared is not None:
             self._meter.turn("idle")
             yield TURN
@@ -280,10 +286,8 @@ class ComputeLoop:
 
     def _receive(self, machine: Instance, items: list[Item] | None) -> None:
         """Take pieces that have come."""
-        if items is not None:
-            for item in items:
-                machine.receive(*item)
-            self._act(TRIM_EPOCHS)
+        for item in items or ():
+            machine.receive(*item)
 
     def _is_near(self) -> bool:
         """Whether the slowest subscriber is near enough for the next epoch, and the work goes

@@ -86,6 +86,10 @@ class EpochLog(Generic[H]):
         self.budget = budget
         self.spill = spill
         self.entries: deque[LogEntry[H]] = deque()
+        self._before: deque[int] = deque()
+        """For each entry the bytes of the rows that were added before its own."""
+        self._added = 0
+        """The bytes of all rows that were ever added."""
         self.memory = 0
         self.spilled: set[int] = set()
         self._resident = 0  # this many of the oldest entries are spilled, or hold no rows
@@ -106,10 +110,13 @@ class EpochLog(Generic[H]):
         """Add the next epoch, or the next run of them."""
         if entry.first != self.next:
             raise InternalError(f"epoch {entry.first} appended to a log that is at {self.next}")
+        nbytes = entry.rows.nbytes() if entry.rows.length else 0
         self.entries.append(entry)
+        self._before.append(self._added)
+        self._added += nbytes
         self.next = entry.epoch + 1
         if self.spill is not None:
-            self.memory += entry.rows.nbytes()
+            self.memory += nbytes
             self._make_room(self.spill)
 
     def _make_room(self, spill: Spill) -> None:
@@ -154,14 +161,13 @@ class EpochLog(Generic[H]):
         """Whether the entries that end at an epoch or later are more than a bound allows."""
         if self.next - epoch <= bound.entries:  # as most often, and asked for at each epoch
             return False
-        nbytes = 0
-        for found, entry in enumerate(reversed(self.entries)):
-            if entry.epoch < epoch:
-                return False
-            nbytes += entry.rows.nbytes()
-            if found >= bound.most or (found >= bound.entries and nbytes > bound.nbytes):
-                return True
-        return False
+        if not self.entries:
+            return False
+        at = self._at(max(epoch, self.first))
+        behind = len(self.entries) - at
+        if behind <= bound.entries:
+            return False
+        return behind > bound.most or self._added - self._before[at] > bound.nbytes
 
     def entry(self, epoch: int) -> LogEntry[H]:
         """The entry of an epoch that the log holds, which may be that of a run.
@@ -179,6 +185,7 @@ class EpochLog(Generic[H]):
                 return False
             most = None if most is None else most - 1
             entry = self.entries.popleft()
+            self._before.popleft()
             if self.spill is None:
                 continue
             self._resident = max(0, self._resident - 1)

@@ -86,7 +86,12 @@ class SharedInbox:
     @property
     def empty(self) -> bool:
         """Whether there is nothing to take, and the thread was not woken."""
-        return not (self._items or self._woken or any(r.ready() for r in self._readers))
+        if self._items or self._woken:
+            return False
+        for reader in self._readers:  # noqa: SIM110  asked for all the time
+            if reader.ready():
+                return False
+        return True
 
     def take(self, seconds: float) -> list[Item] | None:
         """The pieces that are there, at once. None if nothing came."""
@@ -111,15 +116,15 @@ class SharedWork:
     inbox: SharedInbox
     pause: Pause | None = None
     """Where it is now; None before its beginning."""
+    by_input: bool = False
+    """Whether its inbox ends this pause."""
     until: float = 0.0
     """When its pause is over, at the latest, on the monotonic clock."""
     ended: bool = False
 
     def can_go_on(self, now: float) -> bool:
         """Whether its pause is over."""
-        if now >= self.until:
-            return True
-        return self.pause is not None and self.pause.ends == "by input" and not self.inbox.empty
+        return now >= self.until or (self.by_input and not self.inbox.empty)
 
     def go_on(self) -> None:
         """Do the work until its next pause."""
@@ -128,6 +133,7 @@ class SharedWork:
         except StopIteration:
             self.ended, self.until = True, float("inf")
             return
+        self.by_input = pause.ends == "by input"
         seconds = min(pause.seconds, LOOK_SECONDS) if pause.ends == "unseen" else pause.seconds
         self.until = time.monotonic() + seconds if seconds else 0.0
 
@@ -185,9 +191,9 @@ class SharedThread:
         quiet_thread()
         tidy = Tidy()
         while self._goes_on():
-            went_on = False
+            went_on, now = False, time.monotonic()
             for member in self._members:
-                if member.can_go_on(time.monotonic()):
+                if member.can_go_on(now):
                     went_on, self._now = True, member
                     member.go_on()
                     if member.ended:
