@@ -106,13 +106,12 @@ class _Memory:
 
 
 class Block:
-    """The memory of one output type for one epoch. `control`: what drivers write by (see
-    `driver.control_dtype`)."""
+    """The memory of one output type for one epoch. `words`: what drivers write by (see
+    `driver.control_dtype`), as int64."""
 
-    def __init__(self, layout: BlockLayout, control: np.ndarray, room: int) -> None:
+    def __init__(self, layout: BlockLayout, words: np.ndarray, room: int) -> None:
         self.layout = layout
-        self.control = control
-        self._words = control.view(np.int64)
+        self._words = words
         self._place(room)
 
     def _place(self, room: int) -> None:

@@ -219,6 +219,9 @@ class _Call:
         self.run = np.zeros(driver.RUN, np.int64)
         self.homes = np.empty(driver.HOMES, np.int64)
         self.control = np.zeros(1, operator.control_dtype)
+        self._words = self.control.view(np.int64)
+        self._entry: Callable[..., int] | None = None
+        """The driver's machine code, once it was called."""
         self._saved: np.ndarray | None = None
 
     def begin(
@@ -246,16 +249,16 @@ class _Call:
         explain: Callable[[Exception], OperatorError] | None,
     ) -> None:
         """Run a driver to its end. `explain` makes the error to raise if the user's code raised."""
-        control = self.control
-        control.fill(0)
-        self.blocks = [Block(layout, control, layout.guess(self.n)) for layout in self.layouts]
+        control, words, call = self.control, self._words, self._entry or function
+        words.fill(0)
+        self.blocks = [Block(layout, words, layout.guess(self.n)) for layout in self.layouts]
         offsets, saved = read_only(self.offsets), self._saved
         if saved is None and self.table is not None:
             saved = self._saved = self.table.store.defaults.copy()
         while True:
             failure = None
             try:
-                code = function(
+                code = call(
                     self.run,
                     offsets,
                     self.ends,
@@ -275,6 +278,10 @@ class _Call:
             if code == driver.DONE:
                 break
             self._make_room(code)
+        if self._entry is None:
+            from raystream.native.numba_internals import entry_of
+
+            self._entry = entry_of(function)
         for layout, block in zip(self.layouts, self.blocks, strict=True):
             layout.learn(self.n, len(block))
 

@@ -239,13 +239,13 @@ def cut_for(edge: Edge, e: Emission, keys: KeyRange, groups: int) -> tuple[Colum
         offsets[keys.lo : keys.hi + 1] = e.offsets
         offsets[keys.hi + 1 :] = e.offsets[-1]
         return rows, offsets
-    if not len(rows):
+    if not rows.length:
         return rows, np.zeros(groups + 1, np.int64)
     if len(e.offsets) > len(keys) + 1:
         return _several_by_key(
             rows, e.offsets[:: len(keys)], [rows.key(k) for k in edge.key], groups
         )
-    by_key = _few_by_key if len(rows) < MANY else _many_by_key
+    by_key = _few_by_key if rows.length < MANY else _many_by_key
     return by_key(rows, [rows.key(k) for k in edge.key], groups)
 
 
@@ -268,7 +268,7 @@ def _few_by_key(rows: Columns, key: list[Any], groups: int) -> tuple[Columns, np
     from raystream.state import kernels
 
     order, offsets = kernels.sort_by_key(key, groups)
-    return rows if len(rows) == 1 else rows.take(order), offsets
+    return rows if rows.length == 1 else rows.take(order), offsets
 
 
 def _many_by_key(rows: Columns, key: list[Any], groups: int) -> tuple[Columns, np.ndarray]:

@@ -59,7 +59,9 @@ class Counts:
 
     def add(self, name: str, offsets: np.ndarray) -> None:
         """Count records. offsets: int64 [groups + 1], theirs by key group."""
-        upto = self._of(name)
+        upto = self._upto.get(name)
+        if upto is None:
+            upto = self._of(name)
         upto += offsets
 
     def total(self, name: str) -> int:

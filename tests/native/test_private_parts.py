@@ -134,6 +134,12 @@ PARTS = [
     Part("numba", "numba.core.compiler_machinery:register_pass", "to add a pass", NUMBA),
     Part("numba", "numba.core.typed_passes:PreLowerStripPhis", "to place that pass", NUMBA),
     Part("numba", "numba.core.compiler_lock:global_compiler_lock", "to compile alone", NUMBA),
+    Part(
+        "numba",
+        "numba.core.compiler:CompileResult.entry_point",
+        "to call compiled operators without a look at the types of what they are given",
+        NUMBA,
+    ),
     Part("numba", f"{_CACHING}:_CacheLocator.get_cache_path", "to say where code is kept", JIT),
     Part("numba", f"{_CACHING}:_CacheLocator.ensure_cache_path", "to make that folder", JIT),
     Part("numba", f"{_CACHING}:CompileResultCacheImpl._locator_classes", "to say where", JIT),

@@ -54,7 +54,9 @@ class Cursors(Served):
 
     def __init__(self) -> None:
         super().__init__()
-        self.changed = threading.Condition()
+        self.lock = threading.RLock()
+        """Held while logs or subscribers change."""
+        self.changed = threading.Condition(self.lock)
         self.stopped = False
 
     def expect(
@@ -320,7 +322,7 @@ class LogServer:
     def _sent(self, stream: ServedStream, epoch: int) -> None:
         """Note that a subscriber was served up to an epoch."""
         stream.next = epoch + 1
-        with self.cursors.changed:
+        with self.cursors.lock:
             if stream.subscriber in self.cursors.next:
                 self.cursors.next[stream.subscriber] = epoch + 1
 

@@ -183,7 +183,7 @@ class ComputeLoop:
             taken = yield from source.take(machine.position + 1, lambda: fate.stopping, stop)
             if taken is None or not (yield from self._has_room()):
                 break
-            if not (yield from self._may_publish()):
+            if not (self._is_near() or (yield from self._may_publish())):
                 break
             header = machine.step(taken)
             now = time.time()
@@ -211,17 +211,16 @@ class ComputeLoop:
         machine.begin(self.context)
         while not fate.stopping and not machine.ended:
             yield from self._await_input(machine)
-            self._ask()
-            if not machine.ready():  # otherwise it acts after the step
+            if not (ready := self._ready(machine)):  # otherwise it acts after the step
                 self._act(TRIM_EPOCHS)
-            while machine.ready() and (yield from self._may_publish()):
+            while ready and (self._is_near() or (yield from self._may_publish())):
                 header = self._step_ready(machine)
-                idle = self._inbox.empty and not machine.ready()
+                idle = not machine.ready() and self._inbox.empty
                 self._published(header, at_leisure=idle)
                 if not idle:
                     yield from self._turn()
                     self._receive(machine, self._inbox.take(0.0))
-                self._ask()
+                ready = self._ready(machine)
         self.ended_at = time.time()
         yield from self._linger()
 
@@ -242,10 +241,12 @@ class ComputeLoop:
                 break
         return header
 
-    def _ask(self) -> None:
-        """Ask what can be asked by now, and take what was answered."""
+    def _ready(self, machine: Instance) -> bool:
+        """Whether the next epoch can be applied, once it was asked what can be asked by now, and
+        what was answered is taken."""
         if self.asker is not None:
             self.asker.turn()
+        return machine.ready()
 
     def _published(self, header: Header, at_leisure: bool) -> None:
         """Send epochs that were applied and logged, and take a checkpoint if one is due.
@@ -298,8 +299,6 @@ class ComputeLoop:
     def _may_publish(self) -> Work[bool]:
         """Wait until the slowest subscriber is near enough for the next epoch. False when
         stopping."""
-        if self._is_near():  # as most often
-            return True
         with self._meter.meanwhile("blocked"):
             while not self._is_near() and not self._fate.stopping:
                 yield Pause(WAIT_SECONDS, self._await_near, "unseen")

@@ -152,9 +152,10 @@ class SourceReader:
         if self._paced and self.paced_from is not None:
             due = self._due(epoch)
             self.waited = due > time.time()
-            with self.meter.meanwhile("idle"):
-                if not (yield from sleep_until(due, stopping, time.time)):
-                    return None
+            self.meter.turn("idle")
+            released = yield from sleep_until(due, stopping, time.time)
+            self.meter.turn("busy")
+            return taken if released else None
         return taken
 
     def _due(self, epoch: int) -> float:

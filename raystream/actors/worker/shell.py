@@ -127,7 +127,7 @@ class Shell:
         self.vertex: Vertex = plan.vertices[role.vertex]
         self.fate, self.meter, self.cursors, turns = Fate(), Meter(), Cursors(), Turns()
         self.machine = _machine(plan, self.vertex, role, folder, log_bytes)
-        self.machine.outlets.guard = self.cursors.changed
+        self.machine.outlets.guard = self.cursors.lock
         self.tenure: Tenure[Any] = Tenure(
             self.machine,
             role.name,

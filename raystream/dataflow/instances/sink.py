@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from raystream.api.batch import Batch
 from raystream.api.connectors import Sink
 from raystream.dataflow.instances.inputs import ReceivingInstance
 from raystream.dataflow.order import assemble
@@ -50,17 +51,31 @@ class SinkInstance(ReceivingInstance):
         return min(checkpoint, self.position) if self.ended else checkpoint
 
     def _apply(self, pieces: dict[int, list[Piece]], header: Header, before: int) -> None:
-        self._write(pieces, header.epoch)
+        if not self._write_one(pieces, header):
+            self._write(pieces, header.epoch)
         if self._told_of_ends:
             more = not header.ended and self._at_hand(header.epoch + 1)
             self._call("end an epoch", lambda: self.sink.end_epoch(header.epoch, more=more))
         if header.checkpoint or header.ended:
             self._call("prepare", lambda: self.sink.prepare(header.epoch))
 
+    def _write_one(self, pieces: dict[int, list[Piece]], header: Header) -> bool:
+        """As `_write` of one piece of one record type, in few steps. False, and nothing is written,
+        where an epoch is more than that."""
+        epoch, edge = header.epoch, self._alone
+        if edge is None or len(self.outlets.counted) > 1 or header.epochs > 1:
+            return False
+        (piece, *more) = pieces[edge]
+        if more or not piece.rows.length or epoch <= self.written_upto:
+            return False
+        self.counts.add(IN, piece.offsets)
+        self.counts.add(self.outlets.counted[0][1], piece.offsets)
+        batch = Batch._of(piece.rows)
+        self._call("write", lambda: self.sink.write(epoch, self.keys, batch))
+        return True
+
     def _write(self, pieces: dict[int, list[Piece]], epoch: int) -> None:
         """Hand over one batch per record type."""
-        from raystream.api.batch import Batch
-
         if not any(piece.rows.length for ps in pieces.values() for piece in ps):
             return
         for t, (_, name) in enumerate(self.outlets.counted):

@@ -102,13 +102,16 @@ class EpochLog(Generic[H]):
     @property
     def first(self) -> int:
         """The first epoch that the log can still serve."""
-        return self.entries[0].first if self.entries else self.next
+        if not self.entries:
+            return self.next
+        oldest = self.entries[0]
+        return oldest.epoch - oldest.epochs + 1
 
     next: int = 1
 
     def append(self, entry: LogEntry[H]) -> None:
         """Add the next epoch, or the next run of them."""
-        if entry.first != self.next:
+        if entry.epoch - entry.epochs + 1 != self.next:
             raise InternalError(f"epoch {entry.first} appended to a log that is at {self.next}")
         nbytes = entry.rows.nbytes() if entry.rows.length else 0
         self.entries.append(entry)

@@ -142,6 +142,30 @@ def test_a_bound_counts_epochs_and_beyond_these_bytes() -> None:
     assert not log.is_beyond(13, Bound(0, 0, 0)) and not log.is_beyond(99, Bound(0, 0, 0))
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), min_size=1, max_size=30),
+    st.integers(0, 40),
+    st.tuples(st.integers(0, 5), st.integers(0, 400), st.integers(0, 5)),
+    st.integers(-1, 70),
+)
+def test_a_bound_is_what_it_says(
+    added: list[tuple[int, int]], trimmed: int, bound: tuple[int, int, int], epoch: int
+) -> None:
+    log: EpochLog[str] = EpochLog()
+    at = 0
+    for epochs, rows in added:
+        epochs = 1 if rows else epochs
+        at += epochs
+        of = entry(at, [Row(i, "a", None, True) for i in range(rows)])
+        log.append(of._replace(epochs=epochs))
+    log.trim(min(trimmed, at))
+    entries, nbytes, more = bound
+    behind = [e.rows.nbytes() for e in log.entries if e.epoch >= epoch]
+    many = len(behind) > entries
+    wanted = many and (len(behind) > entries + more or sum(behind) > nbytes)
+    assert log.is_beyond(epoch, Bound(entries, nbytes, entries + more)) == wanted
+
+
 def test_epochs_that_are_not_there_are_refused_by_name() -> None:
     log: EpochLog[str] = EpochLog()
     for e in (1, 2, 3):

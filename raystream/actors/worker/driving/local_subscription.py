@@ -37,6 +37,8 @@ class LocalSubscription:
         self._peer, self._callbacks = peer, callbacks
         self._server, self._inbox, self._ahead = server, inbox, ahead
         self._subscriber = (peer.edge.id, peer.instance)
+        self._outlets = server.outlets
+        self._log = server.outlets.logs[peer.edge.id]
         self._next = 0
         """The epoch that comes next."""
         self._admitted = self._over = False
@@ -57,17 +59,15 @@ class LocalSubscription:
             return False
         if not self._admitted:
             return time.monotonic() >= self._again
-        outlets, edge = self._server.outlets, self._peer.edge.id
-        if self._next > self._callbacks.applied() + self._ahead:
-            return False
-        return outlets.logs[edge].next > self._next or outlets.last < self._next
+        here = self._log.next > self._next or self._outlets.last < self._next
+        return here and self._next <= self._callbacks.applied() + self._ahead
 
     def pull(self, items: list[Item]) -> None:
         """Add the pieces that the reader has room for."""
         if self._over or not (self._admitted or self._admit()):
             return
         cursors, upto = self._server.cursors, self._callbacks.applied() + self._ahead
-        with cursors.changed:
+        with cursors.lock:
             if self._subscriber not in cursors.next or cursors.stopped:
                 self._admitted = False
                 return
@@ -81,13 +81,15 @@ class LocalSubscription:
 
     def _piece(self) -> Piece | None:
         """The next piece, if there is one."""
-        outlets, edge, keys = self._server.outlets, self._peer.edge.id, self._peer.keys
-        log = outlets.logs[edge]
+        log, keys = self._log, self._peer.keys
         # What was trimmed is committed, so the reader has applied it.
         at = max(self._next, log.first)
         if log.next > at:
-            return outlets.piece(edge, at, keys)
-        silent = outlets.silent(edge, self._next)
+            entry = log.entry(at)
+            return Piece(entry.header, *entry.part(keys))
+        if self._outlets.last >= self._next:
+            return None
+        silent = self._outlets.silent(self._peer.edge.id, self._next)
         return None if silent is None else Piece(silent.header, *silent.part(keys))
 
     def _admit(self) -> bool:

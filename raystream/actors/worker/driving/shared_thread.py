@@ -191,16 +191,18 @@ class SharedThread:
         quiet_thread()
         tidy = Tidy()
         while self._goes_on():
-            went_on, now = False, time.monotonic()
+            self._sleeping, went_on = True, False  # what comes from here on rings, and is seen
+            now = time.monotonic()
             for member in self._members:
                 if member.can_go_on(now):
-                    went_on, self._now = True, member
+                    self._sleeping, went_on, self._now = False, True, member
                     member.go_on()
                     if member.ended:
                         self._ended(member)
             tidy()
             if not went_on:
                 self._sleep()
+        self._sleeping = False
 
     def _goes_on(self) -> bool:
         """Whether there is work. Without any the thread ends, and the next work starts another."""
@@ -216,13 +218,10 @@ class SharedThread:
             self._members = tuple(m for m in self._members if m is not member)
 
     def _sleep(self) -> None:
-        """Sleep until some work can go on, or another thread has something for it."""
-        self._sleeping = True
-        now = time.monotonic()
-        if not any(m.can_go_on(now) for m in self._members):  # since it was seen that it sleeps
-            until = min([m.until for m in self._members], default=now)
-            seconds = min(max(0.0, until - now), IDLE_SECONDS)
-            if select.select([self._rung], [], [], seconds)[0]:
-                with suppress(BlockingIOError):
-                    self._rung.recv(1 << 12)
-        self._sleeping = False
+        """Sleep until some work can go on, or another thread has something for it. What came since
+        `_sleeping` is set has rung."""
+        until = min([m.until for m in self._members], default=0.0)
+        seconds = min(max(0.0, until - time.monotonic()), IDLE_SECONDS)
+        if select.select([self._rung], [], [], seconds)[0]:
+            with suppress(BlockingIOError):
+                self._rung.recv(1 << 12)
