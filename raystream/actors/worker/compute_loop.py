@@ -193,7 +193,7 @@ class ComputeLoop:
             if late and not (header.checkpoint or header.ended) and self._is_near():
                 continue
             batch = 0
-            self._published(header, at_leisure=source.waited)
+            yield from self._published(header, at_leisure=source.waited)
             yield from self._turn()
         self.ended_at = time.time()
         yield from self._linger()
@@ -216,7 +216,7 @@ class ComputeLoop:
             while ready and (self._is_near() or (yield from self._may_publish())):
                 header = self._step_ready(machine)
                 idle = not machine.ready() and self._inbox.empty
-                self._published(header, at_leisure=idle)
+                yield from self._published(header, at_leisure=idle)
                 if not idle:
                     yield from self._turn()
                     self._receive(machine, self._inbox.take(0.0))
@@ -248,7 +248,7 @@ class ComputeLoop:
             self.asker.turn()
         return machine.ready()
 
-    def _published(self, header: Header, at_leisure: bool) -> None:
+    def _published(self, header: Header, at_leisure: bool) -> Work[None]:
         """Send epochs that were applied and logged, and take a checkpoint if one is due.
 
         Args:
@@ -259,12 +259,17 @@ class ComputeLoop:
             self._cursors.notify()
         self._subscriptions.advanced()
         if self.shipper is not None and self._tenure.takes_checkpoint(header):
-            with self._meter.meanwhile("blocked"):
-                self.shipper.await_room()
-            wanted = self._tenure.next_checkpoint()
-            self.shipper.put(self._tenure.capture(wanted, self._splits()), wanted)
+            yield from self._take_checkpoint(self.shipper)
         self._act(TRIM_EPOCHS)
         self._tidy()
+
+    def _take_checkpoint(self, shipper: Shipper) -> Work[None]:
+        """Take a checkpoint, once there is room for it."""
+        with self._meter.meanwhile("blocked"):
+            while shipper.crowded and not self._fate.stopping:
+                yield Pause(WAIT_SECONDS, shipper.await_room, "unseen")
+        wanted = self._tenure.next_checkpoint()
+        shipper.put(self._tenure.capture(wanted, self._splits()), wanted)
 
     def _turn(self) -> Work[None]:
         """Let others that share the thread have their turn."""

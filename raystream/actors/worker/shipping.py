@@ -65,17 +65,20 @@ class Shipper:
         self._thread = threading.Thread(target=self._run, name="ship", daemon=True)
         self._thread.start()
 
-    def await_room(self) -> None:
-        """Wait, before a checkpoint is taken, while those that wait take too much memory, and not
-        beyond the end."""
+    @property
+    def crowded(self) -> bool:
+        """Whether the checkpoints that wait take too much memory for another one. Not beyond the
+        end."""
         with self._changed:
-            while self._crowded() and not self._stopping.is_set():
-                self._changed.wait(WAIT_SECONDS)
+            if len(self._waiting) < WAITING_MIN or self._stopping.is_set():
+                return False
+            return sum(captured.nbytes for captured in self._waiting) >= WAITING_BYTES
 
-    def _crowded(self) -> bool:
-        if len(self._waiting) < WAITING_MIN:
-            return False
-        return sum(captured.nbytes for captured in self._waiting) >= WAITING_BYTES
+    def await_room(self, seconds: float) -> None:
+        """Wait up to so many seconds for one of those that wait to be shipped."""
+        with self._changed:
+            if seconds and self.crowded:
+                self._changed.wait(seconds)
 
     def put(self, captured: Captured, wanted: CheckpointRequest = FULL) -> None:
         """Encode and ship a checkpoint that was taken as `wanted`. Returns at once."""

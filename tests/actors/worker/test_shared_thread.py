@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 import raystream as rs
+from raystream.actors.worker import shipping
 from raystream.actors.worker.driving.pauses import TURN, Pause, Work, pause_for, work_alone
 from raystream.actors.worker.driving.shared_thread import IDLE_SECONDS, SharedThread
 from raystream.errors import JobError
 from raystream.testing import Collect, run_local
 from tests.actors.helpers.shells import shells_of
 from tests.actors.worker.test_shell import FLOWS
-from tests.flows import Line, Rows, running, word_flow
+from tests.flows import Line, Rows, Word, running, word_flow
 from tests.gates import LIMIT_SECONDS, until
 
 
@@ -154,6 +155,33 @@ def test_one_that_is_replaced_reads_on_and_is_read_on() -> None:
                 job.kill(shell)
         job.watch()
     assert found.by_epoch() == expected.by_epoch()
+
+
+def test_one_whose_keeper_is_slow_holds_up_nobody_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shipping, "WAITING_BYTES", 0)
+    counted, sound, go_on = Collect(), Collect(), threading.Event()
+    flow = rs.Flow("slow")
+    rows = tuple(Word(t, "a") for t in range(1, 121))
+    words = flow.source(Rows(Word, (rows,)), epochs=rs.by_time(seconds=1))
+    words.through(running).to(counted, name="counted")
+    words.to(sound, name="sound")
+    with shared_thread() as thread, shells_of(flow, checkpoint_every=2, shared=thread) as job:
+        (slow,) = job.of("running")
+        assert slow._loop.shipper is not None
+        ship = slow._loop.shipper._ship
+
+        def wait_and_ship(*image: Any) -> bool:
+            return go_on.wait(LIMIT_SECONDS) and ship(*image)
+
+        slow._loop.shipper._ship = wait_and_ship
+        job.start()
+        job.until(lambda: len(sound.records()) == len(rows))
+        assert slow.machine.position < len(rows) // 2
+        go_on.set()
+        job.watch()
+    assert len(counted.records()) == len(rows)
 
 
 def test_an_error_of_one_is_told_and_leaves_the_others_alone() -> None:

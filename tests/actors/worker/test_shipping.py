@@ -18,7 +18,7 @@ from raystream.schema.types import KeyRange
 from raystream.state.images.chain import FULL, Span
 from raystream.state.images.image import ImageHeader, InputPosition, decode
 from raystream.state.tables.backend import MadePart, PendingRows
-from tests.gates import LIMIT_SECONDS
+from tests.gates import LIMIT_SECONDS, until
 
 
 class Parts(PendingRows):
@@ -122,11 +122,14 @@ def test_no_checkpoint_is_taken_while_much_waits_to_be_shipped(few: bool) -> Non
 
     shipper = Shipper(ship, Storing(30), errors.append, lambda: captured(0, ended=True))
     for _ in range(1 + many):  # the first is shipped
-        shipper.await_room()
+        until(lambda: not shipper.crowded)
         shipper.put(captured(0, ended=False, nbytes=nbytes))
+    assert shipper.crowded
+    shipper.await_room(0.0)  # returns at once: a thread may have other work meanwhile
 
     def take() -> None:
-        shipper.await_room()
+        while shipper.crowded:
+            shipper.await_room(LIMIT_SECONDS)
         taken.set()
 
     threading.Thread(target=take, daemon=True).start()
