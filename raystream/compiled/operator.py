@@ -66,6 +66,11 @@ class CompiledOperator:
         self._records = _Call(self, [BlockLayout(built.shape, t, s) for t, s in outputs])
         self._due = _Call(self, [BlockLayout(built.shape, t, s) for t, s in outputs])
 
+    @property
+    def drivers(self) -> list[Any]:
+        """The functions that go through records, and through what is due."""
+        return [f for f in (self._process, self._fire) if f is not None]
+
     def new_table(self) -> StructuredTable | None:
         """A table for the operator's state; None for an operator without state."""
         if self.spec.state is None:
