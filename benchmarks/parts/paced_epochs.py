@@ -2,10 +2,10 @@
 
 A source with a pace, a compiled running count and a sink, each in the shell of an instance and in a
 process of its own, as on Ray but without it: no checkpoints are stored, and the commits come from
-here. With `--together` all three share one process and one thread, as `flow.run(together=True)`
-lets them. Epochs are as long as asked, so between two of them the processor does something else and the
-code finds cold caches, as it does in a paced job. Compare processor seconds: latency depends on
-what else the machine does.
+here. With `--together` all three share one process and one thread, as with
+`flow.run(together=True)`. Epochs are as long as asked, so between two of them the processor does
+something else and the code finds cold caches, as it does in a paced job. Compare processor seconds:
+latency depends on what else the machine does.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ windowed operator adds up such counts. Its interpreted form sends every word.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -169,18 +168,25 @@ class CountWords:
         yield Total(key, window.start, sum_.n)
 
 
-class Answers:
-    """Adds up the totals of W2, or of W1 with the time when each batch came; writes them when it
-    closes."""
+class Answers(rs.Sink[Any]):
+    """Adds up the totals of W2, or of W1 with how late each record is. What came up to a checkpoint
+    is kept in a file, so a sink that is moved, or replaced, goes on from there."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
+
+    def open(self, context: rs.SinkContext) -> None:
+        self.started = context.started or 0.0
+        self._begin()
+
+    def _begin(self) -> None:
         self.answers = {"rows": 0, "sum_n": 0, "checksum": 0}
-        self.came: list[tuple[float, np.ndarray]] = []
+        self.late: list[np.ndarray] = []
 
     def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any]) -> None:
         if batch.record is Counted:
-            self.came.append((time.time(), np.array(batch["time"])))
+            now, due = time.time(), batch["time"]
+            self.late.append(np.stack([due, (now - self.started) * MICRO - due]))
             n = batch["n"].astype(np.int64)
             found = {
                 "rows": len(batch),
@@ -192,16 +198,10 @@ class Answers:
         for name, value in found.items():
             self.answers[name] = (self.answers[name] + value) & MASK
 
-    def commit(self, epoch: int) -> None:
-        pass
-
-    def close(self) -> None:
-        came = [np.full(len(due), at) for at, due in self.came]
-        due = [due for _, due in self.came]
-        if came:
-            both = np.stack([np.concatenate(came), np.concatenate(due)])
-            np.save(self.folder / "came.npy", both)
-        (self.folder / "answers.json").write_text(json.dumps(self.answers))
+    def prepare(self, epoch: int) -> None:
+        both = np.concatenate([np.zeros((2, 0)), *self.late], axis=1)
+        np.savez(self.folder / f"{epoch}.npz", late=both, **self.answers)
+        self._begin()
 
 
 def w1(task: Task, cluster: str | None) -> None:
@@ -229,7 +229,7 @@ def w2(task: Task, cluster: str | None) -> None:
     report = flow.run(
         cluster=cluster, checkpoint_seconds=task.checkpoint_seconds, instances={"lines": readers}
     )
-    tell(report.elapsed, _answers(task), latency_ms=None)
+    tell(report.elapsed, _answers(task)[0], latency_ms=None)
 
 
 def latency(task: Task, cluster: str | None) -> None:
@@ -245,14 +245,21 @@ def latency(task: Task, cluster: str | None) -> None:
         checkpoint_seconds=task.checkpoint_seconds,
         together=task.form == "together",
     )
-    came, due = np.load(Path(task.scratch, "came.npy"))
-    late = (came - report.started - due / MICRO)[due >= task.warm * MICRO] * 1e3
-    shares = {f"p{p}": float(np.percentile(late, p)) for p in (50, 99)}
-    tell(report.elapsed, _answers(task), latency_ms={**shares, "n": len(late)})
+    answers, late = _answers(task)
+    counted = late[1, late[0] >= task.warm * MICRO] / 1e3
+    shares = {f"p{p}": float(np.percentile(counted, p)) for p in (50, 99)}
+    tell(report.elapsed, answers, latency_ms={**shares, "n": len(counted)})
 
 
-def _answers(task: Task) -> dict[str, int]:
-    return dict(json.loads(Path(task.scratch, "answers.json").read_text()))
+def _answers(task: Task) -> tuple[dict[str, int], np.ndarray]:
+    """What the sinks added up; and float64 [2, n], microseconds: when records were due, and by how
+    much they were late."""
+    parts = [np.load(path) for path in sorted(Path(task.scratch).glob("*.npz"))]
+    answers = {
+        name: sum(int(part[name]) for part in parts) & MASK
+        for name in ("rows", "sum_n", "checksum")
+    }
+    return answers, np.concatenate([part["late"] for part in parts], axis=1)
 
 
 WORKS = {"w1": w1, "w2": w2, "latency": latency}
