@@ -53,6 +53,26 @@ TRIM_EPOCHS = 32
 milliseconds."""
 
 
+class Marks:
+    """When a source or sink has passed its newest epochs. One thread notes it, any may ask."""
+
+    def __init__(self) -> None:
+        self._newest: deque[tuple[int, float]] = deque(maxlen=MARKS)
+
+    def passed(self, epoch: int, now: float) -> None:
+        """Note an epoch, and the Unix time."""
+        self._newest.append((epoch, now))
+
+    def newest(self) -> list[tuple[int, float]]:
+        """What was noted, oldest first."""
+        for _ in range(MARKS):  # one may be added meanwhile
+            try:
+                return list(self._newest)
+            except RuntimeError:
+                continue
+        return []
+
+
 class ComputeLoop:
     """Applies epochs as they become ready, takes checkpoints, and acts on commits in between.
 
@@ -87,7 +107,7 @@ class ComputeLoop:
         """Tells a source of commits, if it wants to know."""
         self.context: SinkContext | None = None
         """What the sink is told before its first write; set when the work begins."""
-        self._marks: deque[tuple[int, float]] = deque(maxlen=MARKS)
+        self.marks = Marks()
         self._marking = tenure.machine.vertex.kind in ("source", "sink")
         self.ended_at: float | None = None
         """The Unix time at which the last epoch was applied."""
@@ -106,16 +126,6 @@ class ComputeLoop:
         self._begun_at = time.process_time()
 
     # ------------------------------------------------------------ called by other threads
-
-    @property
-    def marks(self) -> list[tuple[int, float]]:
-        """The epochs that a source or sink has passed last, and when."""
-        for _ in range(MARKS):  # one may be added meanwhile
-            try:
-                return list(self._marks)
-            except RuntimeError:
-                continue
-        return []
 
     def start(self, context: SinkContext) -> None:
         """Start to work."""
@@ -187,7 +197,7 @@ class ComputeLoop:
                 break
             header = machine.step(taken)
             now = time.time()
-            self._marks.append((header.epoch, now))
+            self.marks.passed(header.epoch, now)
             batch, until = batch + 1, until if batch else now + BATCH_SECONDS
             late = source.is_due(header.epoch + 1, now) and now < until and batch < BATCH
             if late and not (header.checkpoint or header.ended) and self._is_near():
@@ -234,7 +244,7 @@ class ComputeLoop:
                 header = machine.step()
                 self.amid = False
             if self._marking:
-                self._marks.append((header.epoch, time.time()))
+                self.marks.passed(header.epoch, time.time())
             if header.checkpoint or not machine.ready() or time.monotonic() > until:
                 break
             if not self._is_near():

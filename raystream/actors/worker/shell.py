@@ -312,7 +312,7 @@ class Shell:
             view=view,
             unstored=unstored,
             memory=memory_use(),
-            marks=marks_of(self._loop.marks),
+            marks=marks_of(self._loop.marks.newest()),
         )
 
     def stop(self) -> None:
