@@ -200,7 +200,8 @@ class Answers(rs.Sink[Any]):
 
     def prepare(self, epoch: int) -> None:
         both = np.concatenate([np.zeros((2, 0)), *self.late], axis=1)
-        np.savez(self.folder / f"{epoch}.npz", late=both, **self.answers)
+        arrays: dict[str, Any] = {"late": both, **self.answers}
+        np.savez(self.folder / f"{epoch}.npz", **arrays)
         self._begin()
 
 
