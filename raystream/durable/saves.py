@@ -87,6 +87,7 @@ class Saves:
         self.store = store
         self.job = job
         self._at_once = at_once
+        self._held: dict[str, Data] = {}
 
     def __str__(self) -> str:
         return f"{self.store.url}/{folder_of(self.job)}"
@@ -217,6 +218,15 @@ class Saves:
             return Found(saved, tuple(refused))
         return Found(None, tuple(refused))
 
+    def hold(self, saved: Saved) -> None:
+        """Read all images of a checkpoint now, for a reader that comes to them later: a job that
+        runs may have deleted them by then.
+
+        Raises:
+            StateError: one is gone already.
+        """
+        self._held = {image.name: self.store.get(image.name) for image in saved.images}
+
     def kept(self) -> list[Saved]:
         """All whole checkpoints, the newest first. Checksums of images are not verified."""
         return list(self._whole(self._there(), []))
@@ -287,7 +297,7 @@ class Saves:
 
     def _image(self, saved: Saved, vertex: str, keys: KeyRange, at: SavedImage) -> Image:
         place = f"{self.store.url}/{at.name}"
-        data = self.store.get(at.name)
+        data = self._held[at.name] if at.name in self._held else self.store.get(at.name)
         name = saved.stored_as(vertex)
         if saved_image(self.job, 0, name, keys, at.base, at.checkpoint, data)[1:] != at[1:]:
             raise StateError(

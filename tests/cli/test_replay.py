@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from raystream.cli.app import app
+from raystream.cli.replaying import versions
+from raystream.durable.manifest import Saved, SavedChain, SavedImage
 from raystream.durable.saves import Saves
-from raystream.durable.store import open_store
+from raystream.durable.store import missing, open_store
+from raystream.schema.types import KeyRange
 
 MODULE = """\
 from collections.abc import Iterator
@@ -94,6 +99,59 @@ def test_a_checkpoint_of_code_to_which_the_job_was_upgraded_is_said_to_be_one(wo
     assert "was upgraded" not in call(*asked).output
     saves.commit(replace(newest, code="words:new", version=1))
     assert "the job was upgraded: words:new made that checkpoint" in call(*asked).output
+
+
+def test_a_job_may_delete_the_checkpoint_that_is_replayed(
+    words: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps two, and a replay reads the images only when it has loaded both versions."""
+    failed()
+    compare, kept, lists = versions.compare, Saves.kept, 0
+
+    def deleted(*what: Any, **more: Any) -> bool:
+        shutil.rmtree("cuts")
+        return compare(*what, **more)
+
+    def stale(saves: Saves) -> list[Saved]:
+        """The first two times the newest is deleted just then."""
+        nonlocal lists
+        lists += 1
+        found = kept(saves)
+        if lists > 2:
+            return found
+        gone = SavedChain(KeyRange(0, 256), (SavedImage("gone", 0, 1, 1, 1),))
+        return [replace(found[0], chains={"count": (gone,)}), *found[1:]]
+
+    monkeypatch.setattr(versions, "compare", deleted)
+    monkeypatch.setattr(Saves, "kept", stale)
+    code = ("--code", "replayed_words:flow", "--code-folder", "new")
+    asked = (
+        "fork",
+        "replayed_words:flow",
+        "--as",
+        "trial",
+        "--durable",
+        "cuts",
+        "--to",
+        "8",
+        *code,
+    )
+    result = call(*asked)
+    assert lists == 3 and "compared epochs" in result.output, result.output
+
+
+def test_a_checkpoint_that_is_always_deleted_before_it_is_read_is_said_to_be(
+    words: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed()
+
+    def gone(saves: Saves, saved: Saved) -> None:
+        raise missing("cuts", "an image")
+
+    monkeypatch.setattr(Saves, "hold", gone)
+    result = call("replay", "replayed_words:flow", "--durable", "cuts")
+    assert result.exit_code == 2
+    assert "deletes its checkpoints" in result.output and "--keep N" in result.output
 
 
 def test_the_command_of_an_error_shows_the_record_and_its_row(words: Path) -> None:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from raystream.local.probe import Visit
     from raystream.local.replay import Replay
 
+TRIES = 5
+"""How often a checkpoint is chosen, if the job deletes it before it is read."""
+
 
 @dataclass
 class Begun:
@@ -72,8 +75,7 @@ def begin(job: str, url: str, start: str) -> Begun:
         return Begun(flow, None, None)
     store = open_store(url)
     saves = Saves(store, job if flow is None else flow.name)
-    kept = saves.kept()
-    saved = _chosen(saves, kept, start)
+    kept, saved = _held(saves, start)
     if flow is None:
         if not saved.code:
             raise ConfigError(
@@ -95,6 +97,29 @@ def begin(job: str, url: str, start: str) -> Begun:
 
 def _labels(kept: list[Saved]) -> str:
     return ", ".join(saved.label for saved in reversed(kept))
+
+
+def _held(saves: Saves, start: str) -> tuple[list[Saved], Saved]:
+    """All checkpoints that are kept, and the one that `--from` names, whose images are held from
+    now on. Where the job has deleted the newest while it was read, the one that is newest then.
+
+    Raises:
+        ConfigError: it is not kept, or not for long enough.
+    """
+    from raystream.errors import StateError
+
+    for _ in range(TRIES):
+        kept = saves.kept()
+        saved = _chosen(saves, kept, start)
+        try:
+            saves.hold(saved)
+        except StateError:  # the job has saved newer ones meanwhile
+            continue
+        return kept, saved
+    raise ConfigError(
+        f"the job deletes its checkpoints in {saves} before they are read",
+        hint="It keeps more with `run --keep N`, and for longer with `--checkpoint-seconds`.",
+    )
 
 
 def _chosen(saves: Saves, kept: list[Saved], start: str) -> Saved:
