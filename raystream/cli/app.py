@@ -1,5 +1,5 @@
 """The command `raystream`: new, demo, plan, check, run, replay, fork, jobs, status, top, story,
-state, scale, move, drain, upgrade, push, stop, certificates, version.
+state, scale, move, drain, upgrade, push, stop, certificates, token, version.
 
 Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
 """
@@ -259,7 +259,7 @@ _OF_JOBS: dict[str, list[Callable[..., None]]] = {
     RUN: [replay.replay, replay.fork],
     WATCH: [jobs.jobs, jobs.status, jobs.top, jobs.story, state.state, jobs.ui],
     CHANGE: [jobs.stop, jobs.scale, jobs.move, jobs.drain, jobs.upgrade, jobs.push],
-    SECURITY: [security.certificates],
+    SECURITY: [security.certificates, security.token],
 }
 for _panel, _commands in _OF_JOBS.items():
     for _command in _commands:

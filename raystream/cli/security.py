@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
@@ -70,3 +71,23 @@ def certificates(
             paths = files.write(files.made(host or (), days, by=by or None), folder)
         for path in paths:
             typer.echo(path)
+
+
+def token(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The name of a running job.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The name of a push source.")],
+    hours: Annotated[
+        float, typer.Option(metavar="HOURS", min=0.01, help="How long it is good.")
+    ] = 24.0,
+    address: Address = "auto",
+) -> None:
+    """Print a token with which clients push into a source of a running job until it expires.
+
+    Before that the next one is made: both are good, and the job goes on.
+
+    Example: raystream token alerts rules --hours 8
+    """
+    with errors_reported():
+        from raystream.actors.client.pushing import expiring_token
+
+        typer.echo(expiring_token(job, source, time.time() + hours * 3600, address))

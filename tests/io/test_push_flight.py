@@ -17,6 +17,7 @@ from raystream.errors import ConfigError
 from raystream.io.push import lane as lanes
 from raystream.push import Client
 from raystream.security.certificates import made, write
+from raystream.security.tokens import PUSH, signed
 from tests.gates import LIMIT_SECONDS, until
 from tests.io.test_push import TOKEN, Item, Job
 from tests.processes import free_port
@@ -140,10 +141,12 @@ def test_a_batch_that_is_put_again_counts_once_however_it_comes() -> None:
 
 def test_nobody_comes_in_without_the_token() -> None:
     job = FlightJob()
+    over = signed(TOKEN, PUSH, time.time() - 1)
     for ask in (lambda c: c.put([1]), lambda c: c.end(), lambda c: c.actions()):
-        with pytest.raises(flight.FlightUnauthenticatedError, match="show the token"):
-            ask(job.client("wrong"))
-    job.client().end()
+        for token in ("wrong", over):
+            with pytest.raises(flight.FlightUnauthenticatedError, match="show the token"):
+                ask(job.client(token))
+    job.client(signed(TOKEN, PUSH, time.time() + 600)).end()
     assert job.join() == []
 
 

@@ -1,15 +1,19 @@
-"""What cannot be taken: headers that are no text, and requests to a lane that has ended or left."""
+"""What cannot be taken: headers that are no text, requests to a lane that has ended or left, and of
+clients whose token has expired."""
 
 from __future__ import annotations
 
 import asyncio
 import http.client
+import time
 from contextlib import closing
 
 import pytest
 
 from raystream.api.batch import Batch
 from raystream.io.push.lane import Lane, Waiting
+from raystream.push import Client
+from raystream.security.tokens import PUSH, signed
 from tests.io.test_push import TOKEN, Item, running
 
 
@@ -30,6 +34,17 @@ def test_headers_that_are_no_text_are_refused(
         answer = asked.getresponse()
         assert answer.status == status and why in answer.read().decode()
     assert not caplog.records and job.found == []
+
+
+def test_a_token_that_expires_lets_a_client_in_until_then() -> None:
+    with running() as job:
+        over = signed(TOKEN, PUSH, time.time() - 1)
+        assert job.post(b'{"n": 1}', Authorization=f"Bearer {over}")[0] == 401
+        good = signed(TOKEN, PUSH, time.time() + 600)
+        assert job.post(b'{"n": 2}', Authorization=f"Bearer {good}")[0] == 200
+        with Client(job.url, good) as client:
+            client.push({"n": 3, "text": "by a client"})
+    assert sorted(item.n for item in job.found) == [2, 3]
 
 
 @pytest.mark.parametrize("how", ["close", "end"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raystream.security.tokens import ROLES, role_of, signed
+from raystream.security.tokens import PUSH, ROLES, opens, role_of, signed
 
 TEXT = st.text(max_size=80)
 
@@ -36,3 +36,19 @@ def test_no_part_of_it_can_be_changed(role: str) -> None:
 def test_nothing_else_is_worth_anything(shown: str, now: int) -> None:
     assert role_of("the secret itself", shown, now) is None
     assert role_of("the secret itself", "the secret itself", now) == "operate"
+
+
+def test_a_token_of_a_source_lets_nobody_see_the_page_and_the_other_way_round() -> None:
+    push = signed("secret", PUSH, 1000)
+    assert opens("secret", push, 999) and opens("secret", "secret", 10**12)
+    assert not opens("secret", push, 1000)
+    assert not opens("another", push, 999)
+    assert role_of("secret", push, 999) is None
+    assert not any(opens("secret", signed("secret", role, 1000), 999) for role in ROLES)
+
+
+def test_tokens_roll_while_a_door_is_open() -> None:
+    """The next one is made before the one before expires; nobody tells the server."""
+    first, second = signed("secret", PUSH, 1000), signed("secret", PUSH, 2000)
+    good = [[opens("secret", token, now) for token in (first, second)] for now in (900, 1500, 2500)]
+    assert good == [[True, True], [False, True], [False, False]]

@@ -65,7 +65,8 @@ def _allowed(path: Path) -> set[str]:
     if name.startswith("raystream/io/subscriptions/"):  # connections, again and again
         return {"asyncio", "queue", "random", "socket", "threading", "time"}
     if name.startswith("raystream/io/push/"):
-        return {"asyncio", "random", "secrets", "socket", "threading", "pyarrow.flight"}  # servers
+        servers = {"asyncio", "random", "secrets", "socket", "threading", "pyarrow.flight"}
+        return servers | {"time"}  # whether a token has expired
     if _part(path) == "schema":
         return {"uuid.UUID"}  # the type of values; it makes none up
     if _part(path) in {"local", "simulation", "testing"}:

@@ -11,8 +11,10 @@ from raystream.actors.client.watching import addresses
 from raystream.actors.cluster.connecting import visited
 from raystream.actors.control.actor_names import CONTROLLER, actor, running
 from raystream.errors import ConfigError, InputError
+from raystream.io.push.entrance import Entrance
 from raystream.push import Client
 from raystream.security.contexts import Certificates
+from raystream.security.tokens import signed
 
 GIVE_UP_SECONDS = 60.0
 
@@ -31,19 +33,9 @@ def push(job: str, source: str, records: Sequence[Mapping[str, Any]], address: s
             the job does not answer.
     """
     with visited(address):
-        run = chosen(job, running())
-        controller = actor(run, CONTROLLER)
-        found = None if controller is None else asked(run, controller.entrances)
-        certificates = None if found is None else asked(run, controller.certificates)
+        run, at = _entrance(job, source)
+        certificates = asked(run, actor(run, CONTROLLER).certificates)
         hosts = addresses()
-    if found is None:
-        raise ConfigError(f"{run} has just ended, or has not begun yet")
-    if source not in found:
-        raise ConfigError(
-            f"{run} has no push source {source!r}",
-            hint=f"It has {', '.join(sorted(found))}." if found else "It has none: rs.io.push.",
-        )
-    at = found[source]
     scheme = "http" if certificates is None else "https"
     urls = [f"{scheme}://{host}:{at.port}" for host in hosts]
     with Client(urls, at.token, path=at.path, give_up=GIVE_UP_SECONDS, tls=certificates) as client:
@@ -52,6 +44,35 @@ def push(job: str, source: str, records: Sequence[Mapping[str, Any]], address: s
         client.flush()
         if end:
             client.end()
+
+
+def expiring_token(job: str, source: str, ends: float, address: str) -> str:
+    """A token with which clients push into a source until it expires.
+
+    Args:
+        job, source, address: as for `push`. ends: when it expires, in Unix seconds.
+
+    Raises:
+        ConfigError: there is no such job or source. JobError: the job does not answer.
+    """
+    with visited(address):
+        _, at = _entrance(job, source)
+    return signed(at.token, "push", ends)
+
+
+def _entrance(job: str, source: str) -> tuple[str, Entrance]:
+    """The name of the run, and where clients push into a source of it."""
+    run = chosen(job, running())
+    controller = actor(run, CONTROLLER)
+    found = None if controller is None else asked(run, controller.entrances)
+    if found is None:
+        raise ConfigError(f"{run} has just ended, or has not begun yet")
+    if source not in found:
+        raise ConfigError(
+            f"{run} has no push source {source!r}",
+            hint=f"It has {', '.join(sorted(found))}." if found else "It has none: rs.io.push.",
+        )
+    return run, found[source]
 
 
 def certificates_of(job: str, address: str) -> Certificates:

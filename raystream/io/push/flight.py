@@ -13,9 +13,9 @@ would say: `{"status": 429, "error": "...", "again": 0.1, "sequence": 41}`.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from aiohttp import web
 from raystream.io.push.bodies import ARROW
 from raystream.io.push.handling import PASS_SECONDS, SENDER, SEQUENCE
 from raystream.security.contexts import Certificates
+from raystream.security.tokens import opens
 
 STREAMS = 64
 """How many calls are served at once: each has a thread."""
@@ -192,14 +193,15 @@ class _LetsIn(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Refuses calls without the token."""
 
     def __init__(self, token: str) -> None:
-        self._wanted = f"Bearer {token}".encode()
+        self._token = token
 
     def start_call(self, info: Any, headers: Mapping[str, list[Any]]) -> None:
         shown = next(iter(headers.get("authorization", ())), "")
-        given = shown.encode(errors="replace") if isinstance(shown, str) else bytes(shown)
-        if not hmac.compare_digest(given, self._wanted):
+        given = shown if isinstance(shown, str) else bytes(shown).decode(errors="replace")
+        kind, _, token = given.partition(" ")
+        if kind != "Bearer" or not opens(self._token, token, time.time()):
             raise flight.FlightUnauthenticatedError(
-                "show the token of the source: authorization: Bearer TOKEN"
+                "show the token of the source: authorization: Bearer TOKEN. Some expire"
             )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import random
 import ssl
+import time
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
@@ -29,6 +29,7 @@ from raystream.io.push.requests import (
 from raystream.io.push.sealing import Sealing
 from raystream.schema.records import record_schema
 from raystream.security.contexts import NAME
+from raystream.security.tokens import opens
 
 SENDER, SEQUENCE = "Raystream-Sender", "Raystream-Sequence"
 PASS_SECONDS = ANSWER_SECONDS + 10
@@ -100,9 +101,9 @@ class Handling:
     @web.middleware
     async def _lets_in(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse a request without the token, also of a path that is not there."""
-        shown = request.headers.get("Authorization", "").encode(errors="replace")
-        if not hmac.compare_digest(shown, f"Bearer {self._token}".encode()):
-            why = "show the token of the source: Authorization: Bearer TOKEN"
+        kind, _, shown = request.headers.get("Authorization", "").partition(" ")
+        if kind != "Bearer" or not opens(self._token, shown, time.time()):
+            why = "show the token of the source: Authorization: Bearer TOKEN. Some expire"
             return NotTaken(401, why).response()
         return await handler(request)
 

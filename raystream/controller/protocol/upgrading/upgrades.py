@@ -160,14 +160,24 @@ class Upgrades:
         return (*job.entry.upgraded, record)[-RECORDS_MAX:]
 
 
+_INSTEAD = (
+    "With --durable: `raystream stop --save`, then `raystream run --resume` with the new flow"
+)
+"""What to do where a job cannot be upgraded."""
+
+
 def _never(job: Job) -> str:
     """Why a job cannot be upgraded at all; empty if it can."""
     if not job.strategy.stores_checkpoints:
         return "a job that takes no checkpoints cannot be upgraded"
     if job.plan.check:
-        return "a job in checking mode cannot be upgraded: other code sends other pieces"
+        return (
+            f"a job in checking mode cannot be upgraded: other code sends other pieces. {_INSTEAD}"
+        )
     asking = [v.name for v in job.plan.vertices if v.spec is not None and v.spec.asking is not None]
-    return f"{asking[0]} asks the world: such a flow cannot be upgraded" if asking else ""
+    return (
+        f"{asking[0]} asks the world: such a flow cannot be upgraded. {_INSTEAD}" if asking else ""
+    )
 
 
 def _waits(member: Member, version: CodeVersion) -> bool:
