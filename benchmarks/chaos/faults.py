@@ -21,7 +21,7 @@ except ModuleNotFoundError:
     sys.exit("this needs psutil, which is not installed: pip install 'raystream[bench]'")
 
 from benchmarks.chaos.nodes import Nodes
-from benchmarks.chaos.spaces import CUTS
+from benchmarks.chaos.spaces import CUTS, cuts
 from raystream.errors import JobError
 
 FAMILIES = (
@@ -39,8 +39,8 @@ FAMILIES = (
 """kill: an instance. stop: a process sleeps (SIGSTOP) and wakes later. pair, triple: neighbours
 along the flow, together. backed: an instance together with a keeper of its checkpoints. node: a
 node that hosts at least two instances. head: Ray's server on the head, or the head with all that
-runs there; it is begun again after a while. cut: the link of a node is cut, one way or both, or
-slowed down, and mended later. All but stop and cut are SIGKILL."""
+runs there; it is begun again after a while. cut: the link of a node is cut, one way or both, is
+slowed down or loses packets, and is mended later. All but stop and cut are SIGKILL."""
 ASLEEP_SECONDS = (2.0, 15.0)
 """How long a stopped process sleeps: shorter and longer than an instance may be silent."""
 CUT_SECONDS = (2.0, 20.0)
@@ -93,7 +93,7 @@ def kinds_of(families: Iterable[str], chains: Chains) -> list[str]:
         elif family == "head":
             kinds += ["head server", "head node"]
         elif family == "cut":
-            kinds += [f"cut {how}" for how in CUTS]
+            kinds += [f"cut {how}" for how in cuts()]
         else:
             kinds.append(family)
     return kinds

@@ -6,7 +6,7 @@ be what an undisturbed run in one process answers. --work says which job: `words
 count; `together`, the same with instances that share processes; `arrival`, a source whose epochs
 are cut by the clock; --data, Linear Road. With --each jobs run one after the other until every kind
 of fault was made so often. With --moves ranges are split, merged and moved at random meanwhile
-(`benchmarks.chaos.storm`).
+(`benchmarks.chaos.storm`). With --state-memory rows beyond it are on disk.
 """
 
 from __future__ import annotations
@@ -176,21 +176,27 @@ class Job:
     recoveries: list[tuple[float, float, tuple[str, ...]]] = field(default_factory=list)
     asked: list[tuple[storm.Ask, storm.Taken]] = field(default_factory=list)
     moved: list[storm.Done] = field(default_factory=list)
+    on_disk: int = 0
+    """How many rows were on disk alone, at most."""
 
 
 def run_job(
-    work: Work, monkey: Monkey, moving: storm.Storm | None, seconds: int, copies: int
+    work: Work, monkey: Monkey, moving: storm.Storm | None, seconds: int, memory: str | None = None
 ) -> Job:
-    """One disturbed job, and whether it was right."""
+    """One disturbed job, and whether it was right. memory: for the rows of an instance."""
+    address, copies = monkey.nodes.address, monkey.copies
+
+    job = Job(monkey.strikes, "right", asked=[] if moving is None else moving.asked)
 
     def tell(sample: Any) -> None:
+        on_disk = sum(o.rows_on_disk for o in sample.operators.values())
+        job.on_disk = max(job.on_disk, on_disk)
         monkey(sample)
         if moving is not None:
             moving(sample)
 
-    job = Job(monkey.strikes, "right", asked=[] if moving is None else moving.asked)
     try:
-        said = work.run(tell, seconds, cluster=monkey.nodes.address, copies=copies)
+        said = work.run(tell, seconds, cluster=address, copies=copies, state_memory=memory)
     except RaystreamError as error:
         lost = copies == 1 and isinstance(error, JobError) and error.message.startswith(LOST)
         job.verdict, job.detail = "stopped" if lost else "failed", str(error)
@@ -274,19 +280,21 @@ def main(
     ] = storm.MOST,
     nodes: Annotated[int, typer.Option(min=1, help="Raylets, the first of which is the head.")] = 1,
     copies: Annotated[int, typer.Option(min=1, help="Keepers that hold a checkpoint.")] = 1,
+    state_memory: Annotated[
+        str | None, typer.Option(help="Memory for the rows of an instance, as in 20kB.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the choice of faults and victims.")] = 1,
 ) -> None:
     """Strike processes of running jobs, and check every answer."""
-    if work not in WORKS:
-        raise typer.BadParameter(f"--work {work}: {', '.join(WORKS)}")
     families = _families(kinds, possible(copies, nodes))
-    words_of = Words(rate, work == "arrival", work == "together")
-    chosen: Work = words_of if data is None else LinearRoad(data, epoch)
+    chosen = _work(work, rate, data, epoch)
     made = kinds_of(families, chosen.chains)
     rng = random.Random(seed)
     raylets = _raylets(nodes, families)
     try:
-        jobs = _run_all(chosen, raylets, made, rng, seconds, each, every, (moves, most), copies)
+        jobs = _run_all(
+            chosen, raylets, made, rng, seconds, each, every, (moves, most), copies, state_memory
+        )
         logs = raylets.logs
     finally:
         raylets.close()
@@ -297,12 +305,8 @@ def main(
             (a for j in jobs for a in j.asked), (m for j in jobs for m in j.moved)
         )))  # fmt: skip
     bad = [j for j in jobs if j.verdict in ("wrong", "failed")]
-    counts = Counter(j.verdict for j in jobs)
     Console().print(
-        f"{sum(r.strikes for r in rows)} faults"
-        f"{f' and {sum(len(j.moved) for j in jobs)} moves' if moves else ''} in {len(jobs)} jobs:"
-        f" {', '.join(f'{n} {verdict}' for verdict, n in counts.items())};"
-        f" {sum(j.answers for j in jobs):,} answers checked; seed {seed}"
+        _summed(rows, jobs, moves=bool(moves), rows_on_disk=bool(state_memory), seed=seed)
     )
     if bad:
         Console().print(f"logs: {logs}", soft_wrap=True)
@@ -310,6 +314,32 @@ def main(
     if missed:
         Console().print(f"struck less often than asked for: {', '.join(missed)}")
     sys.exit(1 if bad or missed else 0)
+
+
+def _summed(
+    rows: Sequence[Row], jobs: Sequence[Job], *, moves: bool, rows_on_disk: bool, seed: int
+) -> str:
+    """What came of all jobs, in a line."""
+    counts = Counter(j.verdict for j in jobs)
+    made = f" and {sum(len(j.moved) for j in jobs)} moves" if moves else ""
+    on_disk = f" up to {max(j.on_disk for j in jobs):,} rows on disk;" if rows_on_disk else ""
+    return (
+        f"{sum(r.strikes for r in rows)} faults{made} in {len(jobs)} jobs:"
+        f" {', '.join(f'{n} {verdict}' for verdict, n in counts.items())};"
+        f" {sum(j.answers for j in jobs):,} answers checked;{on_disk} seed {seed}"
+    )
+
+
+def _work(name: str, rate: int, data: Path | None, epoch: float | None) -> Work:
+    """The work that is asked for.
+
+    Raises:
+        BadParameter: there is none of this name.
+    """
+    if name not in WORKS:
+        raise typer.BadParameter(f"--work {name}: {', '.join(WORKS)}")
+    words_of = Words(rate, name == "arrival", name == "together")
+    return words_of if data is None else LinearRoad(data, epoch)
 
 
 def _raylets(count: int, families: Sequence[str]) -> Nodes:
@@ -350,12 +380,14 @@ def _run_all(
     every: float,
     moves: tuple[float, int],
     copies: int,
+    memory: str | None,
 ) -> list[Job]:
     """One job with faults at random; or with `each`, jobs until all faults were made, as long as
     any of them can be.
 
     Args:
-        moves: a minute, and how many instances they give anything at most.
+        moves: a minute, and how many instances they give anything at most. memory: for the rows of
+            an instance.
     """
     console = Console(stderr=True)
     sinks = sorted({chain[-1] for chain in work.chains})
@@ -377,7 +409,7 @@ def _run_all(
             moving = storm.Storm(again, sinks, 60 / moves[0], say, moves[1])
         todo = "faults at random" if each is None else f"{len(due)} faults to make"
         console.print(f"[dim]job {len(jobs) + 1}: {took} s, {todo}[/dim]")
-        jobs.append(run_job(work, monkey, moving, took, copies))
+        jobs.append(run_job(work, monkey, moving, took, memory))
         job = jobs[-1]
         console.print(f"{job.verdict}: {job.answers:,} answers {job.detail}", markup=False)
         if each is None or not due or not job.strikes:

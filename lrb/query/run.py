@@ -42,6 +42,7 @@ def run(
     bounds: Mapping[str, tuple[int, int]] | None = None,
     interpreted: bool = False,
     pool: rs.PoolOptions | None = None,
+    state_memory: int | str | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
     """Run the flow over prepared data and write its answers; what the run was, as in run.json.
@@ -57,6 +58,7 @@ def run(
         interpreted: operators run as plain Python instead of compiled.
         pool: on a cluster with Ray's autoscaler, how many nodes it keeps ready; then operators get
             more instances by themselves when they use too much of their CPU.
+        state_memory: memory for the rows of an instance; others are on disk.
 
     Raises ConfigError and InputError for what was asked or given, JobError if the job failed.
     """
@@ -81,6 +83,7 @@ def run(
             policy=policy or "auto",
             bounds=bounds,
             pool=pool,
+            state_memory=state_memory,
             on_progress=tell,
         )
         asked = handed_over(report.operator(SINK).by_port)

@@ -7,11 +7,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 import pytest
 
-from benchmarks.chaos.spaces import Spaces
+from benchmarks.chaos.spaces import Spaces, cuts
 from benchmarks.shared.namespaces import NoNamespacesError
 from tests.gates import LIMIT_SECONDS
 
@@ -77,6 +78,27 @@ def test_what_a_cut_lets_through(
     spaces.cut(1, how)  # type: ignore[arg-type]
     assert comes(second, first, spaces.address(0), meant=out) == out
     assert comes(first, second, spaces.address(1), meant=into) == into
+    spaces.mend(1)
+    assert comes(second, first, spaces.address(0)) and comes(first, second, spaces.address(1))
+
+
+def test_a_lossy_link_loses_some_packets_each_way(
+    spaces: Spaces, sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    if "lossy" not in cuts():
+        pytest.skip("links that lose packets need `nft`")
+    first, second = sockets
+    spaces.cut(1, "lossy")
+    for sender, receiver, to in ((first, second, 1), (second, first, 0)):
+        sent = 500
+        for _ in range(sent):
+            sender.sendto(b"x", (spaces.address(to), 7800))
+        receiver.settimeout(LOST_SECONDS)
+        came = 0
+        with suppress(TimeoutError):
+            while receiver.recv(10):
+                came += 1
+        assert 0 < came < sent
     spaces.mend(1)
     assert comes(second, first, spaces.address(0)) and comes(first, second, spaces.address(1))
 
