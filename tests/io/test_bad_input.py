@@ -7,7 +7,7 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +21,16 @@ from tests.io.kinds import Counted, Lane, Point, records
 class Small(NamedTuple):
     time: rs.Int64
     n: rs.Int8
+
+
+class Whole(NamedTuple):
+    time: rs.Int64
+    n: int | None
+
+
+class Hued(NamedTuple):
+    time: rs.Int64
+    hue: Literal["red", "blue"]
 
 
 class Named(NamedTuple):
@@ -192,7 +202,11 @@ def table(**columns: Any) -> Any:
 PARQUET: list[tuple[str, type, Any, list[str]]] = [
     ("no column", Small, table(m=[1, 2, 3]), ["no column 'n'", "It has time, m"]),
     ("text for a number", Small, table(n=["1", "2", "3"]), ["'n' holds string", "n: int8"]),
-    ("a fraction for a number", Small, table(n=[1.0, 2.0, 3.0]), ["'n' holds double"]),
+    ("a fraction for a number", Small, table(n=[1.0, 2.5, 3.0]), ["row 1", "'n' is 2.5", "int8"]),
+    ("a float too large", Small, table(n=[1.0, 2.0, 300.0]), ["row 2", "'n' is 300", "int8"]),
+    ("no number for a number", Small, table(n=[float("nan"), 2.0, 3.0]), ["row 0", "'n' is nan"]),
+    ("a gap among floats", Small, table(n=[1.0, None, 3.0]), ["row 1", "'n' is missing"]),
+    ("half a float too large", Whole, table(n=[1.0, 2.0**63, 3.0]), ["row 1", "int64"]),
     ("a time for a number", Small, table(n=pa.array([1, 2, 3], pa.timestamp("s"))), ["timestamp"]),
     ("too large", Small, table(n=[1, 2, 300]), ["row 2", "'n' is 300", "int8"]),
     ("far too large", Small, table(n=pa.array([1, 2**63, 3], pa.uint64())), ["row 1", str(2**63)]),
@@ -233,6 +247,41 @@ PARQUET: list[tuple[str, type, Any, list[str]]] = [
 def test_parquet(record: type, rows: Any, words: list[str], tmp_path: Path) -> None:
     pq.write_table(rows, tmp_path / "rows.parquet")
     fails(rs.io.parquet(tmp_path, record), "rows.parquet", *words)
+
+
+def test_whole_numbers_may_be_floats_in_parquet(tmp_path: Path) -> None:
+    """As in CSV and JSON: pandas makes floats of ints with gaps."""
+    for n, held in enumerate((pa.float64(), pa.float32(), pa.float16())):
+        values = pa.array([1, None, -3]).cast(held)
+        pq.write_table(table(n=values), tmp_path / f"{n}.parquet")
+        found = records(rs.io.parquet(tmp_path / f"{n}.parquet", Whole))
+        assert found == [Whole(1, 1), Whole(2, None), Whole(3, -3)]
+        assert {type(r.n) for r in found} == {int, type(None)}
+    pq.write_table(table(n=[2.0**53, -(2.0**63), 0.0]), tmp_path / "wide.parquet")
+    wide = records(rs.io.parquet(tmp_path / "wide.parquet", Whole))
+    assert [r.n for r in wide] == [2**53, -(2**63), 0]
+
+
+def test_another_delimiter_is_told(tmp_path: Path) -> None:
+    for mark in ";\t|":
+        (tmp_path / "a.csv").write_text(f"Time{mark} n\n1{mark}2\n")
+        fails(rs.io.csv(tmp_path / "a.csv", Small), "no column 'time'", f"delimiter={mark!r}")
+
+
+def test_text_that_is_no_member_is_shown_with_those_that_are(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("time,hue\n1,green\n")
+    fails(rs.io.csv(tmp_path / "a.csv", Hued), "'hue' is 'green'", "one of 'red', 'blue'")
+
+
+def test_what_to_do_about_an_empty_file(tmp_path: Path) -> None:
+    for name, read in (("a.csv", rs.io.csv), ("a.parquet", rs.io.parquet)):
+        (tmp_path / name).touch()
+        fails(read(tmp_path / name, Small), f"{name} is empty", "Remove it")
+
+
+def test_rows_that_are_no_records_yet() -> None:
+    for row, how in (({"time": 1, "n": 2}, "Small(**row)"), ((1, 2), "Small(*row)")):
+        fails(rs.io.iterable([row], Small), "not a Small", how)  # type: ignore[list-item]
 
 
 def test_a_row_is_counted_from_the_begin_of_the_file(

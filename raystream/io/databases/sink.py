@@ -100,6 +100,10 @@ class TransactionalSink(Sink[Any]):
         """An error of the database in words. They must not hold a password."""
         return str(error).strip()
 
+    def advice(self, words: str) -> str:
+        """What to do about an error of the database, if that is known; otherwise empty."""
+        return ""
+
     # ------------------------------------------------------------ called by the instance
 
     def open(self, context: SinkContext, /) -> None:
@@ -314,7 +318,8 @@ class _OpenRange:
         words = self.sink.words_of(error)
         return OutputError(
             f"{self.sink.describe()} could not be written: {type(error).__name__}: {words}",
-            hint="What was written before is whole, and is not written again.",
+            hint=self.sink.advice(words)
+            or "What was written before is whole, and is not written again.",
         )
 
     def _connected(self) -> Connection:

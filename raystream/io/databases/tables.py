@@ -110,10 +110,18 @@ class TableSink(TransactionalSink):
         except RaystreamError:
             raise
         except Exception as error:
+            words = self.words_of(error)
             raise OutputError(
-                f"{self.describe()} cannot be written: {type(error).__name__}:"
-                f" {self.words_of(error)}"
+                f"{self.describe()} cannot be written: {type(error).__name__}: {words}",
+                hint=self.advice(words),
             ) from None
+
+    def advice(self, words: str) -> str:
+        """Databases say in words of their own that a table has no unique index over a key."""
+        if not self.key or "conflict" not in words.lower():
+            return ""
+        columns = ", ".join(dict(self.columns).get(name, name) for name in self.key)
+        return f"With key= the table needs a unique index: CREATE UNIQUE INDEX ... ({columns})."
 
     def shape(self) -> TableShape:
         """The columns of the table."""

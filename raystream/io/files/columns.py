@@ -25,6 +25,8 @@ from raystream.schema.fields import Field
 from raystream.schema.records import RecordSchema, defaults_of, record_hints, record_schema
 from raystream.schema.types import ColumnName
 
+_DELIMITERS = ";\t|,"
+"""What may stand between values of CSV."""
 Mapped = Mapping[str, str]
 """The name of the column of each field."""
 
@@ -163,7 +165,8 @@ def columns_of(
             fixed[f.name] = _fixed(schema, f, column, places, found, name)
             continue
         held = found.field(there[0]).type
-        if not _can_hold(f, held):
+        whole = f.integer and f.value is None and pa.types.is_floating(held)  # as pandas has them
+        if not whole and not _can_hold(f, held):
             raise InputError(
                 f"{name}: the column {column!r} holds {held}, but {schema.name} declares"
                 f" {f.declared}.",
@@ -190,17 +193,26 @@ def _fixed(
             return _scalar(to_plain(defaults[f.name](), f), f)
         if f.optional:
             return _scalar(None, f)
-    near = [n for n in found.names if _plain(n) == _plain(column)]
     raise InputError(
         f"{name} has no column {column!r}, which {schema.name} declares.",
         hint=f"It has {', '.join(found.names) or 'none'}."
-        + (
-            f" If it is {near[0]!r}: columns={{{f.name!r}: {near[0]!r}}}, or"
+        f" {_to_find(schema, f, column, found.names)}",
+    )
+
+
+def _to_find(schema: RecordSchema, f: Field, column: str, names: Sequence[str]) -> str:
+    """What to do about a field that has no column."""
+    if near := [n for n in names if _plain(n) == _plain(column)]:
+        return (
+            f"If it is {near[0]!r}: columns={{{f.name!r}: {near[0]!r}}}, or"
             f" {f.name}: Annotated[..., rs.field(name={near[0]!r})]."
-            if near
-            else f" Give {schema.name}.{f.name} a default if files may lack it, or say which it is:"
-            f" columns={{{f.name!r}: ...}}."
-        ),
+        )
+    for delimiter in _DELIMITERS if len(names) == 1 else "":
+        if _plain(column) in map(_plain, names[0].split(delimiter)):
+            return f"These are several names in one: delimiter={delimiter!r} reads them apart."
+    return (
+        f"Give {schema.name}.{f.name} a default if files may lack it, or say which it is:"
+        f" columns={{{f.name!r}: ...}}."
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from raystream.errors import ConfigError, InputError, unknown_option
-from raystream.io.files.reading import check_encoding, open_text
+from raystream.io.files.reading import EMPTY_HINT, check_encoding, open_text
 
 BLOCK_BYTES = 4 << 20
 """What is parsed at a time; a row, and a header, may not be longer."""
@@ -133,7 +133,7 @@ class CsvBytes(io.RawIOBase):
         try:
             first = self._file.readline(BLOCK_BYTES)
             if not first:
-                raise InputError(f"{name} is empty.")
+                raise InputError(f"{name} is empty.", hint=EMPTY_HINT)
             self._next = first.removeprefix(_MARK)
             for _ in range(dialect.skip):
                 if not self._line():

@@ -118,6 +118,7 @@ def batch_of_records(record: type[U], records: Sequence[Any], at: At) -> Batch[U
             is_a, wanted = apart(type(found), record)
             raise InputError(
                 f"{at(n)}: {found!r} is a {is_a}, not a {wanted}.",
+                hint=_made_of(found, record),
                 bare=f"{at(n)}: a {is_a}, not a {wanted}",
             )
     names = record_schema(record).names
@@ -137,6 +138,15 @@ def batch_of_records(record: type[U], records: Sequence[Any], at: At) -> Batch[U
         batch_of_records(record, records[:half], at)
         batch_of_records(record, records[half:], lambda n: at(half + n))
         raise
+
+
+def _made_of(found: Any, record: type) -> str:
+    """How to make a record of what people have instead."""
+    if isinstance(found, dict):
+        return f"Make a record of it: {record.__name__}(**row)."
+    if type(found) in (tuple, list):
+        return f"Make a record of it: {record.__name__}(*row)."
+    return ""
 
 
 def file_schema(schema: RecordSchema, form: Form = "typed") -> Any:
@@ -199,6 +209,8 @@ def _values(f: Field, array: Any) -> Any:
         return _moments(f.value.written, f.value, array)
     if pa.types.is_decimal(array.type) and f.kind == "fixed":
         return array.cast(pa.float64())
+    if pa.types.is_floating(array.type) and f.integer:
+        return array.cast(pa.int64())  # refuses a fraction
     return array
 
 
@@ -236,11 +248,20 @@ def _named(schema: RecordSchema, arrays: dict[str, Any], at: At, error: Exceptio
             f"{at(row)}: {f.name!r} is missing, but {schema.name} does not declare that it may be.",
             hint=f"Declare `{f.name}: ... | None`, or give it a value in the file.",
         )
-    shown = array[row].as_py() if f.kind != "text" else array[row].as_buffer().to_pybytes()
+    shown = array[row].as_py() if f.kind != "text" else _text(array[row])
     return InputError(
         f"{at(row)}: {f.name!r} is {shown!r}, which does not fit {f.declared}.",
         hint=_to_mend(f),
     )
+
+
+def _text(value: Any) -> str | bytes:
+    """Text of a file, or the bytes where they are no UTF-8."""
+    stored: bytes = value.as_buffer().to_pybytes()
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
 
 
 def _to_mend(f: Field) -> str:
@@ -250,6 +271,8 @@ def _to_mend(f: Field) -> str:
             f" {f.name}: Annotated[datetime, rs.timestamp('%d.%m.%Y %H:%M', zone='UTC')]."
             " Otherwise mend the file."
         )
+    if f.value is not None and f.value.members:
+        return f"It is one of {', '.join(map(repr, f.value.members))}."
     return "Mend the file, or declare a type that holds it."
 
 
@@ -283,6 +306,11 @@ def _first_bad(f: Field, array: Any) -> int | None:
         low = pa.scalar(max(info.min, 0) if wide.type == pa.uint64() else info.min, wide.type)
         outside = pc.or_(pc.less(wide, low), pc.greater(wide, pa.scalar(info.max, wide.type)))
         bad = pc.or_(bad, pc.fill_null(outside, False))
+    elif f.integer and pa.types.is_floating(array.type):
+        info = np.iinfo(f.dtype)
+        exact = pc.and_(pc.equal(array, pc.trunc(array)), pc.less(array, float(info.max) + 1))
+        fits = pc.and_(exact, pc.greater_equal(array, float(info.min)))
+        bad = pc.or_(bad, pc.fill_null(pc.invert(fits), False))
     elif f.kind == "text":
         return _first_undecodable(array, bad)
     at = pc.index(bad, True).as_py()

@@ -14,7 +14,7 @@ from pathlib import Path
 from raystream.errors import InputError
 from raystream.io.buckets import objects
 from raystream.io.buckets.urls import is_bucket, parsed, place_name
-from raystream.io.files.reading import PACKED, reading
+from raystream.io.files.reading import EMPTY_HINT, PACKED, reading
 from raystream.schema.types import Split
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -68,7 +68,7 @@ def splits_of(
     for name, size in found.items():
         with reading(name):
             if not may_be_empty and (os.path.getsize(name) if size is None else size) == 0:
-                raise InputError(f"{name} is empty.")
+                raise InputError(f"{name} is empty.", hint=EMPTY_HINT)
     return [Split(name) for name in sorted(found)]
 
 

@@ -23,6 +23,8 @@ from raystream.io.buckets import objects
 from raystream.io.buckets.filesystems import advice, said
 from raystream.io.buckets.urls import is_bucket
 
+EMPTY_HINT = "Remove it. Files of a folder whose names begin with a dot or _ are not read."
+"""What to do about a file of no bytes: nobody knows whether it is still being written."""
 PACKED = ("", ".gz", ".bz2", ".xz", ".zst", ".lz4")
 """What may follow the suffix of a file in a folder."""
 CHUNK_BYTES = 1 << 20

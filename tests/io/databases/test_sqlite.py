@@ -185,8 +185,16 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert "create=True" in missing.value.hint and '"n" INTEGER NOT NULL' in missing.value.hint
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE counts (word TEXT)")
+        connection.execute("CREATE TABLE plain (word TEXT, n INTEGER)")
     with pytest.raises(OutputError, match="has no column 'n'"):
         counting(rs.io.sqlite(path, table="counts")).run()
+    unkeyed = rs.io.sqlite(path, table="plain", key="word")
+    with pytest.raises(OutputError, match="could not be written") as unindexed:
+        counting(unkeyed).run()
+    assert "CREATE UNIQUE INDEX" in unindexed.value.hint and "(word)" in unindexed.value.hint
+    with pytest.raises(OutputError, match="cannot be written") as unindexed:
+        unkeyed.check()
+    assert "CREATE UNIQUE INDEX" in unindexed.value.hint
     with pytest.raises(GraphError, match="no field 'wort'"):
         counting(rs.io.sqlite(path, table="counts", key="wort"))
     with pytest.raises(ConfigError, match="sink that has a key"):
