@@ -226,7 +226,7 @@ def placed(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **options: P.kwargs) -> R:
         try:
             return function(*args, **options)
-        except (GraphError, ConfigError, StateError) as error:
+        except (GraphError, ConfigError, StateError, InputError) as error:
             error.where = error.where or caller()[0]
             raise
         except TypeError as error:

@@ -413,11 +413,12 @@ def _listed(arguments: Iterable[str]) -> str:
     return ", ".join(arguments).replace("*", "*, ")
 
 
-def changed(name: str, position: int) -> InputError:
+def changed(name: str, position: int, where: Where | None = None) -> InputError:
     """What a source raises when a split no longer holds what was read of it up to a position."""
     return InputError(
         f"{name} is not what it was: it was read up to position {position}, and now it ends before"
         " that or continues with something else.",
+        where=where,
         hint="Put back what was there when the job began, or start the job from the beginning.",
     )
 

@@ -216,7 +216,20 @@ def check_time(schema: RecordSchema, epochs: Epochs, ticks: int, where: Where) -
     raise GraphError(
         f"by_{by}({name!r}): {schema.name} has no such integer field",
         where=where,
-        hint=f"It has {', '.join(map(str, schema.fields))}.{length}",
+        hint=f"It has {', '.join(map(str, schema.fields))}.{length}"
+        + (_as_time(name) if schema.field(name) is not None else ""),
+    )
+
+
+def _as_time(name: str) -> str:
+    """What to do about a field that is there and no time: a float, a date, text, or one that may
+    be None."""
+    return (
+        f"\n  Event time is an int in the unit of the flow, or a datetime where that is"
+        f' rs.Flow(..., time_unit="us"). Files are read so if the record says how they have it:'
+        f' {name}: Annotated[datetime, rs.timestamp(unit="s")], or a format such as'
+        ' rs.timestamp("%d.%m.%Y", zone="UTC").\n  Or let an operator make such a field, and say'
+        f" which after it: stream.timed({name!r}), with rs.by_arrival()."
     )
 
 

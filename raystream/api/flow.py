@@ -441,7 +441,7 @@ class Flow:
         taken."""
         taken = {n.name for n in self.nodes}
         if given in taken:
-            raise GraphError(f"two nodes are named {given!r}")
+            raise GraphError(f"two nodes are named {given!r}", hint="Give one another name=.")
         numbered = (f"{usual}-{i}" for i in range(2, len(taken) + 3))
         return given or next(name for name in (usual, *numbered) if name not in taken)
 

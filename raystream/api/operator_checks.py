@@ -124,7 +124,10 @@ def _check_told(spec: OperatorSpec, window: WindowKind) -> None:
                 " record.",
             )
         if not there and flag in spec.told:
-            raise spec.fail(f"`close` takes {flag!r}, but no result of this window is one")
+            raise spec.fail(
+                f"`close` takes {flag!r}, but no result of this window is one",
+                hint=f"With {why}. Or leave the parameter away.",
+            )
     if spec.compiled and is_triggered(window):
         raise spec.fail(
             f"{in_words(window)} are not compiled",

@@ -45,6 +45,7 @@ class StateMeta(type):
             # an empty one and then sets all that it had. Its rows have a dict instead of slots.
             return super().__new__(mcs, name, bases, ns)
         names = tuple(_annotations(ns))
+        _refuse_bare(name, ns)
         defaults: dict[str, Any] = {}
         for n in names:
             if n not in ns:
@@ -70,6 +71,20 @@ class StateMeta(type):
         return super().__new__(
             mcs, name, bases, {**ns, "__slots__": names, "_names": names, "_defaults": defaults}
         )
+
+
+def _refuse_bare(name: str, ns: dict[str, Any]) -> None:
+    """Refuse a field without an annotation: it would be the same for all rows, and never stored.
+    Constants are written in capitals, or as class variables."""
+    for n, value in ns.items():
+        plain = value is None or isinstance(value, int | float | str | bytes | list | dict)
+        if plain and n not in _annotated(ns) and not n.startswith("_") and not n.isupper():
+            raise GraphError(
+                f"{name}.{n} has no annotation, so it is no field",
+                where=caller(3)[0],
+                hint=f"Write {n}: {type(value).__name__} = ...; a constant is {n.upper()}, or"
+                f" {n}: ClassVar[...].",
+            )
 
 
 def _annotations(ns: dict[str, Any]) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class OperatorHarness:
         due are called. Returns what is emitted."""
         time = whole("advance_watermark", "time", time, BEFORE_ALL, NEVER)
         if time < self.watermark:
-            raise ValueError(f"the watermark is {self.watermark}: it never falls, here to {time}")
+            raise GraphError(f"the watermark is {self.watermark}: it never falls, here to {time}")
         return self._epoch((), time)
 
     def end(self) -> list[Any]:

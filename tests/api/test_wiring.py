@@ -259,6 +259,18 @@ def a_length_for_a_field() -> None:
     rs.Flow("test").source(rs.io.iterable([], Word), epochs=rs.by_time("1s"))  # here
 
 
+class Fractions(NamedTuple):
+    time: float
+
+
+@refused(
+    r"Fractions has no such integer field(.|\n)*time: float64\.\n(.|\n)*timestamp\(unit=\"s\"\)"
+    r"(.|\n)*stream\.timed\('time'\)"
+)
+def epochs_of_a_field_that_is_no_time() -> None:
+    rs.Flow("test").source(rs.io.iterable([], Fractions), epochs=rs.by_time("time"))  # here
+
+
 @refused(
     r"by_arrival\('when'\): Word has no such integer field(.|\n)*It has time: int64, word: str"
 )

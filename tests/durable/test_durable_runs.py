@@ -206,6 +206,22 @@ def test_a_branch_that_ended_long_ago_does_not_hinder_a_resume(tmp_path: Path) -
     assert [r.time for b in written for r in b.records()] == list(range(10))
 
 
+def test_a_job_that_is_over_says_so_when_it_is_resumed(tmp_path: Path) -> None:
+    def run(lines: int, **resume: bool) -> tuple[str, ...]:
+        made = rs.Flow("over")
+        rows = [Line(n, "a") for n in range(lines)]
+        made.source(rs.io.iterable(rows, Line), epochs=rs.by_time(seconds=1)).to(
+            rs.io.csv(tmp_path / "out")
+        )
+        return made.run(durable=tmp_path / "store", **resume).notes
+
+    run(10)
+    (note,) = run(20, resume=True)
+    assert note.endswith(
+        "its input had ended there, so only sources and files that are new are read"
+    )
+
+
 class Gone(Exception):
     """What was read once is read again."""
 

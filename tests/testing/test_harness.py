@@ -240,8 +240,11 @@ def test_after_an_error() -> None:
 def test_time_does_not_go_back_and_ends_once() -> None:
     harness = OperatorHarness(CountWords())
     harness.advance_watermark(5)
-    with pytest.raises(ValueError, match="the watermark is 5: it never falls, here to 4"):
+    with pytest.raises(
+        GraphError, match="the watermark is 5: it never falls, here to 4"
+    ) as refused:
         harness.advance_watermark(4)
+    assert refused.value.where is not None and refused.value.where.file == __file__
     harness.end()
     with pytest.raises(RaystreamError, match="the harness was ended"):
         harness.send(Word(9, "x"))

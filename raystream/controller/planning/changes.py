@@ -164,13 +164,16 @@ def _senseless(what: str, names: Collection[str]) -> StateError:
 # ---------------------------------------------------------------- refusals
 
 
+_ARTICLED = {"source": "a source", "operator": "an operator", "sink": "a sink"}
+
+
 def _refuse_lost(saved: Saved, now: FlowNow, was: Mapping[str, str], lost: Sequence[str]) -> None:
     """Refuse to lose what nobody said may go, and what is of another kind now."""
     for name, old in was.items():
         then, given = saved.layout.kind(old, saved.splits) if old else "", _kind(now, name)
         if then and then != given:
             raise StateError(
-                f"{old} is a {then} in {saved}, and {name} is a {given} now",
+                f"{old} is {_ARTICLED[then]} in {saved}, and {name} is {_ARTICLED[given]} now",
                 hint=f"Call the {given} something else, or let go what was saved of the {then}:"
                 f" --drop {old} (drop=[{old!r}]).",
             )

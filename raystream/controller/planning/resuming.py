@@ -65,11 +65,19 @@ def beginning(saves: Saves, resume: bool | None) -> StartPoint:
             f" {found.saved.code or 'without a name'}: this run goes on with the code that it is"
             " given"
         )
-        notes = (*refused, f"goes on from {found.saved} in {saves}")
+        notes = (*refused, f"goes on from {found.saved} in {saves}{_over(saves, found.saved)}")
         return StartPoint(found.saved, (*notes, upgraded) if upgraded else notes)
     if refused:
         raise StateError(f"no checkpoint in {saves} is whole", hint="\n  ".join(refused))
     return StartPoint(None, (f"nothing was saved in {saves}: begins at the beginning",))
+
+
+def _over(saves: Saves, saved: Saved) -> str:
+    """What to add where nothing is left to read: a job that ends at once needs a word why."""
+    ends = [header for source in saved.splits for header in saves.ends(saved, source)]
+    if not ends or not all(header.input_position.ended for header in ends):
+        return ""
+    return "; its input had ended there, so only sources and files that are new are read"
 
 
 def _refused(found: Found) -> tuple[str, ...]:

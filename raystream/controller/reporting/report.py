@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from raystream.controller.protocol.history import MoveRecord, Recovery
 from raystream.dataflow.progress import Progress
+from raystream.errors import ConfigError, caller
 from raystream.renamed import old_field
 
 SAMPLE_SECONDS = 1.0
@@ -170,8 +171,19 @@ class JobReport:
         return f"<JobReport of {self.job}: {self.elapsed:.1f} s; {', '.join(counted)}>"
 
     def operator(self, name: str) -> OperatorReport:
-        """The totals of one operator."""
-        return next(o for o in self.operators if o.name == name)
+        """The totals of one operator.
+
+        Raises:
+            ConfigError: there is none of that name.
+        """
+        found = {o.name: o for o in self.operators}
+        if name not in found:
+            raise ConfigError(
+                f"report.operator({name!r:.80}): there is no such operator",
+                where=caller()[0],
+                hint=f"There are {', '.join(found)}.",
+            )
+        return found[name]
 
 
 def totals(progress: Iterable[Progress]) -> tuple[OperatorReport, ...]:

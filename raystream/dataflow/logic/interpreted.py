@@ -15,7 +15,7 @@ import numpy as np
 from raystream.api.operators import OperatorSpec
 from raystream.api.row_shapes import kept_shape
 from raystream.dataflow.logic.base import Logic
-from raystream.errors import OperatorError, StateError, operator_error
+from raystream.errors import OperatorError, StateError, operator_error, shown
 from raystream.schema.blocks import Emitted, Input, Output, sizes
 from raystream.schema.columns import empty
 from raystream.schema.objects import encode
@@ -138,12 +138,14 @@ class Collector:
         try:
             return from_records(schema, records)
         except StateError as error:
+            misfit = _misfit(schema, records)
             if self._begins is not None:
-                self._name_epoch(self.out.index(_misfit(schema, records)))
+                self._name_epoch(self.out.index(misfit))
+            at = f"at epoch {self.epoch}, in {shown(misfit)}"
             raise OperatorError(
                 f"{self.spec.name} emitted a value that does not fit: {error.message}",
                 where=self.spec.where,
-                hint="\n  ".join(filter(None, [f"at epoch {self.epoch}", error.hint])),
+                hint="\n  ".join(filter(None, [at, error.hint])),
             ) from None
 
     def stranger(self) -> None:

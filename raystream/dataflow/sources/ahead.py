@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from raystream.api.epochs import Epochs
-from raystream.errors import InputError
+from raystream.errors import InputError, Where
 from raystream.schema.columns import Columns
 from raystream.schema.types import BEFORE_ALL, NEVER
 
@@ -30,9 +30,11 @@ class AheadRule:
     refuses: bool
     """Whether a record that is further ahead ends the job."""
 
-    def guard(self, source: str, split: str, greatest: int = BEFORE_ALL) -> AheadGuard:
+    def guard(
+        self, source: str, split: str, greatest: int = BEFORE_ALL, *, where: Where | None
+    ) -> AheadGuard:
         """The guard of a split; see there."""
-        return AheadGuard(self, source, split, greatest)
+        return AheadGuard(self, source, split, greatest, where)
 
 
 def ahead_rule(epochs: Epochs, column: str | None, ticks: int) -> AheadRule | None:
@@ -49,14 +51,21 @@ class AheadGuard:
     Args:
         source, split: their names, for messages.
         greatest: the greatest time of the records before; BEFORE_ALL if there are none.
+        where: where the source joins the flow, for the error.
     """
 
     def __init__(
-        self, rule: AheadRule, source: str, split: str, greatest: int = BEFORE_ALL
+        self,
+        rule: AheadRule,
+        source: str,
+        split: str,
+        greatest: int = BEFORE_ALL,
+        where: Where | None = None,
     ) -> None:
         self.rule = rule
         self.greatest = greatest
         self._names = source, split
+        self._where = where
 
     def aside(self, rows: Columns) -> np.ndarray | None:
         """bool [n]: which of the next rows are set aside; None if there are none.
@@ -86,8 +95,9 @@ class AheadGuard:
     def _refused(self, time: int) -> InputError:
         source, split = self._names
         return InputError(
-            f"{source}: {split} has a record with {self.rule.column}={time}, more than"
+            f"{source}: split {split} has a record with {self.rule.column}={time}, more than"
             f" {self.rule.seconds:g} s after {self.greatest}, the greatest time before it",
+            where=self._where,
             hint='If the time is wrong: ahead="drop" beside max_ahead=, or ahead=True of source(),'
             " which makes a stream of such records. If it is right: a longer max_ahead=.",
         )

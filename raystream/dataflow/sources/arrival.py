@@ -75,7 +75,9 @@ class Arrival:
                 self.splits.append(ArrivalSplit(*split))
                 self.splits[-1].later = vertex.source.comes_later(name)
                 if self.rule is not None:
-                    self.splits[-1].set_aside_by(self.rule.guard(vertex.name, name))
+                    self.splits[-1].set_aside_by(
+                        self.rule.guard(vertex.name, name, where=vertex.where)
+                    )
         self.splits += self.live
 
     def positions(self) -> Positions:

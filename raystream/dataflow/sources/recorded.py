@@ -217,7 +217,11 @@ class RecordedSplit:
             rows = self.reader.next()
             self.end = self.reader.position
             if self.end < self._read_before and (rows is None or self.reader.ends is None):
-                raise changed(self.reader.split.name, self._read_before)
+                raise changed(
+                    f"{self.reader.source}: split {self.reader.split.name}",
+                    self._read_before,
+                    self.reader.where,
+                )
             if self.end >= self._read_before:
                 self._read_before = 0
             if rows is None:
@@ -243,9 +247,11 @@ class RecordedSplit:
         row = 0 if run == 0 else int(self.runs.ends[run - 1])
         name = self.cutting.column
         raise InputError(
-            f"{self.reader.source}: {self.reader.split.name} has a row with {name}="
+            f"{self.reader.source}: split {self.reader.split.name} has a row with {name}="
             f"{self.rows.column(name)[row]}, {steps[run]} epochs after those before it",
-            hint="If it counts in other units than the flow: rs.by_time(ticks=...). Or take longer"
+            where=self.reader.where,
+            hint='If the time is wrong: max_ahead="1d", and ahead="drop" beside it, leave such rows'
+            " out. If it counts in other units than the flow: rs.by_time(ticks=...). Or take longer"
             " epochs: seconds=...",
         )
 
@@ -309,8 +315,10 @@ class Recorded:
                 new = (0, start_of(plan, vertex, name), 1, 0)
             known = new if positions is None else positions.get(name, new)
             _, at, last, end, *greatest = known
-            guard = self.rule.guard(vertex.name, name, *greatest) if self.rule else None
             read, where = vertex.source.read, vertex.where
+            guard = (
+                self.rule.guard(vertex.name, name, *greatest, where=where) if self.rule else None
+            )
             reader = SplitReader(name, vertex.name, self.schema, read, at, where=where)
             split = RecordedSplit(
                 reader, self.cutting, taken=taken, last=last, end=end, guard=guard

@@ -6,7 +6,7 @@ In each case the line that the error must name ends in `# here`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import pytest
 
@@ -24,6 +24,25 @@ refused = CASES.refused
 def a_field_without_default() -> None:
     class Bad(rs.State):  # here
         n: int
+
+
+@refused(r"Bad\.n has no annotation, so it is no field(.|\n)*n: int = (.|\n)*ClassVar")
+def a_field_without_annotation() -> None:
+    class Bad(rs.State):  # here
+        n = 0
+
+
+def test_constants_and_class_variables_of_a_state_class_are_no_fields() -> None:
+    class Good(rs.State):
+        LIMIT = 5
+        _hidden = None
+        least: ClassVar[int] = 1
+        n: int = 0
+
+        def twice(self) -> int:
+            return 2 * self.n
+
+    assert (Good.LIMIT, Good.least, Good(n=3).twice()) == (5, 1, 6) and Good() == Good(n=0)
 
 
 @refused(r"Bad\.n: a mutable default(.|\n)*rs\.field\(factory=list\)")

@@ -154,7 +154,7 @@ def test_a_wish_that_is_fulfilled_may_be_said_again() -> None:
             ResumeWishes({"count": "out"}),
             "also has a out, whose state would be lost(.|\n)*--drop out",
         ),
-        (ResumeWishes({"lines": "more"}), "lines is a source in (.|\n)*more is a operator now"),
+        (ResumeWishes({"lines": "more"}), "lines is a source in (.|\n)*more is an operator now"),
     ],
 )
 def test_wishes_that_make_no_sense_are_refused(wishes: ResumeWishes, why: str) -> None:
@@ -180,7 +180,7 @@ def test_an_operator_that_keeps_rows_only_now_begins_empty() -> None:
 
 
 def test_a_name_that_stands_for_another_kind_is_refused() -> None:
-    with pytest.raises(StateError, match=r"count is a operator in .* count is a sink now") as told:
+    with pytest.raises(StateError, match=r"count is an operator in .* count is a sink now") as told:
         decide(now(count="sink", out="sink"))
     assert "--drop count" in told.value.hint
     assert decide(now(count="sink", out="sink"), drop=["count"]).was["count"] == ""

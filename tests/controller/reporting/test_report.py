@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from raystream.controller.planning.plans import make_plan
 from raystream.controller.reporting.report import SAMPLES_MAX, Sample, Samples, totals
 from raystream.dataflow.instances.source import SourceInstance
 from raystream.dataflow.progress import Progress, progress_of
 from raystream.dataflow.sources.recorded import Recorded
+from raystream.errors import ConfigError
 from raystream.schema.types import KeyRange
 from raystream.state.images.chain import Span
 from raystream.testing import Collect
@@ -60,6 +63,15 @@ def test_who_passed_an_epoch_as_no_cut_does_not_say_that_it_is_stored() -> None:
     assert progress_of(machine, 0, stored=Span(0, 2)).since == 0
     machine.checkpoints.ask([1])
     assert progress_of(machine, 0, stored=Span(0, 2)).since == 2
+
+
+def test_an_operator_that_is_not_in_a_report_is_refused() -> None:
+    report = word_flow(Collect(), running).run()
+    assert report.operator("running").name == "running"
+    with pytest.raises(ConfigError, match="there is no such operator") as refused:
+        report.operator("nobody")
+    assert "running" in refused.value.hint
+    assert refused.value.where is not None and refused.value.where.file == __file__
 
 
 def test_samples_of_a_long_job_are_bounded_and_the_newest_are_all_there() -> None:

@@ -64,6 +64,18 @@ def modelled(times: list[int], most: int) -> list[bool]:
 wild = st.one_of(st.integers(-20, 60), st.integers(-(2**62), 2**63 - 1))
 
 
+@pytest.mark.parametrize("epochs", [rs.by_time(seconds=1), rs.by_time(seconds=1, max_ahead=60)])
+def test_a_time_far_ahead_is_refused_with_the_line_of_the_source(epochs: Epochs) -> None:
+    flow = rs.Flow("far")
+    events = [Event(1, 0), Event(1_700_000_000_000, 0)]
+    flow.source(rs.io.iterable(events, Event), epochs=epochs, name="events").to(Collect())
+    with pytest.raises(InputError, match=r"events: split 0/1 has .* time=1700000000000") as refused:
+        flow.run()
+    where = refused.value.where
+    assert where is not None and where.file == __file__ and 'name="events"' in where.text
+    assert 'ahead="drop"' in refused.value.hint
+
+
 @examples(200)
 @given(st.lists(st.lists(wild, max_size=8), max_size=4), st.integers(0, 30))
 def test_a_guard_takes_what_the_model_takes(batches: list[list[int]], most: int) -> None:
@@ -202,5 +214,7 @@ def test_it_is_refused_by_default(arrival: bool) -> None:
     flow = rs.Flow("wrong")
     rows = (tuple(Event(t, 0) for t in WRONG),)
     flow.source(Rows(Event, rows, 7), epochs=cut(arrival), name="in").to(Collect())
-    with pytest.raises(InputError, match="in: split-0 has a record with time=10000000, more than"):
+    with pytest.raises(
+        InputError, match="in: split split-0 has a record with time=10000000, more than"
+    ):
         flow.run()
