@@ -244,9 +244,7 @@ def vertices_of(flow: Flow) -> tuple[list[Vertex], list[Edge]]:
     if len(timed) > 1:
         raise GraphError(
             f"flow {flow.name!r} mixes sources cut by time and by arrival:"
-            " epochs belong to the job, so all sources are cut alike",
-            hint="Give all of them epochs=rs.by_time(...), or all rs.by_arrival(...), which is what"
-            " a source without epochs= has.",
+            " epochs belong to the job, so all are cut alike: by_arrival unless epochs= says"
         )
     return builder.vertices, builder.finish()
 
