@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, assert_never
 
 from raystream.controller.protocol import register_views as registering
@@ -21,14 +22,14 @@ from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.messages.events import Event
 from raystream.controller.protocol.recovery import Place
 from raystream.controller.protocol.register_views import AskContent, Fill, Recall, Tell
-from raystream.dataflow.register import Boundaries, PlaceSet
+from raystream.dataflow.register import PlaceSet
 from raystream.dataflow.upgrading.versions import begins_of, version_at
 from raystream.errors import StateError
 from raystream.simulation.bounds import check_given, check_hired
 from raystream.simulation.journal import SimulatedJournal
 from raystream.simulation.processes.instances import Blank, SimulatedInstance
-from raystream.simulation.processes.keepers import LINK, SimulatedKeeper
-from raystream.simulation.restoring import holds, images_of
+from raystream.simulation.processes.keepers import LINK, KeeperWatch
+from raystream.simulation.restoring import holds, images_of, waits
 from raystream.simulation.saving import Saving
 from raystream.simulation.world import NOTICE, POLL, Box
 from raystream.state.images.partition import partition
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
+FIND = 3.0
+"""How long a restore waits for a keeper that may have what it needs."""
 SILENCE = 1.5
 """An instance that has not answered for this long counts as dead; it may wake later."""
 HIRING = 0.1
@@ -57,7 +60,7 @@ class SimulatedController(Box):
         self.machine = Machine(job.plan, job.options, entry, number)
         self._todo: deque[Command] = deque()
         self._journal, self._saving = SimulatedJournal(self), Saving(self)
-        self._heard: dict[str, float] = {}
+        self._keepers, self._heard = KeeperWatch(job), dict[str, float]()
         self._spares: dict[str, Blank] = {}
         alive = sorted({process_of(p) for p, b in {**job.blanks, **job.takers}.items() if b.alive})
         alive += [p for p, k in job.keepers.items() if k.alive]
@@ -107,6 +110,8 @@ class SimulatedController(Box):
             heard = self._heard.setdefault(process.process, self.world.now)
             if not m.dead and self.world.now - heard > SILENCE:
                 self.hear(on.Gone(process.process, f"did not answer for {SILENCE:g} s"))
+        for gone in self._keepers.silent(self.machine.journal.keepers):
+            self.hear(gone)
         self.hear(on.Tick(self.job.nodes, self.job.for_operators, self.job.zones))
         self.world.after(POLL, self, self._poll)
 
@@ -209,10 +214,12 @@ class SimulatedController(Box):
                 self._request(keeper, lambda: on.Handed(view, place, keeper.hand(view)))
             case Fill(view, place, content):
                 keeper = job.keepers[place]
-                self._request(keeper, lambda: self._fill(keeper, view, content))
+                fill = partial(keeper.fill, view, content)
+                self._request(keeper, lambda: on.Filled(view, place) if fill() else None)
             case Recall(view, source, least):
                 taker = job.takers[source]
-                self._request(taker, lambda: self._recall(taker, view, least))
+                told = partial(taker.boundaries, view, least)
+                self._request(taker, lambda: on.Handed(view, taker.process, told()))
             case Tell(view=PlaceSet(number, places), source=source, content=content):
                 chosen = PlaceSet(number, tuple(job.keepers[p] for p in places))
                 taker = job.takers[source]
@@ -231,13 +238,6 @@ class SimulatedController(Box):
 
         self.world.send(LINK, box, served)
 
-    def _fill(self, keeper: SimulatedKeeper, view: int, content: Boundaries) -> Event | None:
-        taken = keeper.fill(view, content)
-        return on.Filled(view, keeper.process) if taken else None
-
-    def _recall(self, taker: SimulatedInstance, view: int, least: int) -> Event | None:
-        return on.Handed(view, taker.process, taker.boundaries(view, least))
-
     def _tell(
         self,
         process: str,
@@ -252,6 +252,9 @@ class SimulatedController(Box):
         """A process that cannot be reached lives on. Only an instance that is asked to end leaves
         those alone that share its process."""
         job = self.job
+        if process in job.keepers:
+            job.kill_keeper(job.keepers[process])
+            return
         box: SimulatedInstance | Blank | None = job.takers.get(process) or job.blanks.get(process)
         if box is not None and self.world.rng.random() < 0.5:
             alone = gently and isinstance(box, SimulatedInstance)
@@ -272,10 +275,12 @@ class SimulatedController(Box):
         else:
             self.hear(on.Gone(process, "it has a place that nobody knows"))
 
-    def _fetch(self, command: do.Become) -> None:
-        """Get the images of a range from keepers that have them."""
+    def _fetch(self, command: do.Become, until: float = 0.0) -> None:
+        """Get the images of a range from keepers that have them. until: when to wait no more for
+        those that are cut off; 0 if none was asked yet."""
         process, place, committed = command.process, command.place, command.committed
         begins, version = begins_of(command.versions), version_at(command.versions, committed)
+        now = self.world.now
         if process in self.job.takers:
             self.hear(on.AlreadyPlaced(process, command.attempt))
             return
@@ -283,18 +288,21 @@ class SimulatedController(Box):
         if not blank.alive:  # it may have died before it was given the place
             self.job.troubles[place] += 1
             return
+        asked, until = (self.job, place, committed, command.holders, begins), until or now + FIND
+        if blank.asleep or (now < until and committed and waits(*asked)):
+            self.world.after(RESTORE, self, self._fetch, command, until)
+            return
         if self._trouble(place):
             self.world.tell(process, "dies while it takes a place")
             self.job.kill(process)
             return
         try:
             files = self.job.files_of(process, blank.node, place, committed, version)
-            what = (self.job, place, committed, command.holders, files, begins)
-            images = images_of(*what) if committed else []
+            images = images_of(*asked, files) if committed else []
         except StateError as error:  # a controller slept until its saved checkpoint was dropped
             self.world.after(LINK, self, self.hear, on.Failed(process, error))
             return
-        if images is None:
+        if images is None and not waits(*asked):
             placement = self.machine.placement_of(process)
             # A move that misses something is tried again, from a later checkpoint.
             recovers = placement is not None and not placement.operator
@@ -302,7 +310,7 @@ class SimulatedController(Box):
                 self.job.check_lost(place, committed)
             self.hear(on.Missing(process, command.attempt))
             return
-        if self._trouble(place):
+        if images is None or self._trouble(place):  # nobody knows whether it is lost
             self.hear(on.Missing(process, command.attempt, again=True))
             return
         keepers = self.job.keepers

@@ -1,4 +1,5 @@
-"""The faults of a simulation: processes die, stop and wake, connections break."""
+"""The faults of a simulation: processes die, stop and wake, connections break, nodes are cut
+off."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from raystream.simulation.controller import RESTART, SimulatedController
 from raystream.simulation.job import SimulatedJob
 from raystream.simulation.processes.disks import SimulatedDisk
-from raystream.simulation.processes.instances import SimulatedInstance
+from raystream.simulation.processes.instances import Blank, SimulatedInstance
 from raystream.simulation.processes.keepers import SimulatedKeeper
 
 KINDS = {
@@ -26,6 +27,8 @@ KINDS = {
     "bad page": 1,
 }
 """Kinds of faults, and how often they strike."""
+
+Process = SimulatedKeeper | SimulatedInstance | Blank
 
 
 class Faults:
@@ -190,3 +193,72 @@ class Faults:
             if self.world.rng.random() < 0.5:
                 self.world.tell(process.name, "loses its connection to", reading.address)
                 process.readings.broken(reading, reading.connection)
+
+
+class NodeCuts:
+    """Cuts nodes off, as the random numbers of their world decide.
+
+    Args:
+        at: for each cut the number of events after which it comes, ascending.
+    """
+
+    def __init__(self, job: SimulatedJob, at: list[int]) -> None:
+        self.job, self.world, self.at = job, job.world, at
+        self.done = 0
+        """How many there were."""
+
+    def strike(self) -> None:
+        """Make the cuts that are due."""
+        while self.at and self.at[0] <= self.world.events:
+            self.at.pop(0)
+            self._cut_off(self.world.rng.choice(self.job.nodes))
+
+    def _cut_off(self, node: str) -> None:
+        """Cut a node off. The cluster may take it for dead meanwhile; what runs there goes on when
+        the node is back, and then may be ended."""
+        job, chance = self.job, self.world.rng
+        there: list[Process] = [*job.keepers.values(), *job.at.values(), *job.blanks.values()]
+        cut = [p for p in there if p.node == node and p.alive and not p.asleep]
+        seconds = chance.choice((0.2, 1.0, 3.0, 5.0))
+        self.done += 1
+        self.world.tell(node, "is cut off for", seconds)
+        for process in cut:
+            process.asleep = True
+        if chance.random() < 0.5:
+            after = chance.uniform(0.0, seconds)
+            self.world.at(self.world.now + after, None, self._taken_for_dead, cut)
+        self.world.at(self.world.now + seconds, None, self._is_back, node, cut)
+
+    def _taken_for_dead(self, cut: Sequence[Process]) -> None:
+        """Have the cluster say that what runs on a node has died. It is ended some time after the
+        node is back."""
+        job = self.job
+        for process in cut:
+            match process:
+                case SimulatedKeeper():
+                    process.named, may = False, True
+                case SimulatedInstance():
+                    may = job.may_die(process)
+                case Blank():
+                    may = job.may_lose(process.process)
+            if may:
+                job.died(process.process)
+                self.world.at(self.world.now, process, self._to_end, process)
+
+    def _to_end(self, process: Process) -> None:
+        later = self.world.now + self.world.rng.choice((0.0, 0.1, 1.0))
+        self.world.at(later, process, self._end, process)
+
+    def _end(self, process: Process) -> None:
+        if isinstance(process, SimulatedKeeper):
+            self.job.end_keeper(process)
+        else:
+            self.job.kill(process.process)
+
+    def _is_back(self, node: str, cut: Sequence[Process]) -> None:
+        self.world.tell(node, "is back")
+        for process in cut:
+            if process.alive and process.asleep:
+                self.world.wake(process)
+                if isinstance(process, SimulatedInstance):
+                    process.woke()

@@ -36,6 +36,10 @@ from raystream.simulation.processes.tier import Tier
 from raystream.simulation.world import NOTICE, World, Wrong
 from raystream.state.tiers.row_folder import RowFolder
 
+FIND = 3.0
+"""How long a new controller waits for keepers that are cut off."""
+AGAIN = 0.3
+"""How soon it asks them again."""
 STRIKES_MAX = ATTEMPTS_MAX - 2
 """At most how many faults strike processes that are about to take one place. It is less than the
 number of attempts after which the job gives up, and one less again, because one process may have
@@ -119,7 +123,19 @@ class SimulatedJob(Laws):
     def new_controller(self) -> None:
         """Start a controller, which goes on from the journal if there is one."""
         self.controllers += 1
-        claims = [k.claim_journal(self.controllers) for k in self.keepers.values() if k.alive]
+        self._claim(self.controllers, self.world.now + FIND)
+
+    def _claim(self, number: int, until: float) -> None:
+        """Have a new controller claim the journal. It waits for keepers that are cut off."""
+        if self.over or number < self.controllers:
+            return
+        named = [k for k in self.keepers.values() if k.alive and k.named]
+        if self.world.now < until and any(k.asleep for k in named):
+            self.world.at(self.world.now + AGAIN, None, self._claim, number, until)
+            return
+        claims = [k.claim_journal(number) for k in named if k.answers]
+        for keeper in (k for k in named if k.asleep):
+            self.world.at(self.world.now, keeper, keeper.claim_journal, number)
         entry = newest((order, entry) for _, order, entry in claims)
         if entry is None and self.entry.instances:
             self.end(LostError("the journal is lost"))
@@ -130,7 +146,7 @@ class SimulatedJob(Laws):
             )
         if entry is not None and entry.order < self.entry.order:
             self.entry = entry  # what only the dead held is undecided again: nobody acted on it
-        self.controller = SimulatedController(self, self.controllers, entry)
+        self.controller = SimulatedController(self, number, entry)
 
     def lost_journal(self, entry: JournalEntry | None) -> bool:
         """Whether an entry is older than the newest one that was written, although a copy of the
@@ -138,9 +154,10 @@ class SimulatedJob(Laws):
         the job begins again, and nothing is lost."""
         if entry is not None and entry.order >= self.entry.order:
             return False
-        kept = [k.journal for k in self.keepers.values() if k.alive and k.journal.entry is not None]
-        there = any(j.order >= self.entry.order for j in kept)
-        return there or (entry is not None and (0, 0) < self.entry.order <= self.acted_on)
+        there = [k for k in self.keepers.values() if k.answers and k.named]
+        kept = [k.journal for k in there if k.journal.entry is not None]
+        has_it = any(j.order >= self.entry.order for j in kept)
+        return has_it or (entry is not None and (0, 0) < self.entry.order <= self.acted_on)
 
     def end(self, error: RaystreamError | None) -> None:
         """End the job. An error that calls the boundary register lost is wrong while a place of it
@@ -254,6 +271,17 @@ class SimulatedJob(Laws):
             each.die()
         for name in dict.fromkeys([blank.process, process, *(s.process for s in shared)]):
             self.died(name)
+
+    def kill_keeper(self, keeper: SimulatedKeeper) -> None:
+        """Have the cluster end a keeper. One that is cut off may hear of that when it is back."""
+        keeper.named = False
+        if keeper.asleep and self.world.rng.random() < 0.5:
+            self.world.send(LINK, keeper, self.end_keeper, keeper)
+
+    def end_keeper(self, keeper: SimulatedKeeper) -> None:
+        """End a keeper."""
+        keeper.alive = False
+        self.died(keeper.process)
 
     def end_instance(self, process: str) -> None:
         """End one instance of a process, and the process if no other instance is in it."""

@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 
 from raystream.controller.protocol.journal import JournalEntry
 from raystream.controller.protocol.messages import commands as do
+from raystream.controller.protocol.messages import events as on
 from raystream.simulation.processes.keepers import LINK, SimulatedKeeper
 from raystream.simulation.world import POLL
 
 if TYPE_CHECKING:
     from raystream.simulation.controller import SimulatedController
+
+WRITE = 3.0
+"""How long a keeper may take to write."""
 
 
 class SimulatedJournal:
@@ -52,16 +56,22 @@ class SimulatedJournal:
         for keeper in keepers:
             if keeper.alive:
                 self._world.after(LINK, keeper, self._shelve, keeper, entry)
-            self._world.after(3 * LINK, self._controller, self._look, keeper, entry)
+            look = (keeper, entry, self._world.now + WRITE)
+            self._world.after(3 * LINK, self._controller, self._look, *look)
         if not keepers:
             self._world.after(POLL, self._controller, self._wrote, "", entry)
 
-    def _look(self, keeper: SimulatedKeeper, entry: JournalEntry) -> None:
-        """Stop waiting for keepers that have died: they will not answer."""
+    def _look(self, keeper: SimulatedKeeper, entry: JournalEntry, until: float) -> None:
+        """Stop waiting for keepers that have died, or do not answer in time."""
         if self._writing and keeper.process in self._writing:
-            if keeper.alive:
-                self._world.after(3 * LINK, self._controller, self._look, keeper, entry)
-            else:
+            if keeper.answers or (keeper.alive and self._world.now < until):
+                look = (keeper, entry, until)
+                self._world.after(3 * LINK, self._controller, self._look, *look)
+            elif not keeper.alive:
+                self._wrote(keeper.process, entry)
+            elif entry is self._entry:
+                gone = on.Gone(keeper.process, "it did not write")
+                self._world.after(LINK, self._controller, self._controller.hear, gone)
                 self._wrote(keeper.process, entry)
 
     def _shelve(self, keeper: SimulatedKeeper, entry: JournalEntry) -> None:
@@ -88,7 +98,9 @@ class SimulatedJournal:
         if self._writing:
             return
         self._writing = None
-        left = [k for k in self._left if k.alive]
+        for keeper in (k for k in self._left if k.alive and k.asleep):  # it hears that later
+            self._world.at(self._world.now, keeper, keeper.leave_journal, entry.order)
+        left = [k for k in self._left if k.answers]
         if self._written:
             self._at = self._to
             if all(keeper.leave_journal(entry.order) for keeper in left):

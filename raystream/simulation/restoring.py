@@ -24,10 +24,27 @@ def holds(
     keeper: SimulatedKeeper, place: Place, committed: int, versions: Sequence[tuple[int, int]] = ()
 ) -> bool:
     """Whether a keeper has the images of exactly this range. versions: see `ImageStore.images`."""
-    if not keeper.alive:
+    if not keeper.answers:
         return False
     found = keeper.kept.chains(place.vertex, committed, place.keys, versions)
     return place.keys in dict(found)
+
+
+def waits(
+    job: SimulatedJob,
+    place: Place,
+    committed: int,
+    holders: tuple[str, ...],
+    versions: Sequence[tuple[int, int]] = (),
+) -> bool:
+    """Whether images of a range are missing that a keeper may have which is cut off."""
+    keepers = [job.keepers[h] for h in holders]
+    if not any(k.alive and k.asleep for k in keepers):
+        return False
+    found = [
+        k.kept.chains(place.vertex, committed, place.keys, versions) for k in keepers if k.answers
+    ]
+    return cover({keys: chain for chains in found for keys, chain in chains}, place.keys) is None
 
 
 def images_of(
@@ -35,8 +52,8 @@ def images_of(
     place: Place,
     committed: int,
     holders: tuple[str, ...],
-    files: RowFolder | None = None,
     versions: Sequence[tuple[int, int]] = (),
+    files: RowFolder | None = None,
 ) -> list[list[Image]] | None:
     """The images of a range at a checkpoint, by its tiles; None: nobody has some part. A file that
     is damaged is found when it is read, and then another copy is taken.
@@ -46,7 +63,7 @@ def images_of(
     """
     while True:
         held: dict[KeyRange, tuple[SimulatedKeeper, KeptChain[memoryview]]] = {}
-        for keeper in (job.keepers[h] for h in holders if job.keepers[h].alive):
+        for keeper in (job.keepers[h] for h in holders if job.keepers[h].answers):
             for keys, chain in keeper.kept.chains(place.vertex, committed, place.keys, versions):
                 held.setdefault(keys, (keeper, chain))
         found = cover(held, place.keys)

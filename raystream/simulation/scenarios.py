@@ -41,6 +41,8 @@ class Scenario:
     """How many faults there are."""
     kinds: tuple[str, ...] = ()
     """Kinds of faults, see `faults.KINDS`; drawn if none is given."""
+    cuts: int | None = None
+    """How often a node is cut off from all others for a while."""
     loss: float | None = None
     """The share of control messages that are lost."""
     doubling: float | None = None
@@ -99,6 +101,7 @@ def drawn(s: Scenario, rng: random.Random) -> Scenario:
     faults, meant = rng.choice((*range(1, 8), 12)), rng.choice((0, 0, 1, 2))
     apart = random.Random(repr(rng.getstate()[1][:2]))  # seeds that are known stay what they were
     upgrades, together = apart.choice((0, 0, 1, 1, 2)), apart.random() < 0.25
+    cuts = 0 if s.faults == 0 else apart.choice((0, 0, 0, 0, 1))
     few = rng.sample([*KINDS], rng.randrange(1, 4)) if rng.random() < 0.5 else ()
     return replace(
         s,
@@ -109,6 +112,7 @@ def drawn(s: Scenario, rng: random.Random) -> Scenario:
         into=s.into or rng.choice((1, 1, 1, 2, 3)),
         faults=faults if s.faults is None else s.faults,
         kinds=s.kinds or tuple(few),
+        cuts=cuts if s.cuts is None else s.cuts,
         loss=maybe(s.loss, 0.05),
         doubling=maybe(s.doubling, 0.3),
         slow=maybe(s.slow, 0.05),

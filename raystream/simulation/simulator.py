@@ -28,7 +28,7 @@ from raystream.dataflow.plan import Plan
 from raystream.dataflow.upgrading.versions import version_at
 from raystream.durable.manifest import Saved
 from raystream.errors import ConfigError, JobError, LostError, RaystreamError, Stopped
-from raystream.simulation.faults import Faults
+from raystream.simulation.faults import Faults, NodeCuts
 from raystream.simulation.flows import FLOWS
 from raystream.simulation.job import SimulatedJob
 from raystream.simulation.moves import Mover, Upgrader
@@ -108,6 +108,7 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
     world.tell(s)
     world.loss, world.doubling, world.slow = s.loss or 0.0, s.doubling or 0.0, s.slow or 0.0
     faults: Faults | None = None
+    cuts: NodeCuts | None = None
     why, kind, before = "", "right", Counter[str]()
     readers = Readers(world, seed, s.queries, s.flow)
     try:
@@ -117,19 +118,20 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
         faults = Faults(
             job, _times(rng, (s.faults or 0) - late, len(plan.instances())), late, s.kinds
         )
+        cuts = NodeCuts(job, _times(random.Random(seed), s.cuts or 0, len(plan.instances())))
         mover = Mover(job, _times(rng, s.moves or 0, len(plan.instances())))
         if s.stop and job.tier is not None:
             mover.stop_at = rng.randrange(150 * len(plan.instances()))
         readers.begin(job)
-        _run(world, job, faults, mover, upgrader)
+        _run(world, job, faults, mover, cuts, upgrader)
         while (saved := _left(job)) is not None:
             what = "stopped:" if isinstance(job.error, Stopped) else "all is lost:"
             world.tell(what, job.error, "; goes on from", saved)
             before += _moves(job) + Counter({"resumed after an upgrade": int(saved.version > 0)})
             job = _job(world, s, _with_its_code(job, saved), reference, saved, job)
-            faults.job = mover.job = upgrader.job = job
+            faults.job = mover.job = upgrader.job = cuts.job = job
             readers.begin(job, None if reference is not None else saved.checkpoint)
-            _run(world, job, faults, mover, upgrader)
+            _run(world, job, faults, mover, cuts, upgrader)
         counted = totals_of_flow(s.flow) if reference is not None else _judge(job, undisturbed)
         if job.error is None:
             readers.judge(job)
@@ -138,7 +140,7 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
         kind, why = "wrong", _said(error)
     world.tell(kind, why)
     done = Counter() if faults is None else faults.done + _moves(faults.job) + readers.counts
-    done += before
+    done += before + Counter({"node cut": 0 if cuts is None else cuts.done})
     return Outcome(
         seed=seed,
         kind=kind,  # type: ignore[arg-type]
@@ -262,15 +264,17 @@ def _run(
     job: SimulatedJob,
     faults: Faults,
     mover: Mover,
+    cuts: NodeCuts,
     upgrader: Upgrader | None = None,
 ) -> None:
     quiet, most = 0, _most_events(job)
     while not job.over:
         faults.strike()
         mover.strike()
+        cuts.strike()
         if upgrader is not None:
             upgrader.strike()
-        if faults.at:
+        if faults.at or cuts.at:
             quiet = 0
         elif not quiet:
             world.tell("no more faults")
@@ -280,7 +284,7 @@ def _run(
             quiet = world.events
         if world.events % 1000 == 0:
             most = max(most, _most_events(job))
-        if not world.step() or world.events > quiet + most + 1000 * len(faults.at):
+        if not world.step() or world.events > quiet + most + 1000 * len(faults.at + cuts.at):
             at = {
                 i.name: (p.machine.position, p.tenure.storing.chain.stored)
                 for i, p in job.members()

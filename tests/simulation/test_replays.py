@@ -42,7 +42,9 @@ def test_what_ran_under_faults_is_replayed_bit_for_bit(
 
     monkeypatch.setattr(simulator, "Tier", Noted)
     whole, tried = undisturbed(flow), 0
-    scenario = Scenario(flow, copies=1, recovery="state", faults=6, durable=True, together=False)
+    scenario = Scenario(
+        flow, copies=1, recovery="state", faults=6, durable=True, together=False, cuts=0
+    )
     for seed in SEEDS:
         outcome = simulate(scenario, seed)
         assert outcome.kind == "right" and outcome.faults, outcome.why

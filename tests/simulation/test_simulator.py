@@ -36,7 +36,7 @@ def _what_was_there_is_no_garbage() -> Iterator[None]:
 
 @pytest.mark.parametrize("flow", FLOWS)
 def test_faults_change_no_bit(flow: str) -> None:
-    needed = {"operator", "source", "sink", "keeper", "node", "pause", "connection"}
+    needed = {"operator", "source", "sink", "keeper", "node", "pause", "connection", "node cut"}
     struck = Counter[str]()
     for first in range(FIRST, FIRST + 3 * SCHEDULES, SCHEDULES):
         kinds, faults, wrong = run_many([Scenario(flow)], SCHEDULES, first)

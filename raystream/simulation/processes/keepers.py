@@ -6,7 +6,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from raystream.controller.protocol.journal import JournalEntry, Shelf
+from raystream.controller.protocol.journal import JournalEntry, KeeperRecord, Shelf
+from raystream.controller.protocol.messages import events as on
 from raystream.dataflow.snapshot import Captured
 from raystream.errors import StateError
 from raystream.schema.types import KeyRange
@@ -21,6 +22,7 @@ from raystream.state.keeping.holdings import WriteBatch
 from raystream.state.keeping.kept_images import KeptImages
 
 if TYPE_CHECKING:
+    from raystream.simulation.job import SimulatedJob
     from raystream.simulation.processes.instances import SimulatedInstance
 
 LINK = 0.03
@@ -31,6 +33,8 @@ WRITING = 0.01
 """How long it takes to write a file."""
 FILE_BYTES = 1000
 """About how large a file is."""
+SILENCE = 3.0
+"""A keeper that has not answered for this long counts as dead; it may come back later."""
 
 Waits = tuple[World, "Shipping", ImageHeader, KeyRange, memoryview, int]
 """A part that waits for room: the arguments of `SimulatedKeeper.store`."""
@@ -49,6 +53,8 @@ class SimulatedKeeper(RegisterPlace):
         super().__init__(f"keeper {process} of {node}")
         self.process = process
         self.node = node
+        self.named = True
+        """Whether a new controller finds it: it was not ended, as far as the cluster knows."""
         self.kept: KeptImages[memoryview] = KeptImages(budget, FILE_BYTES)
         self.folder = disk.of(process)
         self.journal: Shelf[JournalEntry] = Shelf()
@@ -56,6 +62,11 @@ class SimulatedKeeper(RegisterPlace):
         self.ends: defaultdict[int, set[tuple[KeyRange, int]]] = defaultdict(set)
         self.spoilt: set[tuple[int, KeyRange]] = set()
         self._waiting: deque[Waits] = deque()
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is alive and not cut off."""
+        return self.alive and not self.asleep
 
     def pass_on(
         self,
@@ -214,6 +225,24 @@ class SimulatedKeeper(RegisterPlace):
             for s in chain
             if s.checkpoint > committed and p not in self.spoilt
         }
+
+
+class KeeperWatch:
+    """Finds keepers that have been silent for too long, as a controller does."""
+
+    def __init__(self, job: SimulatedJob) -> None:
+        self._job = job
+        self._since: dict[str, float] = {}
+
+    def silent(self, keepers: Sequence[KeeperRecord]) -> Iterator[on.Gone]:
+        """Those of these keepers that now count as dead."""
+        now = self._job.world.now
+        for process in (record.process for record in keepers):
+            keeper = self._job.keepers.get(process)
+            if keeper is None or not keeper.asleep:
+                self._since.pop(process, None)
+            elif now - self._since.setdefault(process, now) > SILENCE:
+                yield on.Gone(process, f"did not answer for {SILENCE:g} s")
 
 
 class Shipping:
