@@ -66,6 +66,10 @@ class WatchedTable(NamedTuple):
     """The columns of its primary key; none if it has no such key."""
     whole: bool = False
     """Whether its replica identity is FULL: changes hold the whole row before."""
+    identified: bool = True
+    """Whether the server can say of which row a change is."""
+    is_table: bool = True
+    """Whether it has rows of its own, or partitions that have; a view has none."""
 
 
 class Transactions:

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from raystream.errors import InputError
 from raystream.io.capture.changes import WatchedTable
 from raystream.io.capture.pgoutput import YEAR_2000, lsn_of, lsn_text
+from raystream.io.databases.advice import advice_of
 from raystream.io.databases.postgres import (
     CONNECT_SECONDS,
     driver,
-    secrets_of,
     without_password,
-    without_secrets,
+    words_of,
 )
 from raystream.io.databases.sql import quoted
 from raystream.io.databases.waiting import Patience
@@ -92,8 +92,7 @@ class Server:
 
     def described(self, error: Exception) -> InputError:
         """An error of the server in words, without the password."""
-        words = without_secrets(secrets_of(self.url), str(error).strip())
-        return InputError(f"{self.name}: {words}")
+        return InputError(f"{self.name}: {words_of(self.url, error)}", hint=advice_of(error))
 
     # ------------------------------------------------------------ the table
 
@@ -104,7 +103,7 @@ class Server:
             InputError: there is none.
         """
         found = sql.execute(
-            "SELECT c.oid::bigint, n.nspname || '.' || c.relname, c.relreplident = 'f'"
+            "SELECT c.oid::bigint, n.nspname || '.' || c.relname, c.relreplident, c.relkind"
             " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             " WHERE c.oid = to_regclass(%s)",
             (quoted_table(name),),
@@ -113,7 +112,7 @@ class Server:
             raise InputError(
                 f"{self.name} has no table {name}", hint="Say its schema: schema.table."
             )
-        oid, called, whole = found
+        oid, called, identity, kind = found
         columns = sql.execute(
             "SELECT attname FROM pg_attribute WHERE attrelid = %s AND attnum > 0"
             " AND NOT attisdropped ORDER BY attnum",
@@ -125,8 +124,25 @@ class Server:
             (oid,),
         ).fetchall()
         return WatchedTable(
-            oid, called, tuple(c for (c,) in columns), tuple(c for (c,) in key), whole
+            oid,
+            called,
+            tuple(c for (c,) in columns),
+            tuple(c for (c,) in key),
+            whole=identity == "f",
+            identified=identity in ("f", "i") or (identity == "d" and bool(key)),
+            is_table=kind in ("r", "p"),
         )
+
+    def publication(self, sql: Any, publication: str, table: WatchedTable) -> Any:
+        """Of a publication whether it publishes a table under its own name, all kinds of changes,
+        and this table; None if it is not there."""
+        return sql.execute(
+            "SELECT p.pubviaroot OR c.relkind <> 'p', p.pubinsert AND p.pubupdate AND p.pubdelete,"
+            " EXISTS (SELECT FROM pg_publication_tables t WHERE t.pubname = p.pubname"
+            "  AND (t.schemaname || '.' || t.tablename) = %s)"
+            " FROM pg_publication p, pg_class c WHERE p.pubname = %s AND c.oid = %s",
+            (table.name, publication, table.oid),
+        ).fetchone()
 
     def publish(self, sql: Any, publication: str, table: WatchedTable) -> None:
         """Make the publication of a table, unless it is there.
@@ -134,14 +150,9 @@ class Server:
         Raises:
             InputError: it is there and is not of the table.
         """
-        there = sql.execute(
-            "SELECT p.pubviaroot OR c.relkind <> 'p', p.pubinsert AND p.pubupdate AND p.pubdelete,"
-            " EXISTS (SELECT FROM pg_publication_tables t WHERE t.pubname = p.pubname"
-            "  AND (t.schemaname || '.' || t.tablename) = %s)"
-            " FROM pg_publication p, pg_class c WHERE p.pubname = %s AND c.oid = %s",
-            (table.name, publication, table.oid),
-        ).fetchone()
+        there = self.publication(sql, publication, table)
         if there is None:
+            refuse_unpublished(table)
             sql.execute(
                 f"CREATE PUBLICATION {quoted(publication)} FOR TABLE {quoted_table(table.name)}"
                 " WITH (publish_via_partition_root = true)"
@@ -320,6 +331,25 @@ class ChangeStream:
             if state[:2] not in ("08", "57", "53", "55", ""):
                 return self._server.described(Exception(said))
         return OperationalError(said)
+
+
+def refuse_unpublished(table: WatchedTable) -> None:
+    """Refuse a table whose changes cannot be published, or not without harm.
+
+    Raises:
+        InputError: it is such a table.
+    """
+    if not table.is_table:
+        raise InputError(
+            f"{table.name} is no table, so the server does not tell its changes",
+            hint="Name the table that is behind it; rs.io.postgres_rows also reads views.",
+        )
+    if not table.identified:
+        raise InputError(
+            f"{table.name} has no primary key: once its changes were published, the server would"
+            " refuse updates and deletes of its rows to everybody",
+            hint=f"ALTER TABLE {table.name} ADD PRIMARY KEY, or REPLICA IDENTITY FULL.",
+        )
 
 
 def quoted_table(name: str) -> str:

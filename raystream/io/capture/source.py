@@ -24,7 +24,7 @@ from raystream.errors import InputError, RaystreamError
 from raystream.io.capture.changes import LOG, Part, Row, Transactions, WatchedTable
 from raystream.io.capture.pgoutput import lsn_of, lsn_text, parsed
 from raystream.io.capture.recorded import CapturedSource, ServerReader
-from raystream.io.capture.slot import ChangeStream, Server, SlotState
+from raystream.io.capture.slot import ChangeStream, Server, SlotState, refuse_unpublished
 from raystream.io.capture.values import RowDecoder, ToldFields
 from raystream.io.databases.waiting import Beat, Patience
 from raystream.schema.fields import AnyRecord
@@ -95,6 +95,8 @@ class ChangedRows(CapturedSource[U]):
             with server.connect() as sql:
                 table = server.table(sql, self.asked.table)
                 check_columns(table, self.columns)
+                if server.publication(sql, self.asked.publication, table) is None:
+                    refuse_unpublished(table)
                 (level,) = sql.execute("SHOW wal_level").fetchone()
                 if level != "logical":
                     raise InputError(

@@ -7,6 +7,7 @@
     rows        the columns of a table, and batches as Arrow tables
     sql         tables of markers and of rows in SQL, for every database that speaks it
     tables      a sink whose rows go to one table
+    advice      what users can do about what a database says
     sqlite      SQLite
     duckdb      DuckDB
     postgres    PostgreSQL

@@ -177,7 +177,7 @@ class PostgresSink(TableSink):
 
     def words_of(self, error: Exception) -> str:
         """The error without the password, wherever it may be."""
-        return without_secrets(secrets_of(self.url), str(error).strip())
+        return words_of(self.url, error)
 
 
 def driver() -> Any:
@@ -202,8 +202,22 @@ def secrets_of(url: str) -> list[str]:
 
 
 def without_password(url: str) -> str:
-    """A connection string as messages show it."""
+    """A connection string as messages show it; nothing of one that cannot be read, in which a
+    password may be anywhere."""
+    try:
+        driver().conninfo.conninfo_to_dict(url)
+    except driver().ProgrammingError:
+        return "***"
     return without_secrets(secrets_of(url), url)
+
+
+def words_of(url: str, error: Exception) -> str:
+    """What the server or its client says, without the password. Of a connection string that cannot
+    be read the client would show a part."""
+    words = without_secrets(secrets_of(url), str(error).strip())
+    if without_password(url) == "***":
+        words = re.sub(r'".*"', "...", words)
+    return words
 
 
 def without_secrets(secrets: Iterable[str], words: str) -> str:

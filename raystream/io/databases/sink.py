@@ -44,6 +44,7 @@ ROWS_MOST = 20_000
 """A transaction takes further epochs that are at hand until it has this many rows."""
 EPOCHS_MOST = 64
 """A transaction takes this many epochs at most."""
+WHOLE = "What was written before is whole, and is not written again."
 
 
 class TransactionalSink(Sink[Any]):
@@ -100,8 +101,8 @@ class TransactionalSink(Sink[Any]):
         """An error of the database in words. They must not hold a password."""
         return str(error).strip()
 
-    def advice(self, words: str) -> str:
-        """What to do about an error of the database, if that is known; otherwise empty."""
+    def advice(self, error: Exception) -> str:
+        """What users can do about an error; nothing if that is not known."""
         return ""
 
     # ------------------------------------------------------------ called by the instance
@@ -318,8 +319,7 @@ class _OpenRange:
         words = self.sink.words_of(error)
         return OutputError(
             f"{self.sink.describe()} could not be written: {type(error).__name__}: {words}",
-            hint=self.sink.advice(words)
-            or "What was written before is whole, and is not written again.",
+            hint=f"{self.sink.advice(error)} {WHOLE}".strip(),
         )
 
     def _connected(self) -> Connection:

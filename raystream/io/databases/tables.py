@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from raystream.api.batch import Batch
 from raystream.errors import ConfigError, GraphError, OutputError, RaystreamError
 from raystream.filesystem import absolute, reason, try_writing
+from raystream.io.databases.advice import advice_of
 from raystream.io.databases.markers import Existing
 from raystream.io.databases.rows import TableShape, check_table_options, shape_of, table_of
 from raystream.io.databases.sink import TransactionalSink, Visible
@@ -113,13 +114,13 @@ class TableSink(TransactionalSink):
             words = self.words_of(error)
             raise OutputError(
                 f"{self.describe()} cannot be written: {type(error).__name__}: {words}",
-                hint=self.advice(words),
+                hint=self.advice(error),
             ) from None
 
-    def advice(self, words: str) -> str:
+    def advice(self, error: Exception) -> str:
         """Databases say in words of their own that a table has no unique index over a key."""
-        if not self.key or "conflict" not in words.lower():
-            return ""
+        if not self.key or "conflict" not in str(error).lower():
+            return advice_of(error)
         columns = ", ".join(dict(self.columns).get(name, name) for name in self.key)
         return f"With key= the table needs a unique index: CREATE UNIQUE INDEX ... ({columns})."
 

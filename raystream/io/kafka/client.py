@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -16,8 +18,32 @@ T = TypeVar("T")
 
 ASK_SECONDS = 10.0
 """How long one answer of the cluster may take."""
+AGAIN_SECONDS = 60.0
+"""How soon the same words of clients are logged again."""
+
+
+class SaidOnce(logging.Filter):
+    """Leaves out what was said a short time ago: a client without a connection says the same with
+    each of its attempts, several times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: set[str] = set()
+        self._fresh = Patience(AGAIN_SECONDS)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether nothing like it was said."""
+        if not self._fresh.left():
+            self._said, self._fresh = set(), Patience(AGAIN_SECONDS)
+        words = re.sub(r"#\w+-\d+|\(after \d+ms.*", "", record.getMessage())
+        new = words not in self._said
+        self._said.add(words)
+        return new
+
+
 LOG = logging.getLogger("raystream.kafka")
 """Where clients log."""
+LOG.addFilter(SaidOnce())
 
 
 def driver() -> Any:
@@ -45,16 +71,20 @@ class Trouble:
         self._settings = settings
         self._last: Any = None
         self._patience: Patience | None = None
+        self.cause: Any = None
+        """Why there is no connection, as far as the client knows."""
 
     def __call__(self, error: Any) -> None:
         """Note an error."""
         self._last = error
+        if error.code() != driver().KafkaError._ALL_BROKERS_DOWN:
+            self.cause = error
         if self._patience is None:
             self._patience = Patience(self._settings.wait)
 
     def over(self) -> None:
         """The cluster has answered."""
-        self._patience = None
+        self._patience = self.cause = None
 
     def check(self, reached: Callable[[], bool]) -> None:
         """See whether it was too long.
@@ -74,7 +104,7 @@ class Trouble:
         if reached():
             self.over()
             return
-        raise failed(self._settings, "cannot be reached any more", self._last)
+        raise failed(self._settings, "cannot be reached any more", self.cause or self._last)
 
 
 def consumer(settings: Settings, group: str | None, trouble: Any = None) -> Any:
@@ -97,23 +127,38 @@ def producer(settings: Settings, id: str | None, told: Any = None) -> Any:
 
 def admin(settings: Settings) -> Any:
     """A client that looks what is there, and makes topics."""
-    try:
-        return admin_types().AdminClient({**settings.admin(), "logger": LOG})
-    except Exception as error:
-        raise _unfit(settings, error) from None
+    return _begun(admin_types().AdminClient, settings, settings.admin(), None)
 
 
 def _made(kind: str, settings: Settings, given: dict[str, Any], trouble: Any) -> Any:
+    return _begun(_hearing(kind), settings, given, trouble)
+
+
+def _begun(kind: Any, settings: Settings, given: dict[str, Any], trouble: Any) -> Any:
+    heard = trouble or Trouble(settings)
     try:
-        return getattr(driver(), kind)({**given, "error_cb": trouble or _nothing, "logger": LOG})
-    except ConfigError:
-        raise
+        made = kind({**given, "error_cb": heard, "logger": LOG})
     except Exception as error:
         raise _unfit(settings, error) from None
+    made.heard = heard
+    return made
 
 
-def _nothing(error: Any) -> None:
-    """What is done with errors that come again where something is asked."""
+@cache
+def _hearing(kind: str) -> Any:
+    """A class of clients to which `heard` can be added."""
+    return type(kind, (getattr(driver(), kind),), {})
+
+
+def cause_of(client: Any, error: Any) -> Any:
+    """Why a client had no answer: an error of it that says only that there was none has the reason
+    beside it, in what the client has said of its connections."""
+    codes = driver().KafkaError
+    if error.code() not in (codes._TRANSPORT, codes._TIMED_OUT, codes._ALL_BROKERS_DOWN):
+        return error
+    if not (hasattr(client, "assignment") and client.assignment()):  # that would take a message
+        client.poll(0)  # in which it says what it has to say
+    return client.heard.cause or error
 
 
 def _unfit(settings: Settings, error: Exception) -> ConfigError:
@@ -137,11 +182,11 @@ def is_refused(error: Any) -> bool:
     )
 
 
-def patiently(settings: Settings, what: str, ask: Callable[[], T]) -> T:
+def patiently(settings: Settings, client: Any, what: str, ask: Callable[[], T]) -> T:
     """Ask the cluster, again for a while where it does not answer.
 
     Args:
-        what: could not be done, for the message.
+        client: what asks. what: could not be done, for the message.
 
     Raises:
         InputError: it does not answer, or refuses.
@@ -152,7 +197,7 @@ def patiently(settings: Settings, what: str, ask: Callable[[], T]) -> T:
         try:
             return ask()
         except kafka as error:
-            cause = error.args[0] if error.args else error
+            cause = cause_of(client, error.args[0])
             if is_refused(cause) or not patience.left():
                 raise failed(settings, what, cause) from None
             patience.wait()
@@ -160,16 +205,33 @@ def patiently(settings: Settings, what: str, ask: Callable[[], T]) -> T:
 
 def failed(settings: Settings, what: str, error: Any) -> InputError:
     """An error of a client in words. what: `could not be reached`."""
-    hint = "Is it running, and is this its address as seen from the machines of the job?"
-    if is_refused(error):
-        hint = "Look at the user, password and certificates in settings=, and at the rights there."
     return InputError(
-        f"Kafka at {settings.servers} {what}: {settings.words(words_of(error))}", hint=hint
+        f"Kafka at {settings.servers} {what}: {settings.words(words_of(error))}",
+        hint=advice(error) or REACHED,
     )
+
+
+REACHED = "Is it running, and is this its address as seen from the machines of the job?"
+
+
+def advice(error: Any) -> str:
+    """What to do about an error of a connection; nothing about others."""
+    codes = driver().KafkaError
+    if is_refused(error):
+        return (
+            "Look at security.protocol, user, password and certificates in settings=, and at the"
+            " rights there."
+        )
+    if error.code() == codes._SSL:
+        return "Look at security.protocol and the certificates in settings=."
+    if error.code() in (codes._TRANSPORT, codes._TIMED_OUT, codes._RESOLVE):
+        return REACHED
+    return ""
 
 
 def words_of(error: Any) -> str:
     """What an error of a client says."""
     cause = error.args[0] if isinstance(error, Exception) and error.args else error
     said = cause.str() if hasattr(cause, "str") else str(cause)
+    said = re.sub(r" \(after \d+ms in state [^)]*\)$", "", said)
     return said.strip() or type(error).__name__

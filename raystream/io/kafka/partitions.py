@@ -131,7 +131,10 @@ def partitions_of(client: Any, settings: Settings, topic: str) -> int:
         InputError: there is no such topic, or the cluster does not answer.
     """
     listed = patiently(
-        settings, "could not be asked for topics", lambda: client.list_topics(topic, ASK_SECONDS)
+        settings,
+        client,
+        "could not be asked for topics",
+        lambda: client.list_topics(topic, ASK_SECONDS),
     )
     found = listed.topics.get(topic)
     if found is None or found.error is not None or not found.partitions:
@@ -148,6 +151,7 @@ def extent(client: Any, settings: Settings, split: str) -> Extent:
     place = driver().TopicPartition(*partition_of(split))
     low, high = patiently(
         settings,
+        client,
         f"could not be asked for the offsets of {split}",
         lambda: client.get_watermark_offsets(place, ASK_SECONDS),
     )
@@ -203,6 +207,7 @@ def _at(
     places = [driver().TopicPartition(*partition_of(split), moment) for split in extents]
     found = patiently(
         settings,
+        client,
         "could not be asked for offsets of a time",
         lambda: client.offsets_for_times(places, ASK_SECONDS),
     )

@@ -135,4 +135,6 @@ def settings_of(call: str, servers: Any, given: Mapping[str, Any] | None, wait: 
     return Settings(",".join(s.strip() for s in listed.split(",")), dict(given or {}), seconds)
 
 
-_SERVER = re.compile(r"(\w+://)?(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5}")
+_SERVER = re.compile(
+    r"((?i:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5}"
+)

@@ -11,7 +11,7 @@ from raystream.errors import ConfigError, GraphError, OutputError
 from raystream.io.databases.connection import Connection
 from raystream.io.databases.markers import Existing
 from raystream.io.databases.sink import TransactionalSink, Visible
-from raystream.io.kafka.client import admin, driver, is_refused, producer
+from raystream.io.kafka.client import admin, advice, driver, is_refused, producer
 from raystream.io.kafka.encoding import Encoder
 from raystream.io.kafka.layout import Layout
 from raystream.io.kafka.settings import Settings
@@ -88,6 +88,11 @@ class _Target:
         """The error without what is secret."""
         return explained(self.settings, error)
 
+    def advice(self, error: Exception) -> str:
+        """What to do about it."""
+        is_its = isinstance(error, driver().KafkaException)
+        return advice(error.args[0]) if is_its else ""
+
     def looked_at(self) -> str:
         """See whether the topic is there, or can be made."""
         try:
@@ -106,7 +111,7 @@ class _Target:
         """The error of a topic that cannot be written."""
         return OutputError(
             f"{self.describe()} cannot be written: {self.words_of(error)}",
-            hint="Is the cluster running, and may this user write there?",
+            hint=self.advice(error) or "Is the cluster running, and may this user write there?",
         )
 
 

@@ -12,6 +12,7 @@ from raystream.io.kafka.client import (
     ASK_SECONDS,
     admin,
     admin_types,
+    cause_of,
     consumer,
     driver,
     is_refused,
@@ -200,10 +201,14 @@ def end_of(client: Any, place: Any) -> int:
 
 def partitions_there(client: Any, topic: str) -> int:
     """How many partitions a topic has; 0 if it is not there."""
-    found = client.list_topics(topic, ASK_SECONDS).topics.get(topic)
+    kafka = driver().KafkaException
+    try:
+        found = client.list_topics(topic, ASK_SECONDS).topics.get(topic)
+    except kafka as error:
+        raise kafka(cause_of(client, error.args[0])) from None
     if found is None or (found.error is not None and not found.partitions):
         if found is not None and is_refused(found.error):
-            raise driver().KafkaException(found.error)
+            raise kafka(found.error)
         return 0
     return len(found.partitions)
 

@@ -33,6 +33,10 @@ class Order(NamedTuple):
     note: str | None
 
 
+class Identified(NamedTuple):
+    id: int
+
+
 class Plain(NamedTuple):
     id: int
     amount: int
@@ -387,3 +391,28 @@ def test_a_job_in_one_process_counts_each_change_once(postgres: Postgres) -> Non
     writer.join()
     counts.update(o.id for o in run(source(postgres, snapshot=False, follow=False)))
     assert counts == Counter(range(100))
+
+
+def test_a_table_whose_changes_would_do_harm_is_refused(postgres: Postgres) -> None:
+    """A publication of a table without a key makes all updates of its rows fail."""
+    postgres.query("CREATE VIEW seen AS SELECT * FROM orders; CREATE TABLE nokey (id int)")
+    try:
+        for table, said in (("seen", "is no table"), ("nokey", "has no primary key")):
+            read = source(postgres, Identified, table=table, operation=None, wait=0.1)
+            with pytest.raises(InputError, match=said):
+                read.check()
+            with pytest.raises(InputError, match=said):
+                run(read)
+        assert not postgres.query("SELECT FROM pg_publication WHERE pubname = 'raystream_nokey'")
+        postgres.query("ALTER TABLE nokey REPLICA IDENTITY FULL")
+        assert "it will be made" in read.check()
+    finally:
+        postgres.query("DROP VIEW seen; DROP TABLE nokey")
+
+
+def test_what_users_can_do_about_a_server_is_said(postgres: Postgres) -> None:
+    url = postgres.url.replace("correct", "wrong")
+    read = rs.io.postgres_changes(url, Order, table="orders")
+    with pytest.raises(InputError, match="password authentication failed") as failed:
+        read.check()
+    assert "the password" in failed.value.hint

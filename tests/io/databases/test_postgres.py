@@ -24,6 +24,7 @@ from raystream.io.databases.postgres import without_password
 from tests.docs.test_docs import blocks
 from tests.gates import LIMIT_SECONDS, until
 from tests.io.databases.words import CHANGES, EVERYTHING, ROWS, Counted, flow_of
+from tests.processes import free_port
 from tests.servers import PASSWORD, Postgres
 
 
@@ -179,6 +180,36 @@ def test_passwords_are_not_shown(postgres: Postgres) -> None:
         without_password("postgresql://u@h/d?password=a%20b") == "postgresql://u@h/d?password=***"
     )
     assert without_password("postgresql://u:p%40w@h/d") == "postgresql://u:***@h/d"
+
+
+def test_a_connection_string_that_cannot_be_read_is_not_shown() -> None:
+    for url in ("postgresql//ann:hush@h/d", "postgres:/ann:hush@h", "host=h pw=hush"):
+        sink = rs.io.postgres(url, table="t", wait=0.0)
+        with pytest.raises(OutputError, match="not be written") as failed:
+            flow_of(ROWS, sink).run()
+        assert "hush" not in f"{failed.value!r} {failed.value} {sink!r}"
+        assert "postgresql://user" in failed.value.hint
+
+
+def test_what_users_can_do_is_said(postgres: Postgres) -> None:
+    postgres.query(
+        "CREATE TABLE nokey (word text, n bigint, time bigint);"
+        "CREATE TABLE must (word text, n bigint, time bigint, must text NOT NULL);"
+        "CREATE TABLE dates (word date, n bigint, time bigint)"
+    )
+    away = f"postgresql://a:b@127.0.0.1:{free_port()}/d"
+    for url, options, hint in [
+        (postgres.url, {"table": "nokey", "key": "word"}, "unique index"),
+        (postgres.url, {"table": "must"}, "a default"),
+        (postgres.url, {"table": "dates"}, "type of each column"),
+        (postgres.url, {"table": "nowhere.t", "create": True}, "CREATE SCHEMA"),
+        (postgres.url.replace("/postgres", "/none"), {"table": "t"}, "the database"),
+        (postgres.url.replace("correct", "wrong"), {"table": "t"}, "the password"),
+        (away, {"table": "t"}, "Look at the address"),
+    ]:
+        with pytest.raises(OutputError) as failed:
+            flow_of(ROWS, rs.io.postgres(url, wait=0.0, **options)).run()
+        assert hint in failed.value.hint
 
 
 def test_a_database_that_has_gone_back_is_noticed(postgres: Postgres) -> None:

@@ -220,3 +220,20 @@ def test_a_file_that_others_write_is_waited_for_no_longer_than_told(tmp_path: Pa
             OutputError, match="could not be written: OperationalError: database is"
         ):
             counting(rs.io.sqlite(path, table="counts", wait=0.2)).run()
+
+
+def test_what_users_can_do_is_said(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database, and long enough to be looked at as one" * 20)
+    with closing(sqlite3.connect(tmp_path / "out.db")) as made:
+        made.execute("CREATE TABLE counts (word TEXT, n INTEGER)")
+        made.execute("CREATE TABLE must (word TEXT, n INTEGER, must TEXT NOT NULL)")
+    for path, options, hint in [
+        (tmp_path / "text", {"create": True}, "Name a file"),
+        (tmp_path, {"create": True}, "Name a file"),
+        (tmp_path / "out.db", {"key": "word"}, "unique index"),
+        (tmp_path / "out.db", {"table": "must"}, "a default"),
+    ]:
+        sink = rs.io.sqlite(path, **{"table": "counts", "wait": 0.1} | options)  # type: ignore[arg-type]
+        with pytest.raises(OutputError) as failed:
+            counting(sink).run()
+        assert hint in failed.value.hint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 import threading
 import time
@@ -16,8 +17,8 @@ import pytest
 
 import raystream as rs
 from raystream.api.looking import look_at
-from raystream.errors import InputError, RaystreamError
-from raystream.io.kafka import partitions, reading
+from raystream.errors import ConfigError, InputError, OutputError, RaystreamError
+from raystream.io.kafka import partitions, reading, writing
 from raystream.io.kafka.partitions import position_of
 from raystream.io.kafka.reading import PartitionReader
 from raystream.io.kafka.settings import settings_of
@@ -329,12 +330,41 @@ def test_what_is_not_there_is_said(kafka: Kafka, monkeypatch: pytest.MonkeyPatch
         orders(kafka, "nowhere").splits()
     monkeypatch.setattr(partitions, "ASK_SECONDS", 0.5)
     gone = rs.io.kafka("x", Order, servers="127.0.0.1:1", wait=0.3)
-    with pytest.raises(InputError, match=r"Kafka at 127\.0\.0\.1:1 could not be asked"):
+    with pytest.raises(InputError, match=r"Kafka at 127\.0\.0\.1:1 .* refused\n") as said:
         gone.splits()
+    assert said.value.hint.startswith("Is it running")
     kafka.topic("bad")
     kafka.produce("bad", *values(1), b"no json", key=b"x")
     with pytest.raises(RaystreamError, match="bad/0, offset 1"):
         run(orders(kafka, "bad", end="latest"))
+
+
+def test_it_is_said_why_there_is_no_connection(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The answer of the client is only that there was none."""
+    monkeypatch.setattr(partitions, "ASK_SECONDS", 2.0)
+    monkeypatch.setattr(writing, "ASK_SECONDS", 2.0)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
+             "sasl.username": "ann", "sasl.password": "hush"}  # fmt: skip
+    for port, settings, why, hint in [
+        (1, {}, "Connection refused", "Is it running"),
+        (kafka.servers.rpartition(":")[2], login, "handshake failed", "user, password"),
+        (kafka.servers.rpartition(":")[2], {"security.protocol": "SSL"}, "SSL", ""),
+    ]:
+        given = {"servers": f"127.0.0.1:{port}", "settings": settings, "wait": 0.3}
+        for end, kind in (
+            (rs.io.kafka("x", Order, **given), InputError),
+            (rs.io.kafka("x", **given), OutputError),
+        ):
+            with pytest.raises(kind, match=why) as said:
+                end.check()
+            assert hint in said.value.hint
+            assert "hush" not in f"{said.value}{said.value.hint}"
+    with pytest.raises(ConfigError, match='"host:port"'):
+        rs.io.kafka("x", Order, servers="kafka://127.0.0.1:9092")
+    words = [re.sub(r"\(after.*", "", r.getMessage()) for r in caplog.records]
+    assert len(words) == len({*words})  # a client says them with each attempt
 
 
 def test_a_server_that_is_killed_and_comes_back_is_waited_for(
