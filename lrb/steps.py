@@ -220,7 +220,7 @@ def answered_as_fed(
 
     rows = read_meta(data).rows_total
     pace = "as fast as it goes" if speed is None else f"{speed:g} times real time"
-    say(f"Spark feeds {rows:,} rows, {pace}")
+    say(f"Spark starts, and then feeds {rows:,} rows, {pace}")
     with feeding(data, speed) as feeder:
         record = fed(
             data,

@@ -36,9 +36,9 @@ def shown(
 
         def tell(sample: Any, p99: float | None) -> None:
             nonlocal told
-            headline = watch.headline(sample, p99)
             if time.monotonic() - told >= LINE_EVERY_SECONDS:
                 told = time.monotonic()
+                headline = watch.headline(sample, p99)  # its rates are those since the line before
                 console.print(headline, markup=False, highlight=False, soft_wrap=True)
 
         yield tell
@@ -65,8 +65,13 @@ class _Watch:
         """Simulated time, rows so far and a second, and how late answers are."""
         self._before, self._last = self._last, sample
         rows = sample.operators[SOURCE].records_in
-        parts = [f"{rows:,} rows"] if self._meta is None else self._of(self._meta, sample, rows)
-        parts.append(f"{self._rate(SOURCE, 'records_in'):,.0f} rows/s")
+        rate = f"{self._rate(SOURCE, 'records_in'):,.0f} rows/s"
+        if self._meta is None and not rows:
+            parts = ["no rows have come yet"]
+        elif self._meta is None:  # with those that only tell the time
+            parts = [f"{rows:,} rows have come", rate]
+        else:
+            parts = [*self._of(self._meta, sample, rows), rate]
         if p99 is not None:
             parts.append(f"p99 latency {p99:.3f} s")
         return ", ".join(parts)

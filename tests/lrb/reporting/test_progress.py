@@ -44,6 +44,19 @@ def test_plain_lines_come_now_and_then(data: Prepared, monkeypatch: pytest.Monke
     assert "00:01:40 of 00:02:00" in screen.file.getvalue()  # type: ignore[attr-defined]
 
 
+def test_rates_of_lines_are_those_since_the_line_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are pushed come in bursts: between two samples there are often none."""
+    screen = Console(file=StringIO(), width=200)
+    with progress.shown(screen, None, None) as told:
+        for t, rows, every in [(1.0, 0, 0.0), (2.0, 60, 1e9), (3.0, 60, 0.0)]:
+            monkeypatch.setattr(progress, "LINE_EVERY_SECONDS", every)
+            told(sample(t, rows, 0), None)
+    assert screen.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        "no rows have come yet",
+        "60 rows have come, 30 rows/s",
+    ]
+
+
 def test_a_terminal_has_a_table_of_operators(data: Prepared) -> None:
     screen = Console(file=StringIO(), width=100, force_terminal=True, color_system=None)
     with progress.shown(screen, data, 20.0) as told:
