@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import tempfile
 from datetime import UTC, datetime
@@ -88,7 +89,15 @@ def reason(error: OSError) -> str:
     """What the system says, in few words and without the path."""
     if error.errno is not None and error.errno in errno.errorcode:
         return os.strerror(error.errno)
-    return str(error).partition("\n")[0].rstrip(".")
+    first, *more = str(error).splitlines() or [type(error).__name__]
+    causes = [line for line in more if "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}" in line]
+    if causes:  # a chain, as libraries in Rust tell it: the last one is the reason
+        first += f": {re.sub(_ARROW, '', causes[-1]).strip()}"
+    return first.rstrip(".")
+
+
+_ARROW = "\x1b\\[[0-9;]*m|\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
+"""What stands before such a cause, and its colour."""
 
 
 def sync(path: str | os.PathLike[str]) -> None:

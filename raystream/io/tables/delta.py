@@ -57,7 +57,7 @@ class DeltaLakeTable(LakeTable):
                 hint="Give the field another type; timedelta and UUID have none in Delta Lake.",
             ) from None
 
-    def prepare(self, schema: Any) -> None:
+    def look(self, schema: Any) -> bool:
         deltalake = _package()
         uri, options = self._reached()
         try:
@@ -67,10 +67,26 @@ class DeltaLakeTable(LakeTable):
                         f"there is no table of Delta Lake at {self.location}",
                         hint="Make it, or say create=True.",
                     )
-                deltalake.DeltaTable.create(uri, schema, mode="ignore", storage_options=options)
+                return False
             table = deltalake.DeltaTable(uri, storage_options=options)
         except deltalake.exceptions.DeltaError as error:
             raise ConfigError(f"{self.location} cannot be opened: {error}") from None
+        self._compare(table, schema)
+        return True
+
+    def prepare(self, schema: Any) -> None:
+        if self.look(schema):
+            return
+        deltalake = _package()
+        uri, options = self._reached()
+        try:
+            deltalake.DeltaTable.create(uri, schema, mode="ignore", storage_options=options)
+            table = deltalake.DeltaTable(uri, storage_options=options)
+        except deltalake.exceptions.DeltaError as error:
+            raise ConfigError(f"{self.location} cannot be made: {error}") from None
+        self._compare(table, schema)
+
+    def _compare(self, table: Any, schema: Any) -> None:
         held = [f.name for f in table.schema().fields]
         if sorted(held) != sorted(schema.names):
             raise other_columns(self.location, held, schema.names)

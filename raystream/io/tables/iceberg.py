@@ -8,7 +8,7 @@ an instance whose append fails looks at the epoch again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,9 +55,21 @@ class IcebergTable(LakeTable):
                 hint="Give the field another type; timedelta has none in Iceberg.",
             ) from None
 
+    def look(self, schema: Any) -> bool:
+        if self.create and not self._asked(lambda catalog: catalog.table_exists(self.name)):
+            return False
+        self._compare(schema)
+        return True
+
     def prepare(self, schema: Any) -> None:
         if self.create:
             self._make(schema)
+        self._compare(schema)
+        if self._at.properties.get(_RETRIES) != "0":
+            with self._at.transaction() as transaction:
+                transaction.set_properties({_RETRIES: "0"})
+
+    def _compare(self, schema: Any) -> None:
         self._at = self.load()
         held = [f.name for f in self._at.schema().fields]
         if sorted(held) != sorted(schema.names):
@@ -66,9 +78,6 @@ class IcebergTable(LakeTable):
             raise ConfigError(
                 f"the table {self.name} is partitioned, which rs.io.iceberg does not write"
             )
-        if self._at.properties.get(_RETRIES) != "0":
-            with self._at.transaction() as transaction:
-                transaction.set_properties({_RETRIES: "0"})
 
     def marked(self, marker: str) -> int | None:
         self._at = self.load()
@@ -114,7 +123,7 @@ class IcebergTable(LakeTable):
         from pyiceberg.exceptions import NoSuchTableError
 
         try:
-            return self._catalog().load_table(self.name)
+            return self._asked(lambda catalog: catalog.load_table(self.name))
         except NoSuchTableError:
             raise ConfigError(
                 f"there is no table {self.name} in the catalog {self.catalog}",
@@ -127,8 +136,32 @@ class IcebergTable(LakeTable):
 
         try:
             return load_catalog(self.catalog, **dict(self.properties))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"the catalog {self.catalog} cannot be opened: {error}") from None
+        except Exception as error:
+            raise self._unasked(error) from None
+
+    def _asked(self, ask: Callable[[Any], Any]) -> Any:
+        """What the catalog answers.
+
+        Raises:
+            ConfigError: nothing. NoSuchTableError: there is no such table.
+        """
+        catalog = self._catalog()
+        from pyiceberg.exceptions import NoSuchTableError
+
+        try:
+            return ask(catalog)
+        except NoSuchTableError:
+            raise
+        except Exception as error:
+            raise self._unasked(error) from None
+
+    def _unasked(self, error: Exception) -> ConfigError:
+        words = str(error).partition("\n")[0]
+        return ConfigError(
+            f"the catalog {self.catalog} cannot be asked: {type(error).__name__}: {words}",
+            hint='Its settings are in properties=, such as {"type": "rest", "uri": ...}, or where'
+            " PyIceberg looks for them (~/.pyiceberg.yaml).",
+        )
 
 
 def iceberg_table(
@@ -143,7 +176,11 @@ def iceberg_table(
     if not isinstance(name, str) or "." not in name.strip("."):
         raise ConfigError(f"iceberg({name!r:.80}): a table is called namespace.name", where=where)
     if not isinstance(catalog, str) or not catalog:
-        raise ConfigError(f"iceberg(catalog={catalog!r:.80}): the name of a catalog", where=where)
+        raise ConfigError(
+            f"iceberg(catalog=) is the name of a catalog, and no {type(catalog).__name__}",
+            hint="Its settings are in properties=.",
+            where=where,
+        )
     if properties is not None and not isinstance(properties, Mapping):
         raise ConfigError("iceberg(properties=...): settings of the catalog by name", where=where)
     return IcebergTable(name, catalog, tuple((properties or {}).items()), create)

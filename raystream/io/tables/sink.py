@@ -68,6 +68,14 @@ class LakeTable(ABC):
         """
 
     @abstractmethod
+    def look(self, schema: Any) -> bool:
+        """Whether the table is there. Its columns are compared, and nothing is changed.
+
+        Raises:
+            ConfigError: it is another one, or is not there and may not be made.
+        """
+
+    @abstractmethod
     def prepare(self, schema: Any) -> None:
         """Make the table if it is not there, and compare its columns.
 
@@ -146,8 +154,12 @@ class LakeSink(Sink[Any]):
             self._part.pending.discard()
 
     def check(self) -> str:
-        """See whether the table is there."""
-        return f"{self.table.named}: it is made, and its columns are compared, when the job begins"
+        """See whether the table is there, and has the columns."""
+        assert self._record is not None
+        with _writing(self.table.named):
+            there = self.table.look(self._schema(self._record))
+        said = "has the columns" if there else "is not there, and is made when the job begins"
+        return f"{self.table.named} {said}"
 
     def _schema(self, record: type[Any]) -> Any:
         schema = file_schema(record_schema(record))

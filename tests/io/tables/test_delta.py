@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 import raystream as rs
-from raystream.errors import ConfigError, GraphError
+from raystream.errors import ConfigError, GraphError, OutputError
 from raystream.schema.types import KeyRange
 from tests.io.kinds import batch
 
@@ -146,3 +146,22 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     missing.accept(Row)
     with pytest.raises(ConfigError, match="there is no table of Delta Lake"):
         missing.open(context)
+
+
+def test_a_check_looks_and_makes_nothing(tmp_path: Path) -> None:
+    def check(path: Path, **options: Any) -> str:
+        sink = rs.io.delta(path, **options)
+        sink.accept(Row)
+        return sink.check()
+
+    with pytest.raises(ConfigError, match="there is no table"):
+        check(tmp_path / "t")
+    assert check(tmp_path / "t", create=True).endswith("is made when the job begins")
+    assert not (tmp_path / "t").exists()
+    opened(tmp_path / "t")
+    assert check(tmp_path / "t").endswith("has the columns")
+    with pytest.raises(ConfigError, match="has the columns time, word, and the records have"):
+        check(tmp_path / "t", columns={"word": "text"})
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(OutputError, match=r"cannot be written: .*Not a directory \(os error 20\)"):
+        check(tmp_path / "file", create=True)

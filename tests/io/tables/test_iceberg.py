@@ -14,6 +14,7 @@ from pyiceberg.exceptions import NoSuchTableError
 import raystream as rs
 from raystream.errors import ConfigError, GraphError
 from tests.io.kinds import batch
+from tests.processes import free_port
 
 ALL = rs.KeyRange(0, 256)
 pytestmark = pytest.mark.filterwarnings("ignore")  # of PyIceberg and what it imports
@@ -127,3 +128,38 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         missing.open(rs.SinkContext("two", "rows", ALL, None, 0.0, None))
     with pytest.raises(ConfigError, match=r"namespace\.name"):
         rs.io.iceberg("rows")
+
+
+def test_a_check_looks_and_makes_nothing(tmp_path: Path) -> None:
+    def check(**options: Any) -> str:
+        sink = made(tmp_path, **options)
+        sink.accept(Row)
+        return str(sink.check())
+
+    with pytest.raises(ConfigError, match="there is no table"):
+        check(create=False)
+    assert check().endswith("is made when the job begins")
+    with pytest.raises(NoSuchTableError):
+        table(tmp_path)
+    opened(tmp_path)
+    assert check().endswith("has the columns")
+    with pytest.raises(ConfigError, match="has the columns time, word, and the records have"):
+        check(columns={"word": "text"})
+
+
+def test_a_catalog_that_cannot_be_asked_is_said(tmp_path: Path) -> None:
+    nobody = {"type": "rest", "uri": f"http://127.0.0.1:{free_port()}", "token": "hush"}
+    for options in ({"catalog": "nowhere"}, {"properties": nobody}):
+        for one in (
+            rs.io.iceberg("shop.rows", create=True, **options),  # type: ignore[arg-type]
+            rs.io.iceberg("shop.rows", Row, **options),  # type: ignore[call-overload]
+        ):
+            if hasattr(one, "accept"):
+                one.accept(Row)
+            with pytest.raises(ConfigError, match="cannot be asked") as failed:
+                one.check()
+            assert "hush" not in str(failed.value)
+            assert "properties=" in failed.value.hint
+    with pytest.raises(ConfigError, match="is the name of a catalog, and no dict") as failed:
+        rs.io.iceberg("shop.rows", catalog=nobody)  # type: ignore[call-overload]
+    assert "hush" not in str(failed.value)
