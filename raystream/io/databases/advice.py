@@ -6,11 +6,11 @@ import re
 
 _FILE = "Name a file that is such a database, or one that is not there, in a folder that is."
 _KNOWN = (
-    (r"3F000", "Make the schema first: CREATE SCHEMA."),
-    (r"42501", "Give this user the right: GRANT, by one who may."),
-    (r"23502|NOT NULL constraint", "Give the column a default, or the record a field for it."),
-    (r"23\w{3}\b|constraint failed", "A constraint of the table forbids such a row."),
-    (r"22\w{3}\b|42804|cannot store", "The type of each column has to hold what its field has."),
+    (r"^3F000", "Make the schema first: CREATE SCHEMA."),
+    (r"^42501", "Give this user the right: GRANT, by one who may."),
+    (r"^23502|NOT NULL constraint", "Give the column a default, or the record a field for it."),
+    (r"^23|constraint failed", "A constraint of the table forbids such a row."),
+    (r"^22|^42804|cannot store", "The type of each column has to hold what its field has."),
     (r"connection failed|failed to resolve|connection timeout",
      "Look at the address, the database, the user and the password: does it run, and does it let"
      " the machines of the job in?"),

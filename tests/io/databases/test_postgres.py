@@ -193,13 +193,14 @@ def test_a_connection_string_that_cannot_be_read_is_not_shown() -> None:
 
 def test_what_users_can_do_is_said(postgres: Postgres) -> None:
     postgres.query(
-        "CREATE TABLE nokey (word text, n bigint, time bigint);"
+        "DROP TABLE IF EXISTS unkeyed, must, dates;"
+        "CREATE TABLE unkeyed (word text, n bigint, time bigint);"
         "CREATE TABLE must (word text, n bigint, time bigint, must text NOT NULL);"
         "CREATE TABLE dates (word date, n bigint, time bigint)"
     )
     away = f"postgresql://a:b@127.0.0.1:{free_port()}/d"
     for url, options, hint in [
-        (postgres.url, {"table": "nokey", "key": "word"}, "unique index"),
+        (postgres.url, {"table": "unkeyed", "key": "word"}, "unique index"),
         (postgres.url, {"table": "must"}, "a default"),
         (postgres.url, {"table": "dates"}, "type of each column"),
         (postgres.url, {"table": "nowhere.t", "create": True}, "CREATE SCHEMA"),
