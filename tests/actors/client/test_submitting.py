@@ -113,12 +113,13 @@ def test_a_controller_that_is_late_is_no_dead_one(monkeypatch: pytest.MonkeyPatc
     answers = iter([[sample], SimpleNamespace(samples=(sample,))])
     looks: list[None] = []
     head: Any = SimpleNamespace(look=lambda: looks.append(None))
+    code: Any = SimpleNamespace(look=lambda: None)
     monkeypatch.setattr(submitting, "SAMPLES_SECONDS", -1.0)
     monkeypatch.setattr(ray, "wait", lambda calls, **_: next(waits[calls[0]]))
     monkeypatch.setattr(ray, "get", lambda _: next(answers))
     controller = SimpleNamespace(samples=SimpleNamespace(remote=lambda since: "samples"))
     shown: list[Sample] = []
-    report: Any = submitting._follow(controller, "result", shown.append, head)
+    report: Any = submitting._follow(controller, "result", shown.append, head, code)
     assert len(looks) == 3, "whether the cluster is still there is asked whenever one waits"
     assert report.samples == (sample,) and shown == [sample, sample]
 
