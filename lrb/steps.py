@@ -42,6 +42,8 @@ def judged(home: Path, record: dict[str, Any], *more: Any) -> bool:
         SCREEN.print(table)
     for path in (page, *sorted((home / REPORT).glob("*.png"))):
         SCREEN.print(str(path), markup=False, highlight=False, soft_wrap=True)
+    if verdict.objection:
+        say(verdict.objection)
     return bool(verdict.ok)
 
 

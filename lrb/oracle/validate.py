@@ -125,6 +125,21 @@ class Verdict:
         """Whether there is nothing to object to."""
         return self.right and self.in_time
 
+    @property
+    def objection(self) -> str:
+        """Why it is not `ok`, in a sentence; empty if it is."""
+        if not self.right:
+            return (
+                f"Not all answers are right: {self.wrong:,} are wrong, {self.missing:,} are"
+                f" missing, {self.duplicates:,} were given twice."
+            )
+        if self.late:
+            return (
+                f"All answers are right, but {self.late:,} came late: this machine did not keep up"
+                " with the pace. A lower --speed (make run SPEED=...) gives it more time."
+            )
+        return "" if self.in_time else "All answers are right, but some have no latency."
+
 
 def validate(
     data: Path,

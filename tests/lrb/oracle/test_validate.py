@@ -59,6 +59,7 @@ def test_right_answers_are_right_in_any_order(right: Tables) -> None:
     given = right | {TOLL: right[TOLL].take(pa.array([1, 0]))}
     verdict = compare(Expected(right, re_entries=3), given, None)
     assert verdict.ok
+    assert not verdict.objection
     assert (verdict.checked, verdict.wrong, verdict.missing, verdict.duplicates) == (5, 0, 0, 0)
     assert (verdict.late, verdict.re_entries, verdict.positive_tolls) == (None, 3, 1)
     assert verdict.checksum == verdict.expected_checksum == files.checksum(right)
@@ -70,6 +71,7 @@ def test_a_false_value_is_wrong_and_leaves_the_right_one_missing(right: Tables) 
     false = table(TOLL, vid=[7, 8], time=[60, 61], lav=[-1, 39], toll=[0, 202])
     verdict = compare(Expected(right, 0), right | {TOLL: false}, None)
     assert not verdict.ok
+    assert verdict.objection.startswith("Not all answers are right: ")
     assert (verdict.wrong, verdict.missing, verdict.duplicates) == (1, 1, 0)
     assert verdict.checksum != verdict.expected_checksum
     assert "toll of vid=8 time=61: expected lav=39 toll=200; answered lav=39 toll=202" in shown(
@@ -133,6 +135,7 @@ def test_each_kind_has_its_deadline(right: Tables) -> None:
     verdict = compare(Expected(right, 0), right, measured)
     assert [kind.late for kind in verdict.kinds] == [1, 0, 1, 0]
     assert (verdict.late, verdict.right, verdict.in_time, verdict.ok) == (2, True, False, False)
+    assert verdict.objection.startswith("All answers are right, but 2 came late: ")
     assert "2 answers came after their deadline" in shown(verdict)
 
 
@@ -155,6 +158,7 @@ def test_a_latency_that_is_missing_or_no_number_is_not_in_time(right: Tables) ->
     assert verdict.kinds[0].late == 1
     assert [kind.unmeasured for kind in verdict.kinds] == [1, 0, 0, 1]
     assert not verdict.in_time
+    assert verdict.objection == "All answers are right, but some have no latency."
     assert "2 answers of a paced run have no latency" in shown(verdict)
 
 
