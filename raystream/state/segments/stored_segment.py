@@ -140,4 +140,11 @@ def _dtype(words: str) -> np.dtype[Any]:
     from ast import literal_eval
 
     found: np.dtype[Any] = np.lib.format.descr_to_dtype(literal_eval(words))
-    return found
+    fields: Any = found.fields
+    form: Any = {
+        "names": list(found.names or ()),
+        "formats": [fields[n][0] for n in found.names or ()],
+        "offsets": [fields[n][1] for n in found.names or ()],
+        "itemsize": found.itemsize,
+    }
+    return np.dtype(form, align=True)  # otherwise records that are joined with others lose the gaps
