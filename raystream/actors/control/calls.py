@@ -221,7 +221,9 @@ def cause_of(error: Any) -> RaystreamError:
     if isinstance(inner, RaystreamError):
         inner.where = inner.where and inner.where.read()  # others cannot read a notebook
         return inner
-    return JobError(f"{type(inner).__name__}: {inner}")
+    found = JobError(f"{type(inner).__name__}: {inner}")
+    found.add_note(error.traceback_str)  # nobody else has it
+    return found
 
 
 def first_line(error: BaseException) -> str:

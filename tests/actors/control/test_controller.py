@@ -29,7 +29,7 @@ from raystream.controller.elastic.pool import PoolOptions
 from raystream.controller.options import Options
 from raystream.controller.protocol.journal import JournalEntry, Shelf
 from raystream.controller.protocol.messages import events as on
-from raystream.errors import LostError
+from raystream.errors import LostError, notes
 from raystream.security.credentials import Credentials
 from tests.controller.protocol.driven import Driven
 from tests.gates import LIMIT_SECONDS, until
@@ -234,4 +234,6 @@ def test_a_keeper_that_cannot_begin_is_gone_and_no_error_of_the_job() -> None:
     call = Call("keeper-1.1", "start", 0.0, lambda value: None)
     assert isinstance(failure(call, error), on.Gone)
     call = Call("1.1", "start", 0.0, lambda value: None)
-    assert isinstance(failure(call, error), on.Failed)
+    failed = failure(call, error)
+    assert isinstance(failed, on.Failed)
+    assert notes(failed.error) == ["no module"]  # where it was raised
