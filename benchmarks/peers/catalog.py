@@ -127,6 +127,7 @@ FORMS = (
     Form("spark", "w2", "plain", "Spark Structured Streaming", "window", reads="parts"),
     Form(OURS, "latency", "compiled", "raystream, compiled", "record"),
     Form(OURS, "latency", "together", "raystream, one thread", "record"),
+    Form(OURS, "latency", "arrival", "raystream, cut by arrival", "record"),
     Form("flink", "latency", "java", "Flink, JVM, buffers for 1 ms", "record"),
     Form("flink", "latency", "flush", "Flink, JVM, no buffers", "record"),
     Form("flink", "latency", "shipped", "Flink, JVM, as shipped", "record"),

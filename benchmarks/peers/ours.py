@@ -27,7 +27,7 @@ BATCH_ROWS = 100_000
 BATCH_SPAN = 5, 2
 """Seconds of an epoch of W2's batch form, and instances that read lines and count their words,
 which is most of the work there."""
-PACED_EPOCH = {"compiled": 0.0005, "together": 0.0005}
+PACED_EPOCH = {"compiled": 0.0005, "together": 0.0005, "arrival": 0.0005}
 """Seconds of an epoch of W1 at a pace."""
 MICRO = 1_000_000
 
@@ -80,6 +80,31 @@ class PacedKeys:
             keys = self.given.keys[at : at + BATCH_ROWS]
             time = np.arange(at, at + len(keys)) * MICRO // self.rate
             yield at + len(keys), rs.Batch(Paced, {"time": time, "key": keys})
+
+
+@dataclass(frozen=True)
+class ArrivingKeys:
+    """W1 as records arrive, so many a second: each is there when it is due, and its time is Unix
+    time in microseconds."""
+
+    given: inputs.Keys
+    rate: int
+
+    record = Paced
+
+    def splits(self) -> Sequence[rs.Split]:
+        return [rs.Split("keys")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Paced]]]:
+        began, wait = time.time() - position / self.rate, PACED_EPOCH["arrival"]
+        at = position
+        while at < self.given.rows:
+            time.sleep(wait)
+            upto = min(int((time.time() - began) * self.rate), self.given.rows, at + BATCH_ROWS)
+            if upto > at:
+                due = int(began * MICRO) + np.arange(at, upto) * MICRO // self.rate
+                yield upto, rs.Batch(Paced, {"time": due, "key": self.given.keys[at:upto]})
+                at = upto
 
 
 @rs.operator(key="key", compiled=True)
@@ -179,13 +204,15 @@ class Answers(rs.Sink[Any]):
 
     Args:
         warm: records that are due in these first seconds do not count as late.
+        unix: whether the time of a record is Unix time, and not that since the job's start.
     """
 
-    def __init__(self, folder: str, warm: float = 0.0) -> None:
-        self.folder, self.warm = Path(folder), warm * MICRO
+    def __init__(self, folder: str, warm: float = 0.0, *, unix: bool = False) -> None:
+        self.folder, self.unix = Path(folder), unix
+        self.warm = (warm + (time.time() if unix else 0.0)) * MICRO
 
     def open(self, context: rs.SinkContext) -> None:
-        self.started = context.started or 0.0
+        self.started = 0.0 if self.unix else context.started or 0.0
         self.late = np.empty(KEPT, np.float32)
         self._begin()
 
@@ -255,10 +282,15 @@ def latency(task: Task, cluster: str | None) -> None:
     """Run it, and tell. A record is late by the time from when it was due until its answer is at
     the sink."""
     flow = rs.Flow("latency")
-    source = PacedKeys(inputs.Keys(Path(task.path).parent, task.rows, task.distinct), task.rate)
-    epochs = rs.by_time("time", seconds=PACED_EPOCH[task.form], ticks=MICRO, speed=1.0)
-    keys = flow.source(source, epochs=epochs, name="keys")
-    keys.through(paced_count, name="count").to(Answers(task.scratch, task.warm))
+    given, seconds = inputs.Keys(Path(task.path).parent, task.rows, task.distinct), PACED_EPOCH
+    arriving = task.form == "arrival"
+    if arriving:
+        epochs = rs.by_arrival("time", seconds=seconds[task.form])
+        keys = flow.source(ArrivingKeys(given, task.rate), epochs=epochs, name="keys")
+    else:
+        epochs = rs.by_time("time", seconds=seconds[task.form], ticks=MICRO, speed=1.0)
+        keys = flow.source(PacedKeys(given, task.rate), epochs=epochs, name="keys")
+    keys.through(paced_count, name="count").to(Answers(task.scratch, task.warm, unix=arriving))
     report = flow.run(
         cluster=cluster,
         checkpoint_seconds=task.checkpoint_seconds,

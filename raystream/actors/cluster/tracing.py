@@ -27,7 +27,10 @@ class TraceSender:
     """
 
     def __init__(self, url: str, note: Callable[[str], None]) -> None:
-        self._url = url if urlsplit(url).path.strip("/") else url.rstrip("/") + PATH
+        parts = urlsplit(url)
+        self._url = url if parts.path.strip("/") else url.rstrip("/") + PATH
+        self._shown = parts.netloc.rpartition("@")[2]
+        """The host and port, without a password: notes are read by many."""
         self._note = note
         self._bodies: queue.Queue[bytes | None] = queue.Queue(WAITING_MAX)
         self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
@@ -38,7 +41,7 @@ class TraceSender:
         try:
             self._bodies.put_nowait(body)
         except queue.Full:
-            self._note(f"traces are left out: {self._url} is too slow")
+            self._note(f"traces are left out: {self._shown} is too slow")
 
     def close(self) -> None:
         """Send nothing more. What waits is posted, as far as that is possible in `SEND_SECONDS`."""
@@ -52,7 +55,7 @@ class TraceSender:
                 self._post(body)
             except (OSError, ValueError) as error:  # urllib's errors are among these
                 reason = getattr(error, "reason", error)
-                self._note(f"{self._url} does not take traces: {reason}")
+                self._note(f"{self._shown} does not take traces: {reason}")
 
     def _post(self, body: bytes) -> None:
         head = {"Content-Type": "application/json"}

@@ -15,7 +15,7 @@ from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.snapshot import rows_for
 from raystream.errors import InternalError
-from raystream.schema.blocks import Input, folded
+from raystream.schema.blocks import folded
 from raystream.schema.types import KeyRange
 from raystream.state.counts import CUT_OFF, IN, LATE
 from raystream.state.tables.backend import Table
@@ -86,19 +86,9 @@ class KeyedInstance(ReceivingInstance):
         """Whether records leave that wait, in an epoch that may have none of its own."""
         return self.spec.waits and self.logic.next_due() <= watermark
 
-    def _given(self, pieces: dict[int, list[Piece]]) -> Input:
-        """The records of an epoch in canonical order. One piece of rows that nobody sorts is in
-        that order."""
-        spec = self.spec
-        if self._alone is not None and len(spec.inputs) == 1 and spec.sorted_by is None:
-            (came,) = pieces.values()
-            if len(came) == 1 and (rows := came[0].rows).length:
-                return Input((rows,), None, None, came[0].offsets, self.keys.lo)
-        return assemble(self.feeds, pieces, spec.inputs, self.keys, spec.sorted_by)
-
     def _apply(self, pieces: dict[int, list[Piece]], header: Header, before: int) -> None:
         spec, logic = self.spec, self.logic
-        given = self._given(pieces)
+        given = assemble(self.feeds, pieces, spec.inputs, self.keys, spec.sorted_by)
         head, late = [*self._nothing], None
         if header.epochs > 1 and len(given):
             given.epochs = header.epochs

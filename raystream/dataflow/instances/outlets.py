@@ -82,14 +82,15 @@ class Outlets:
 
     def emit(self, head: list[Emission], header: Header, counts: Counts) -> None:
         """Run the fused operators on what the head emitted and log one entry per edge."""
-        if self._only is not None and header.epochs == 1 and head[0].rows.length:
-            self._emit_rows(self._only, head[0], header, counts)
-            return
-        if any(e.rows.length for e in head):
+        only, groups = self._only, len(self.keys)
+        if only is not None and header.epochs == 1 and head[0].rows.length:
+            pieces = [(only.id, *cut_for(only, head[0], self.keys, self.plan.groups))]
+            counts.add(self.counted[0][1], head[0].offsets)
+            counts.add(OUT, head[0].offsets)
+        elif any(e.rows.length for e in head):
             ports = self._through(head, header)
             self.times.note(ports)
             pieces = self._cut(ports)
-            groups = len(self.keys)
             for (_, name), e in zip(self.counted, ports, strict=True):
                 counts.add(name, folded(e.offsets, groups))
             for edge in self.vertex.outputs:
@@ -102,19 +103,6 @@ class Outlets:
             for at, rows, offsets in pieces:
                 told = self.times.header(at, header)
                 self.logs[at].append(LogEntry(header.epoch, told, rows, offsets, header.epochs))
-            if header.ended:
-                self.last = header.epoch
-
-    def _emit_rows(self, edge: Edge, e: Emission, header: Header, counts: Counts) -> None:
-        """As `emit` of rows for the only edge, in few steps: small epochs may come a thousand times
-        a second."""
-        rows, offsets = cut_for(edge, e, self.keys, self.plan.groups)
-        counts.add(self.counted[0][1], e.offsets)
-        counts.add(OUT, e.offsets)
-        if self.code:
-            header = header._replace(code=self.code)
-        with self.guard:
-            self.logs[edge.id].append(LogEntry(header.epoch, header, rows, offsets))
             if header.ended:
                 self.last = header.epoch
 

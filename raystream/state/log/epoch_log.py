@@ -104,14 +104,13 @@ class EpochLog(Generic[H]):
         """The first epoch that the log can still serve."""
         if not self.entries:
             return self.next
-        oldest = self.entries[0]
-        return oldest.epoch - oldest.epochs + 1
+        return self.entries[0].first
 
     next: int = 1
 
     def append(self, entry: LogEntry[H]) -> None:
         """Add the next epoch, or the next run of them."""
-        if entry.epoch - entry.epochs + 1 != self.next:
+        if entry.first != self.next:
             raise InternalError(f"epoch {entry.first} appended to a log that is at {self.next}")
         nbytes = entry.rows.nbytes() if entry.rows.length else 0
         self.entries.append(entry)

@@ -92,7 +92,8 @@ def test_what_a_collector_does_not_take_is_said(collector: Collector) -> None:
         said.append(text)
         heard.set()
 
-    tracer = Tracer("shop", "shop-1", f"http://127.0.0.1:{collector.server_port}", note)
+    url = f"http://me:secret@127.0.0.1:{collector.server_port}"
+    tracer = Tracer("shop", "shop-1", url, note)
     tracer.look(machine(time.time()))
     assert heard.wait(LIMIT_SECONDS)
-    assert "does not take traces" in said[0]
+    assert "does not take traces" in said[0] and "secret" not in said[0]
