@@ -208,11 +208,11 @@ class Answers(rs.Sink[Any]):
     """
 
     def __init__(self, folder: str, warm: float = 0.0, *, unix: bool = False) -> None:
-        self.folder, self.unix = Path(folder), unix
-        self.warm = (warm + (time.time() if unix else 0.0)) * MICRO
+        self.folder, self.warm, self.unix = Path(folder), warm * MICRO, unix
 
     def open(self, context: rs.SinkContext) -> None:
         self.started = 0.0 if self.unix else context.started or 0.0
+        self.first: int | None = None if self.unix else 0
         self.late = np.empty(KEPT, np.float32)
         self._begin()
 
@@ -236,7 +236,9 @@ class Answers(rs.Sink[Any]):
 
     def _note(self, now: float, due: np.ndarray) -> None:
         """Note how late records are, in few steps, because this counts as the job's time."""
-        if due[0] < self.warm:
+        if self.first is None:
+            self.first = int(due[0])
+        if due[0] - self.first < self.warm:
             return
         upto = self.known + len(due)
         if upto > len(self.late):
