@@ -102,6 +102,8 @@ class Progress:
     """The epoch up to which it may publish what it wrote, as far as it was told; of a sink."""
     written: int = 0
     """Of a sink: the last epoch that a predecessor had written, as the target says."""
+    reached: int = 0
+    """The last epoch of which its code has made something: an operator asks the world ahead."""
     table_bytes: int = 0
     """How many bytes its structured rows take in memory. Tables never shrink."""
     on_disk: OnDisk = NOTHING_ON_DISK
@@ -184,6 +186,7 @@ def progress_of(
         ahead=c.total(AHEAD),
         state_rows=rows,
         written=machine.written_upto,
+        reached=machine.reached,
         cpu=cpu,
         ended_at=ended_at,
         name=name or f"{machine.vertex.name}/{index}",

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
-from raystream.dataflow.asking.answers import entry_name, recorded
+from raystream.dataflow.asking.answers import recorded
 from raystream.dataflow.asking.calls import Emitted, WorldCalls
 from raystream.dataflow.asking.questions import Asked, Question, calls_of
 from raystream.dataflow.instances.asking import ASKED_AHEAD, AskingInstance
@@ -97,7 +97,8 @@ class _Answered(NamedTuple):
 
 
 class Asker:
-    """Asks what the epochs of an instance ask, several epochs at once, and records the answers.
+    """Asks what the epochs of an instance ask, several epochs at once, and records the answers. It
+    asks with the code that the instance runs when it is made: other code needs another one.
 
     Args:
         run: the name of the run.
@@ -251,13 +252,13 @@ class Asker:
             came = 0 if self._asking.ordered else call.came
             for question, emitted in zip(call.questions, call.emitted, strict=True):
                 by_group[question.group].append((came, question.number, emitted))
-        vertex, program = self.machine.vertex.id, self.machine.plan.program
+        program = self.machine.plan.program
         found = {}
         for group, answers in by_group.items():
             answers.sort(key=lambda answer: answer[:2])
             flat = [record for *_, emitted in answers for record in emitted]
             entry = recorded(self._spec, program, asked.epoch, flat, len(answers))
-            found[entry_name(vertex, group)] = entry
+            found[self.machine.entry(group)] = entry
         return found
 
     def _call_task(self, questions: tuple[Question, ...]) -> asyncio.Task[_Answered]:

@@ -14,9 +14,12 @@ from raystream.controller.planning.upgrading import outline_of, refuse_upgrade
 from raystream.controller.protocol.saving import shapes_of
 from raystream.controller.protocol.upgrading.requests import UpgradeRequest
 from raystream.controller.reporting.report import totals
+from raystream.dataflow.asking.answers import is_answer
 from raystream.dataflow.asking.claiming import claiming
+from raystream.dataflow.instances.base import Instance
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
+from raystream.dataflow.register import Boundary
 from raystream.dataflow.upgrading.versions import CodeVersion, encoded
 from raystream.errors import ConfigError
 from raystream.local.job import LocalJob
@@ -135,11 +138,12 @@ def upgraded(
     goes over to other code in between."""
     one = {v.id: plan.ranges[v.id] if v.kind == "sink" else [KeyRange(0, plan.groups)]
            for v in plan.vertices}  # fmt: skip
-    plan, ends = replace(plan, ranges=one), dict(boundaries)
-    sink, stored, at = Collect(), None, 0
+    plan = replace(plan, ranges=one)
+    sink, stored, at, number = Collect(), None, 0, 0
     vertices = [replace(v, sink=sink) if v.kind == "sink" else v for v in plan.vertices]
     for version in (*versions, None):
-        job = LocalJob(replace(plan, vertices=vertices), boundaries=ends, resume=stored)
+        ends = answers_of(boundaries, number)
+        job = _KnowingJob(replace(plan, vertices=vertices), boundaries=ends, resume=stored)
         while not job.ended and (version is None or at < version.after):
             job.turn()
             at = max(machine.position for machine in job.machines)
@@ -148,8 +152,32 @@ def upgraded(
         stored = {
             plan.vertices[v].name: [[i] for i in images] for v, images in job.stored(at).items()
         }
-        vertices = [version.of(v) for v in vertices]
+        vertices, number = [version.of(v) for v in vertices], version.number
     raise AssertionError("the last version runs to the end")
+
+
+class _KnowingJob(LocalJob):
+    """A job that waits for the answer of the world, so that all its instances are at the same epoch
+    after each turn. Of a job that came to its end all answers are known."""
+
+    def _deliver(self, machine: Instance) -> None:
+        super()._deliver(machine)
+        self.askers.turn()
+        while self.askers.wait():
+            self.askers.turn()
+
+
+def answers_of(held: Ends, number: int) -> dict[tuple[str, int], Boundary]:
+    """What a job that runs one version of the code is to find recorded: of the answers those of
+    that version, under the names of a first version; and where epochs of splits end."""
+    found = {}
+    for (name, epoch), boundary in held.items():
+        entry, _, code = name.partition("@")
+        if not is_answer(name):
+            found[name, epoch] = boundary
+        elif int(code or 0) == number:
+            found[entry, epoch] = boundary
+    return found
 
 
 def _flow(name: str) -> Callable[[Collect], Flow]:

@@ -251,11 +251,22 @@ class Shell:
             except BaseException as error:
                 self.fate.fail(error)
         if isinstance(self.machine, AskingInstance):
-            assert isinstance(self._claim, Claimer)
-            keeping = RegisterKeeping(self._claim, self.machine.names, lambda: self.tenure.owns)
-            self._loop.asker = Asker(self.machine, keeping, run, lambda: self.inbox.put(None))
+            asks = partial(self._ask, self.machine, run)
+            asks()
+            self.machine.upgraded.append(asks)
         self.meter.begin()
         self._loop.start(context)
+
+    def _ask(self, machine: AskingInstance, run: str) -> None:
+        """Ask the world with the code that the instance runs now. Whatever was asked before is
+        answered."""
+        assert isinstance(self._claim, Claimer)
+        before = self._loop.asker
+        keeping = RegisterKeeping(self._claim, machine.names, lambda: self.tenure.owns)
+        self._loop.asker = Asker(machine, keeping, run, lambda: self.inbox.put(None))
+        if before is not None:
+            before.stop()
+            self.inbox.put(None)  # what has come may be asked now
 
     @property
     def begun(self) -> bool:

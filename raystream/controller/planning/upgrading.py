@@ -141,10 +141,11 @@ def _in_words(vertex: Vertex) -> tuple[str, ...]:
     ]
     fused = [f"{f.name} takes {f.inputs} and fills {f.outputs}" for f in vertex.fused]
     spec = vertex.spec
-    asks = " that asks the world" if spec is not None and spec.asking else ""
+    kind = f"that it is {'an' if vertex.kind == 'operator' else 'a'} {vertex.kind}"
+    asks = [] if spec is None else [f"that it asks {'the world' if spec.asking else 'nothing'}"]
     control = [] if spec is None or spec.control is None else [spec.control.state.fingerprint]
     rows = [f"{row} is the row of its control stream" for row in control]
-    return (f"a {vertex.kind}{asks}", *rows, *ports, *fused)
+    return (kind, *asks, *rows, *ports, *fused)
 
 
 def _edge(vertices: Sequence[Vertex], e: Edge) -> str:

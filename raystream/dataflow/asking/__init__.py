@@ -13,6 +13,10 @@ instance after a failure, a candidate of a move, an instance of another range. A
 entry was not written before its process died is asked again. So the world is asked at least once,
 and what it answered counts once.
 
+Each version of the code has entries of its own. An instance asks nothing for an epoch that a
+version makes to which it has not gone over yet (`dataflow.upgrading`). What an instance that was
+replaced, and knows of no upgrade, asks and records for such an epoch is read by nobody.
+
 Only an owner asks. A candidate waits until the owner has recorded, and emits that. An owner that
 was replaced may still ask, and what it records counts if it comes first.
 """

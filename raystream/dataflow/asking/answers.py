@@ -19,10 +19,15 @@ from raystream.schema.records import RecordSchema
 from raystream.schema.types import KeyRange
 
 
-def entry_name(vertex: int, group: int) -> str:
+def entry_name(vertex: int, group: int, code: int = 0) -> str:
     """The name of a key group of an operator that asks, in the register. Splits of sources have
-    other names."""
-    return f"{vertex}?{group}"
+    other names.
+
+    Args:
+        code: the number of the version of the code that asks. What one version was answered is no
+            answer to another: whoever makes an epoch reads what the version of that epoch wrote.
+    """
+    return f"{vertex}?{group}@{code}" if code else f"{vertex}?{group}"
 
 
 def is_answer(name: str) -> bool:

@@ -27,20 +27,44 @@ class AskingInstance(KeyedInstance):
         if not isinstance(self.logic, AnsweredLogic):
             raise InternalError(f"{vertex.name} asks nothing")
         self.answers = self.logic.answers
-        self._asked_upto = 0
+        self.asked = 0
+        """The last epoch that has asked something."""
+        self._looked_upto = 0
 
     def questions(self) -> list[Asked]:
         """What is to be asked, of epochs whose input is there, in order; each epoch once. Epochs
-        that ask nothing are left out."""
-        found = []
-        epoch = max(self._asked_upto, self.position) + 1
-        while epoch <= self.position + ASKED_AHEAD and self._there(epoch):
+        that ask nothing are left out, and those that another version of the code is to make."""
+        found, last = [], self._may_ask_upto()
+        epoch = max(self._looked_upto, self.position) + 1
+        while epoch <= last and self._there(epoch):
             upto = min([inlet.reach(epoch) for inlet in self.inlets.values()])
             if upto == epoch and not self._is_empty(epoch):
                 found.append(self._asked(epoch))
-            self._asked_upto = upto
+                self.asked = epoch
+            self._looked_upto = upto
             epoch = upto + 1
         return found
+
+    def _may_ask_upto(self) -> int:
+        """The last epoch that may be asked by now."""
+        at, switching = self.position, self.switching
+        if not switching.told:
+            return at + ASKED_AHEAD
+        if switching.holds(at, self.reached) or switching.due(at):
+            return at
+        return switching.stop(at, at + ASKED_AHEAD)
+
+    @property
+    def reached(self) -> int:
+        """Epochs are asked ahead, by the code that makes them."""
+        return max(self.position, self.asked)
+
+    def _upgrade(self, vertex: Vertex, number: int) -> None:
+        """As of any instance. The new code asks, from the next epoch on."""
+        super()._upgrade(vertex, number)
+        assert isinstance(self.logic, AnsweredLogic)
+        self.answers = self.logic.answers
+        self.asked = self._looked_upto = 0
 
     def _there(self, epoch: int) -> bool:
         return not self.ended and all(inlet.ready(epoch) for inlet in self.inlets.values())
@@ -70,9 +94,14 @@ class AskingInstance(KeyedInstance):
 
     @property
     def names(self) -> list[str]:
-        """The names of all entries that the instance may have in the register."""
-        return [entry_name(self.vertex.id, group) for group in range(self.keys.lo, self.keys.hi)]
+        """The names of all entries that the instance may have in the register, as long as it runs
+        this version of the code."""
+        return [self.entry(group) for group in range(self.keys.lo, self.keys.hi)]
 
     def entries(self, asked: Asked) -> dict[str, int]:
         """The names of the entries of an epoch in the register, with their key groups."""
-        return {entry_name(self.vertex.id, group): group for group in asked.groups}
+        return {self.entry(group): group for group in asked.groups}
+
+    def entry(self, group: int) -> str:
+        """The name of the entry of a key group in the register."""
+        return entry_name(self.vertex.id, group, self.switching.version)

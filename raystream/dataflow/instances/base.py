@@ -59,6 +59,11 @@ class Instance(ABC):
         return self.counts.by_group(IN)
 
     @property
+    def reached(self) -> int:
+        """The last epoch of which its code has made something."""
+        return self.position
+
+    @property
     def table(self) -> Table | None:
         """The rows of state; None if it keeps none."""
         return None
@@ -107,7 +112,7 @@ class Instance(ABC):
     def _may_pass(self) -> bool:
         """Whether it may apply the next epoch, as far as versions of the code go. It goes over to
         another version if that makes the next epoch."""
-        if self.switching.holds(self.position):
+        if self.switching.holds(self.position, self.reached):
             return False
         while self.switching.due(self.position):
             version = self.switching.next()

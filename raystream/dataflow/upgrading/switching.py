@@ -38,15 +38,19 @@ class Switching:
         """The code of a version cannot be had in this process."""
         self.failed = (number, why)
 
-    def holds(self, position: int) -> bool:
+    def holds(self, position: int, reached: int = 0) -> bool:
         """Whether an instance at this epoch waits, because the version that comes next is not
         settled.
+
+        Args:
+            reached: the last epoch of which its code has made something, if that is a later one.
+                It does not take a version that is proposed after an epoch before that.
 
         Raises:
             InternalError: it has passed the epoch after which a settled version begins.
         """
         if self.told is not self._looked:
-            self._look(position)
+            self._look(position, reached)
         return position == self._hold
 
     def stop(self, after: int, upto: int) -> int:
@@ -68,13 +72,14 @@ class Switching:
         self._set()
         return version
 
-    def _look(self, position: int) -> None:
+    def _look(self, position: int, reached: int) -> None:
         told = self.told
         ahead = [v for v in told if v.number > self.version]
         for v in ahead:
             if v.settled and v.after < position:
                 raise InternalError(f"epoch {position} was made by code of before epoch {v.after}")
-        self._ahead = tuple(v for v in ahead if position <= v.after)
+        reached = max(position, reached)
+        self._ahead = tuple(v for v in ahead if (position if v.settled else reached) <= v.after)
         self._looked = told
         self._set()
         if self._ahead:  # only now: what is taken is not passed

@@ -7,13 +7,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from raystream.dataflow.asking.answers import entry_name, recorded
+from raystream.dataflow.asking.answers import recorded
 from raystream.dataflow.asking.calls import WorldCalls
 from raystream.dataflow.asking.questions import Asked, Question, calls_of
 from raystream.dataflow.instances.asking import AskingInstance
 from raystream.dataflow.register import Boundary, HeldBoundary
+from raystream.dataflow.upgrading.versions import version_at
 from raystream.simulation.processes.register import Ledger, SimulatedClaimer
-from raystream.simulation.world import Box, World
+from raystream.simulation.world import Box, World, Wrong
 
 ANSWER = 0.05
 """How long the world takes to answer."""
@@ -39,10 +40,21 @@ class SimulatedAsking:
         self.claimer = SimulatedClaimer(world, box)
         self._world, self._box, self._ledger = world, box, ledger
         self._machine, self._owns, self._answered = machine, owns, answered
-        name = machine.vertex.name
-        self._calls = WorldCalls(machine.spec, name, "sim", lambda: world.now, world.rng.random)
+        self._calls = self._made_calls()
         self._waiting: deque[Asked] = deque()
         self._busy = False
+        machine.upgraded.append(self._go_over)
+
+    def _made_calls(self) -> WorldCalls:
+        spec, name, world = self._machine.spec, self._machine.vertex.name, self._world
+        return WorldCalls(spec, name, "sim", lambda: world.now, world.rng.random)
+
+    def _go_over(self) -> None:
+        """The instance runs other code now, with which it asks."""
+        if self._busy or self._waiting:
+            raise Wrong(f"{self._box.name} has gone over to other code while it asks")
+        self._calls = self._made_calls()
+        self._world.after(0.0, self._box, self._answered)  # what has come may be asked now
 
     def turn(self) -> None:
         """Ask what can be asked by now."""
@@ -94,11 +106,19 @@ class SimulatedAsking:
             self.claimer.look(epoch, [name], seen)
 
     def _name(self, group: int) -> str:
-        return entry_name(self._machine.vertex.id, group)
+        return self._machine.entry(group)
+
+    def _check_version(self, epoch: int) -> None:
+        """Check that no epoch is asked by code that is known not to make it."""
+        switching = self._machine.switching
+        version = version_at(switching.told, epoch)
+        if switching.told and switching.version != (0 if version is None else version.number):
+            raise Wrong(f"{self._box.name} asks for epoch {epoch}, which {version} makes")
 
     def _asked(self, epoch: int, questions: list[Question]) -> Boundary:
         """Ask now, in any order, and make the entry of the answers."""
-        spec, emitted = self._machine.spec, list[Any]()
+        spec, emitted = self._calls.spec, list[Any]()
+        self._check_version(epoch)
         calls = list(calls_of(spec, questions))
         if spec.asking is not None and not spec.asking.ordered and not spec.keyed:
             self._world.rng.shuffle(calls)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import raystream as rs
 from raystream.simulation.processes.lists import ListSource
@@ -38,6 +38,10 @@ class Sum(NamedTuple):
 
 class Prices(rs.State):
     digest: int = 7
+
+    @classmethod
+    def upgrade(cls, old: Mapping[str, Any]) -> Prices:
+        return cls(digest=old["digest"] + 1)
 
 
 @rs.operator(key="name", recorded=True)

@@ -24,7 +24,8 @@ from raystream.simulation.flows import (
     WordLine,
     balanced,
 )
-from raystream.simulation.processes import control_flows
+from raystream.simulation.processes import asking_flows, control_flows
+from raystream.simulation.processes.asking_flows import Asset, NoQuote, Quote, Sum
 from raystream.simulation.processes.control_flows import (
     Bill,
     Rebates,
@@ -154,6 +155,46 @@ class OtherDiscount(control_flows.Discount):
         yield Bill(sale.name, turnover.amount, rebates.digest + 1)
 
 
+OTHER_PRICE = 2_000_000
+"""What the other version is told costs at least so much, and what the first is told less."""
+
+
+class OtherPrices(rs.State):
+    """Another class than `asking_flows.Prices`."""
+
+    digest: int = 7
+    quotes: int = 0
+
+    @classmethod
+    def upgrade(cls, old: Mapping[str, Any]) -> OtherPrices:
+        return cls(digest=old["digest"])
+
+
+@rs.operator(key="name", recorded=True, batch=2)
+def quote(assets: list[Asset]) -> list[Quote | NoQuote]:
+    """Asks for two at once, where the first version asks for one."""
+    price = OTHER_PRICE + int(rs.random() * 1_000_003)
+    if price % 13 == 0:
+        raise ValueError(f"no price for {rs.request_id()}")
+    return [
+        Quote(a.time, a.name, price + i) if price % 3 else NoQuote(int(rs.now()), a.name)
+        for i, a in enumerate(assets)
+    ]
+
+
+@rs.operator(recorded=True)
+def rate(asset: Asset) -> Quote:
+    """Asks for one, where the first version asks for three and drops some."""
+    return Quote(asset.time, asset.name, OTHER_PRICE + int(rs.random() * 1_000_003))
+
+
+@rs.operator(key="name")
+def summed(quote: Quote, prices: OtherPrices) -> Iterator[Sum]:
+    prices.quotes += 1
+    prices.digest = (prices.digest * 33 + quote.price) % (2**61 - 1)
+    yield Sum(quote.name, prices.digest)
+
+
 Make = Callable[[Collect], rs.Flow]
 
 
@@ -187,5 +228,7 @@ OTHER_VERSIONS: dict[str, Make] = {
     "join": _with(flows.join, Settle=OtherSettle),
     "controlled": _with(controlled, Discount=OtherDiscount),
     "arriving_join": _with(flows.arriving_join, Settle=OtherSettle),
+    "asking": _with(asking_flows.asking, quote=quote, summed=summed),
+    "asking_arriving": _with(asking_flows.asking_arriving, rate=rate, summed=summed),
 }
 """By the name of a flow its other version."""

@@ -71,8 +71,8 @@ def version(folder: Path, name: str, fields: str, sign: str) -> Path:
 class Story:
     """Goes on by one step with each progress report, once a checkpoint is committed."""
 
-    def __init__(self, folder: Path, old: Path, new: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, old: Path, new: Path, module: str = MODULE) -> None:
+        self.folder, self.module = folder, module
         self.after: list[int] = []
         self.committed = 0
         self._steps: Iterator[None] = self._told(old, new)
@@ -95,7 +95,7 @@ class Story:
         (self.folder / "gate").touch()
 
     def _upgrade(self, to: Path) -> None:
-        command = f"upgrade versions {MODULE}:flow --code-folder {to}"
+        command = f"upgrade versions {self.module}:flow --code-folder {to}"
         done = CliRunner().invoke(app, shlex.split(command))
         found = re.search(r"after epoch ([\d,]+) ", done.output)
         assert done.exit_code == 0 and found, done.output

@@ -46,6 +46,6 @@ class Upgrade:
     since: float = 0.0
     """When that was."""
     furthest: int = 0
-    """The greatest epoch that an instance had applied then, as far as it was known."""
+    """The greatest epoch that an instance had worked at then, as far as it was known."""
     tries: int = 0
     """How many epochs were proposed."""

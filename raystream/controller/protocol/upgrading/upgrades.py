@@ -6,8 +6,8 @@
     settle    all have said so: the journal names h, then everybody is told
     done      a checkpoint after h is committed: nobody begins with the old code any more
 
-If an instance had passed h before it heard of it, or a sink had shown later epochs before it died,
-a later epoch is proposed; the others go on. An instance that dies meanwhile is replaced as always:
+If an instance had passed h before it heard of it, had asked the world for a later epoch, or a sink
+had shown later epochs before it died, a later epoch is proposed; the others go on. An instance that dies meanwhile is replaced as always:
 its successor begins with the version that made the committed checkpoint, is told of the others
 before its first step, and goes over to them where all do. No range is moved during an upgrade,
 because deltas do not go from one version to another.
@@ -87,7 +87,7 @@ class Upgrades:
         lacking = [p for p in said if p.no_code[0] == now.number]
         if lacking:
             return self._give_up(upgrade, f"{lacking[0].name}: {lacking[0].no_code[1]}")
-        if any(max(p.position, p.written) > now.after for p in said if p.version >= upgrade.told):
+        if any(_passed(p) > now.after for p in said if p.version >= upgrade.told):
             if upgrade.tries < TRIES_MAX:
                 return self._propose(upgrade, self._ahead(upgrade))
             return self._give_up(upgrade, "instances passed each epoch before they heard of it")
@@ -100,11 +100,16 @@ class Upgrades:
     def _ahead(self, upgrade: Upgrade) -> int:
         """The next epoch to propose: about as far ahead as the job comes until all have answered.
         Each is further ahead than the one before."""
-        job = self._job
+        job, furthest = self._job, self._furthest()
         took = max(job.now - upgrade.since, job.options.switch_seconds)
-        came = max(0, job.furthest - upgrade.furthest)
+        came = max(0, furthest - upgrade.furthest)
         ahead = came * job.options.switch_seconds / took if took else 0.0
-        return job.furthest + int((AHEAD_LEAST + ahead) * 2**upgrade.tries)
+        return furthest + int((AHEAD_LEAST + ahead) * 2**upgrade.tries)
+
+    def _furthest(self) -> int:
+        """The greatest epoch that the code that runs is known to have worked at."""
+        said = [m.progress for m in self._job.members if m.progress is not None]
+        return max([self._job.furthest, *map(_passed, said)])
 
     def _propose(self, upgrade: Upgrade, after: int) -> list[Command]:
         job, wanted = self._job, upgrade.wanted
@@ -120,7 +125,7 @@ class Upgrades:
             proposed=number,
             told=assignment.version,
             since=job.now,
-            furthest=job.furthest,
+            furthest=self._furthest(),
             tries=upgrade.tries + (after != FOREVER),
         )
         return job.assign(assignment, upgrade=now, versions=number)
@@ -174,10 +179,13 @@ def _never(job: Job) -> str:
         return (
             f"a job in checking mode cannot be upgraded: other code sends other pieces. {_INSTEAD}"
         )
-    asking = [v.name for v in job.plan.vertices if v.spec is not None and v.spec.asking is not None]
-    return (
-        f"{asking[0]} asks the world: such a flow cannot be upgraded. {_INSTEAD}" if asking else ""
-    )
+    return ""
+
+
+def _passed(said: Progress) -> int:
+    """The last epoch that other code cannot make any more: an instance has made something of it,
+    or a sink has shown it."""
+    return max(said.position, said.reached, said.written)
 
 
 def _waits(member: Member, version: CodeVersion) -> bool:
