@@ -7,10 +7,10 @@
     done      a checkpoint after h is committed: nobody begins with the old code any more
 
 If an instance had passed h before it heard of it, had asked the world for a later epoch, or a sink
-had shown later epochs before it died, a later epoch is proposed; the others go on. An instance that dies meanwhile is replaced as always:
-its successor begins with the version that made the committed checkpoint, is told of the others
-before its first step, and goes over to them where all do. No range is moved during an upgrade,
-because deltas do not go from one version to another.
+had shown later epochs before it died, a later epoch is proposed; the others go on. An instance that
+dies meanwhile is replaced as always: its successor begins with the version that made the committed
+checkpoint, is told of the others before its first step, and goes over to them where all do. No
+range is moved during an upgrade, because deltas do not go from one version to another.
 """
 
 from __future__ import annotations
