@@ -130,7 +130,7 @@ def test_the_same_images_and_a_restore_from_each(name: str) -> None:
                     images = [capture(m, CheckpointRequest(since)).image() for m in (one, two)]
                     same_images(*images)
                     compared += 1
-                tile(capture(two).parts(1), two.keys)
+                    tile(capture(two, CheckpointRequest(since)).parts(1), two.keys)
                 same_look_ups(one.table, two.table, images[0].rows)
             base = jobs[0].committed
             for job in jobs:
@@ -151,11 +151,14 @@ def test_the_same_images_and_a_restore_from_each(name: str) -> None:
 
 
 def tile(parts: Iterable[Any], keys: Any) -> None:
-    """The smallest parts of an image follow each other, and are all of the range."""
-    at = keys.lo
+    """The smallest parts of an image follow each other, and are all of the range. None is there for
+    rows on disk that are not in the image: a delta has few of those of a segment."""
+    at, before = keys.lo, 2
     for part in parts:
         assert part.header.keys.lo == at < part.header.keys.hi
-        at = part.header.keys.hi
+        at, size = part.header.keys.hi, part.rows.num_rows + part.gone.num_rows
+        assert before + size > 1
+        before = size
     assert at == keys.hi
 
 

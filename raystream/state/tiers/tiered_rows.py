@@ -3,10 +3,11 @@ the other, so that no more than a part is in memory at a time beside the rows th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from raystream.schema.types import KeyRange
 from raystream.state.images.partition import count_keys, fold_batches, offsets_of
@@ -53,7 +54,8 @@ class TieredRows(PendingRows):
         self._hot.copy()
 
     def parts(self, nbytes: int) -> Iterator[MadePart]:
-        """The parts, each of about `nbytes` bytes of rows."""
+        """The parts, each of about `nbytes` bytes of rows. A delta has few of the rows of its
+        segments, so a part may be what is found in several ranges."""
         groups, shape = self._groups, self._shape
         (hot,) = self._hot.parts(WHOLE)
         counts = count_keys(hot.rows.select(shape.gone.names), groups)
@@ -65,7 +67,12 @@ class TieredRows(PendingRows):
             for g in range(low, high + 1):
                 counts[g] += segment.count_between(*range_of(KeyRange(g, g + 1), groups))
         offsets = np.concatenate(([0], np.cumsum(counts)))
-        ends = part_ends(offsets, max(1, nbytes // max(1, size)))
+        most = max(1, nbytes // max(1, size))
+        yield from _gathered(self._pieces(hot, part_ends(offsets, most)), most)
+
+    def _pieces(self, hot: MadePart, ends: Sequence[int]) -> Iterator[MadePart]:
+        """What there is of each of these ranges of key groups."""
+        groups = self._groups
         begins = [0, *ends]
         rows_at, gone_at = (offsets_of(b, groups, begins) for b in (hot.rows, hot.gone))
         for i, end in enumerate(ends):
@@ -94,3 +101,24 @@ class TieredRows(PendingRows):
         if self._since:
             return rows
         return RecordBlock(rows.records[~is_removed(rows.records)], rows.heap)
+
+
+def _gathered(pieces: Iterable[MadePart], most: int) -> Iterator[MadePart]:
+    """Pieces that follow each other as parts of up to `most` rows, or of one piece."""
+    some, many = list[MadePart](), 0
+    for piece in pieces:
+        size = piece.rows.num_rows + piece.gone.num_rows
+        if some and size and many + size > most:
+            yield _joined(some)
+            some, many = [], 0
+        some.append(piece)
+        many += size
+    yield _joined(some)
+
+
+def _joined(pieces: Sequence[MadePart]) -> MadePart:
+    """Pieces that follow each other as one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    rows, gone = (pa.concat_batches(b) for b in zip(*(p[1:] for p in pieces), strict=True))
+    return MadePart(pieces[-1].end, rows, gone)
