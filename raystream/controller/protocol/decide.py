@@ -6,7 +6,7 @@ each with its reason.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from raystream.dataflow.checkpoint_epochs import newest_regular
@@ -21,6 +21,8 @@ class JobView:
     """The last progress of every instance that the assignment names."""
     dead: frozenset[str]
     """The names of those instances whose process is gone."""
+    left: frozenset[str] = frozenset()
+    """Of the dead the names of those whose keepers are alive, and are those that they knew of."""
     finished: frozenset[str]
     """The names of those instances that said that their work is done."""
     failed: tuple[tuple[str, str], ...]
@@ -74,14 +76,20 @@ def decide(view: JobView) -> list[Decision]:
         name, reason = view.failed[0]
         return [Stop(True, f"{name}: {reason}")]
     recover = recoveries(view)
+    if recover and (committed := newest_left(view)) > view.committed:
+        return [_commit(committed), *recoveries(replace(view, committed=committed))]
     if recover:
         return list(recover)
     if view.progress and all(p.name in view.finished | view.dead for p in view.progress):
         return [Stop(False, "all input was processed")]
     committed = newest_stored(view)
     if committed > view.committed and not view.pinned:
-        return [Commit(committed, f"every range is stored at checkpoint {committed}")]
+        return [_commit(committed)]
     return []
+
+
+def _commit(epoch: int) -> Commit:
+    return Commit(epoch, f"every range is stored at checkpoint {epoch}")
 
 
 def recoveries(view: JobView) -> list[Recover]:
@@ -126,6 +134,25 @@ def newest_stored(view: JobView) -> int:
     if any(checkpoint < p.since for p in view.progress):
         return view.committed
     return max(view.committed, checkpoint)
+
+
+def newest_left(view: JobView) -> int:
+    """The newest checkpoint that can be committed although instances are dead: every instance has
+    stored it, also the dead, and their keepers have it still. It is as if these had only been slow
+    to die. The new instances begin from there, unless they are being given state already.
+
+    Without it, a job whose instances die faster than all of them are there again at one time would
+    begin again and again from the same checkpoint.
+    """
+    committed = newest_stored(view)
+    dead = [p for p in view.progress if p.name in view.dead]
+    if view.pinned or len(dead) < len(view.dead) or not view.dead <= view.left:
+        return view.committed
+    for p in dead:
+        over = p.ended and p.position <= committed and p.name not in view.sources
+        if over or p.kept_at >= min(committed, p.position):
+            return view.committed  # one that is over begins from its end
+    return committed
 
 
 class Untold(NamedTuple):

@@ -97,7 +97,7 @@ class Machine:
         self._upgrades = Upgrades(job)
         self._drill = Drill(job, self.placements)
         self._out: list[Command] = []
-        self._decisions = Decisions(job, self._checkpoints, self.moves)
+        self._decisions = Decisions(job, self._checkpoints)
 
     # ------------------------------------------------------------ what is known
 

@@ -107,6 +107,9 @@ class Placement(Subject[PlacementPhase]):
     """Places without a process."""
     node: str = ""
     """The node where its processes have to be, "" for anywhere."""
+    newest: bool = False
+    """Whether it begins from the newest committed checkpoint when its places are given: one may be
+    committed while it waits for processes."""
     phase: PlacementPhase = PlacementPhase.WAITING
     preparing: dict[str, tuple[SpareProcess, Place]] = field(default_factory=dict)
     """Processes that were given a place and do not have their state yet, by name."""

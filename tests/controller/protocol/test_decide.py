@@ -113,6 +113,43 @@ def test_who_died_after_its_end_was_committed_is_replaced_while_others_go_on() -
     assert decide(source) == [Recover(("count/0",), 20, "count/0 died")]
 
 
+def test_what_all_have_stored_is_committed_before_the_dead_are_replaced() -> None:
+    """Otherwise a job whose instances die faster than they come back goes on from the same place
+    for ever."""
+    died, left = at(31), frozenset({"count/0"})
+    seen = replace(view(died, at(35, index=1), committed=20), dead=left, left=left)
+    assert decide(seen) == [
+        Commit(30, "every range is stored at checkpoint 30"),
+        Recover(("count/0",), 30, "count/0 died"),
+    ]
+    at_20 = [Recover(("count/0",), 20, "count/0 died")]
+    behind = replace(died, stored=29)
+    others = (
+        replace(seen, left=frozenset()),  # a keeper of its checkpoints has died, too
+        replace(seen, pinned=True),  # another instance is being given state at 20
+        replace(seen, progress=seen.progress[1:]),  # this controller never heard of it
+        replace(seen, progress=(replace(died, kept_at=30), seen.progress[1])),
+        replace(seen, progress=(behind, seen.progress[1])),
+        replace(seen, progress=(died, at(29, index=1))),
+    )
+    for other in others:
+        assert decide(other) == at_20
+
+
+def test_the_end_of_a_dead_source_is_committed_and_that_of_another_waits_for_its_successor() -> (
+    None
+):
+    """What is over begins from its own end, and not from what is committed."""
+    left = frozenset({"count/0"})
+    seen = replace(view(at(25, ended=True), at(35, index=1), committed=20), dead=left, left=left)
+    assert decide(seen) == [Recover(("count/0",), 20, "count/0 died")]
+    commit, recover = decide(replace(seen, sources=left))
+    assert commit == Commit(30, "every range is stored at checkpoint 30")
+    assert recover == Recover(("count/0",), 30, "count/0 died")
+    before = replace(seen, progress=(at(45, ended=True), at(35, index=1)))
+    assert [type(d) for d in decide(before)] == [Commit, Recover]
+
+
 def test_what_a_function_raised_is_not_tried_again() -> None:
     view_ = view(at(25), dead=frozenset({"count/0"}), failed=(("count/1", "it raised"),))
     assert [type(c) for c in decide(view_)] == [Stop]

@@ -63,6 +63,65 @@ def test_nothing_is_committed_while_somebody_is_dead() -> None:
     assert job.machine.journal.committed == 20
 
 
+def test_what_the_dead_had_stored_is_committed_and_their_successors_begin_there() -> None:
+    job = Driven()
+    job.start()
+    job.at(25)
+    job.tick()
+    job.at(35, only="count/0")
+    died = job.process("count")
+    assert job.hear(on.Gone(died, "killed"))
+    job.at(35)  # the others come there only now
+    said = job.tick()
+    assert job.machine.journal.committed == 30
+    assert died not in [c.process for c in said if isinstance(c, do.CommitTo)]
+    said = job.hear(on.Hired(job.all(do.Hire)[-1].process, "b", 9))
+    (become,) = (c for c in said if isinstance(c, do.Become))
+    assert become.committed == 30
+    job.at(45)
+    job.tick()
+    assert job.machine.journal.committed == 30  # its state is fetched at 30
+    job.hear(job.became(become.process, "grpc://new"))
+    (serving,) = (s for s in job.all(do.Begin)[-1].assignment.serving if s.instance == "count/0.1")
+    assert serving.first == 31
+    assert job.machine.journal.recoveries[-1].committed == 30
+
+
+def test_who_died_as_it_was_given_its_place_leaves_it_to_one_that_begins_later() -> None:
+    """Nobody has state at the old checkpoint any more, so it is not held back for others."""
+    job = Driven()
+    job.start()
+    job.at(25)
+    job.tick()
+    job.at(35, only="count/0")
+    job.hear(on.Gone(job.process("count"), "killed"))
+    job.hear(on.Hired(job.all(do.Hire)[-1].process, "b", 9))
+    given = job.all(do.Become)[-1]
+    assert given.committed == 20
+    job.at(35)
+    job.tick()
+    assert job.machine.journal.committed == 20
+    job.hear(on.Gone(given.process, "killed"))
+    job.tick()
+    assert job.machine.journal.committed == 30
+    job.hear(on.Hired(job.all(do.Hire)[-1].process, "b", 10))
+    assert job.all(do.Become)[-1].committed == 30
+
+
+def test_what_the_dead_had_stored_does_not_count_without_their_keepers() -> None:
+    job = Driven()
+    job.start()
+    job.at(25)
+    job.tick()
+    job.at(35, only="count/0")
+    (count,) = [m for m in job.machine.members if m.name == "count/0"]
+    job.hear(on.Gone(count.record.process, "killed"))
+    job.hear(on.Gone(count.record.keepers[0], "killed"))
+    job.at(35)
+    job.tick()
+    assert job.machine.journal.committed == 20
+
+
 def test_several_may_share_the_range_of_who_died() -> None:
     job = Driven(Options(spares=0, restore_into=4))
     job.start()

@@ -9,7 +9,6 @@ from raystream.controller.protocol.members import Member
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.parts.checkpoints import OnDemandCheckpoints
-from raystream.controller.protocol.parts.rebalancing import Rebalancing
 from raystream.controller.protocol.shortage import Holder, shortage
 from raystream.errors import RaystreamError
 from raystream.native.memory import UNKNOWN
@@ -22,10 +21,9 @@ NEARLY = 0.95
 class Decisions:
     """Decides when to commit a checkpoint, which instances to replace, and when the job ends."""
 
-    def __init__(self, job: Job, checkpoints: OnDemandCheckpoints, moves: Rebalancing) -> None:
+    def __init__(self, job: Job, checkpoints: OnDemandCheckpoints) -> None:
         self._job = job
         self._checkpoints = checkpoints
-        self._moves = moves
         self._finished: set[str] = set()
         self._failed: list[tuple[str, RaystreamError]] = []
         self.memory = MemoryGuard(job)
@@ -59,6 +57,7 @@ class Decisions:
         return JobView(
             progress=tuple(m.progress for m in job.members if m.progress is not None),
             dead=frozenset(m.name for m in job.members if m.dead),
+            left=frozenset(m.name for m in job.members if m.dead and self._left(m)),
             finished=frozenset(self._finished),
             failed=tuple((name, str(error)) for name, error in self._failed),
             committed=job.entry.committed,
@@ -66,8 +65,14 @@ class Decisions:
             sources=frozenset(m.name for m in job.sources),
             checkpoints=self._checkpoints.known(),
             stateless=not job.strategy.stores_checkpoints,
-            pinned=self._moves.pinned,
+            pinned=any(p.processes for p in job.placements),
         )
+
+    def _left(self, dead: Member) -> bool:
+        """Whether the keepers of a dead instance live and are those that it knew of."""
+        living = {k.process for k in self._job.entry.keepers}
+        known = dead.progress is not None and dead.progress.kept == dead.record.kept
+        return known and bool(dead.record.keepers) and {*dead.record.keepers} <= living
 
 
 class MemoryGuard:

@@ -34,6 +34,8 @@ class PlacementSteps:
         for process in given:
             self._hiring.spares.pop(process, None)  # it was started by the name of its first place
         p.waiting.clear()
+        if p.newest and not p.processes:
+            p.committed = self._job.entry.committed
         p.preparing.update(given)
         commands = p.purpose.given(p)
         commands += [self._become(p, name, place) for name, (_, place) in given.items()]

@@ -162,6 +162,7 @@ class Placements:
             p.because += f", {because}"
         else:
             p = self.open([], because, committed=command.committed)
+            p.newest = command.committed == job.entry.committed
         commands += self._step(p, PlacementEvent.WIDENED, gone, dead)
         return commands + self.prepare() + self.hire()
 

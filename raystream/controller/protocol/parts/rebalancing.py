@@ -115,12 +115,6 @@ class Rebalancing:
         """What the journal has of the move of an operator."""
         return next(move for move in self.job.entry.moves if move.operator == operator)
 
-    @property
-    def pinned(self) -> bool:
-        """Whether state is fetched for a move at the committed checkpoint. Nothing newer is
-        committed meanwhile."""
-        return any(p.operator and p.processes for p in self.job.placements)
-
     def change(self, operator: str, **changes: object) -> list[Command]:
         """Write changed fields of a move to the journal."""
         return self.job.journal.write(moves=self._changed(operator, **changes))
