@@ -37,6 +37,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few records are taken at once, and few rows folded."""
     monkeypatch.setattr(tiered, "LEAST_AT_ONCE", 5)
     monkeypatch.setattr(cold_rows, "FOLD_ROWS", 30)
+    monkeypatch.setattr(cold_rows, "UNSTORED_MOST", 2)
 
 
 def event(rng: random.Random, kind: Any, time: int) -> Any:

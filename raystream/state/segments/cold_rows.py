@@ -4,8 +4,8 @@ say of a key.
 Segments are folded into larger ones, as in a log-structured merge tree (O'Neil and others, Acta
 Informatica 1996): one that is not much smaller than the one before it is merged with that. So there
 are few of them, and a row is written again a number of times that grows with the logarithm of the
-state. Segments with rows that the next checkpoint may ask for are left as they are: others need not
-be looked through for it.
+state. Segments with rows that the next checkpoint may ask for are not folded with others, as those
+need not be looked through for it; and among themselves only when there are many.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from raystream.state.segments.stored_segment import save
 
 RATIO = 2
 """A segment with less than this many times the rows of the newer ones is folded with them."""
+UNSTORED_MOST = 8
+"""More segments than this are folded, although the next checkpoint may ask for their rows: each
+epoch looks into all of them, and how many there would be depends on how soon one is committed."""
 DISK_MOST = 0.9
 """When this share of the disk is in use, no more rows are written there: others need some of it."""
 FOLD_ROWS = 1 << 15
@@ -250,12 +253,19 @@ class ColdRows:
         return done
 
     def _due_for_fold(self, stored: int) -> tuple[int, int]:
-        last = 0
-        while last < len(self.segments) and self.segments[last].newest <= stored:
-            last += 1
-        first = last - 1
-        newer = len(self.segments[first]) if last else 0
-        while first > 0 and len(self.segments[first - 1]) < RATIO * newer:
+        older, every = 0, len(self.segments)
+        while older < every and self.segments[older].newest <= stored:
+            older += 1
+        first, last = self._alike(0, older)
+        if last - first < 2 and every - older > UNSTORED_MOST:
+            return self._alike(older, every)
+        return first, last
+
+    def _alike(self, least: int, last: int) -> tuple[int, int]:
+        """The segments that are folded, of those from `least` up to `last`: the last of them, and
+        those before it that are not much larger than what comes after them."""
+        first, newer = last, 0
+        while first > least and (first == last or len(self.segments[first - 1]) < RATIO * newer):
             first -= 1
             newer += len(self.segments[first])
         return first, last

@@ -14,6 +14,7 @@ from raystream.state.segments import cold_rows, paged_file
 from raystream.state.segments.cold_rows import (
     ColdRows,
     RecordBlock,
+    newest_of,
     range_of,
     whole_hash,
     with_last_word,
@@ -90,6 +91,7 @@ def found(cold, keys):
 def test_segments_say_what_a_dictionary_says(tmp_path, monkeypatch, dtype, seed):
     rng = random.Random(seed)
     monkeypatch.setattr(cold_rows, "FOLD_ROWS", 40)
+    monkeypatch.setattr(cold_rows, "UNSTORED_MOST", 2)
     probe = rng.choice([whole_hash, with_last_word])
     cold, known = ColdRows(tmp_path, "o", dtype, probe), {}
     stored = 0
@@ -119,6 +121,27 @@ def test_segments_say_what_a_dictionary_says(tmp_path, monkeypatch, dtype, seed)
     assert len(cold.segments) < 29
     assert cold.folded
     assert not list(tmp_path.iterdir())  # files have no names
+
+
+def test_there_are_few_segments_however_long_no_checkpoint_is_committed(tmp_path):
+    """Deltas find in them what they would find in those that were folded: the newest record of each
+    key, and what says that it was removed."""
+    rng = random.Random(7)
+    cold, known = ColdRows(tmp_path, "o", FIXED), {}
+    older = {(key, 0): (1, NEVER, key) for key in range(100)}
+    add(cold, records_of(older, FIXED))
+    for epoch in range(2, 400):
+        value = None if rng.random() < 0.2 else epoch
+        rows = {(rng.randrange(100), 0): (epoch, NEVER, value) for _ in range(rng.randrange(1, 9))}
+        add(cold, records_of(rows, FIXED))
+        known |= rows
+        cold.fold(1, 1 << 40)
+        assert len(cold.segments) < 20
+    assert cold.segments[0].newest == 1  # what is stored stays by itself: deltas need not read it
+    changed = [s for s in cold.segments if s.newest > 1]
+    records = newest_of([s.between(0, HASHES) for s in changed])
+    wanted = {key: (~e if v is None else e, v) for key, (e, _, v) in known.items()}
+    assert values_of(records) == wanted
 
 
 @pytest.mark.parametrize("seed", range(3))
