@@ -90,7 +90,9 @@ class ServedStream:
         self.keys = asked.keys
         self.next = asked.first
         """The epoch that is sent next."""
-        self.direct = direct(connection)
+        self.guest = asked.guest
+        """Whether nobody waits for the subscriber."""
+        self.direct = direct(connection) and not asked.guest
         """Whether the compute thread may send by itself."""
         self.sending = threading.Lock()
         """Held by the thread that sends."""
@@ -285,16 +287,15 @@ class LogServer:
         with self.cursors.changed:
             if self.cursors.stopped:
                 raise Later("this instance serves nobody any more")
-            if (edge.id, asked.instance) not in self.cursors.next:
+            if not asked.guest and (edge.id, asked.instance) not in self.cursors.next:
                 raise Later(f"{asked.instance} is not assigned (yet)")
             first = self.outlets.logs[edge.id].first
-            if asked.first < first and not self.outlets.plan.check:
-                raise Refused(
-                    f"epoch {asked.first} of edge {edge.id} was trimmed: the log begins at {first}"
-                )
+            if asked.first < first and (asked.guest or not self.outlets.plan.check):
+                raise _trimmed(asked.first, edge.id, first)
             asked = asked._replace(first=max(asked.first, first))
-            self.cursors.next[edge.id, asked.instance] = asked.first
-            self.cursors.changed.notify_all()
+            if not asked.guest:
+                self.cursors.next[edge.id, asked.instance] = asked.first
+                self.cursors.changed.notify_all()
         return asked
 
     def _follow(self, stream: ServedStream) -> None:
@@ -327,7 +328,8 @@ class LogServer:
                 self.cursors.next[stream.subscriber] = epoch + 1
 
     def _goes_on(self, stream: ServedStream) -> bool:
-        return stream.subscriber in self.cursors.next and not self.cursors.stopped
+        known = stream.guest or stream.subscriber in self.cursors.next
+        return known and not self.cursors.stopped
 
     def _await(self, stream: ServedStream) -> bool:
         """Wait until there is something to send; False when serving ends."""
@@ -347,12 +349,21 @@ class LogServer:
 
         What was trimmed meanwhile is left out: it is committed, so the subscriber has applied it.
         After a recovery it may have had it from the instance that was here before.
+
+        Raises:
+            Refused: a guest has not had what was trimmed.
         """
         edge = stream.subscriber[0]
         log = self.outlets.logs[edge]
         with self.cursors.changed:
             first = max(stream.next, log.first)
+            if first > stream.next and stream.guest:
+                raise _trimmed(stream.next, edge, first)
             if log.next > first:
                 return log.since(first, BURST)
             silent = self.outlets.silent(edge, stream.next)
             return [] if silent is None else [silent]
+
+
+def _trimmed(epoch: int, edge: int, first: int) -> Refused:
+    return Refused(f"epoch {epoch} of edge {edge} was trimmed: the log begins at {first}")

@@ -59,6 +59,12 @@ class Peer:
     """Its range."""
     first: int = 1
     """The first epoch that the producer has. Earlier ones come from others."""
+    guest: bool = False
+    """See `Ticket`."""
+
+    def ticket(self, first: int) -> Ticket:
+        """What the reader asks for. first: the first epoch that it wants."""
+        return Ticket(self.joining.token, self.instance, self.edge.id, self.keys, first, self.guest)
 
 
 class Callbacks(Protocol):
@@ -164,7 +170,7 @@ class Subscription:
         self._connected = None
         peer, inbox = self._peer, self._callbacks.inbox
         self.next = max(self.next, self._callbacks.since() + 1, peer.first)
-        ticket = Ticket(peer.joining.token, peer.instance, peer.edge.id, peer.keys, self.next)
+        ticket = peer.ticket(self.next)
         connection = self._connection = peer.joining.connect(self.address)
         lent = inbox if direct(connection) else None
         with connection, Reader(connection) as reader:

@@ -45,9 +45,12 @@ class Ticket(NamedTuple):
     """Its range of key groups."""
     first: int
     """The first epoch that it wants."""
+    guest: bool = False
+    """Whether it is no instance of the job: nobody waits for it, and nothing is kept for it."""
 
     def pack(self) -> bytes:
-        return msgpack.packb([self.token, self.instance, self.edge, *self.keys, self.first])
+        more = [1] if self.guest else []
+        return msgpack.packb([self.token, self.instance, self.edge, *self.keys, self.first, *more])
 
     @staticmethod
     def unpack(data: bytes) -> Ticket:
@@ -58,13 +61,13 @@ class Ticket(NamedTuple):
         """
         try:
             token, instance, *numbers = msgpack.unpackb(data)
-            edge, lo, hi, first = numbers
+            edge, lo, hi, first, *more = numbers
         except (ValueError, TypeError):
             raise ValueError("not a ticket") from None
         names = type(token) is str and type(instance) is str
-        if not names or any(type(n) is not int for n in numbers):
+        if not names or any(type(n) is not int for n in numbers) or more not in ([], [1]):
             raise ValueError("not a ticket")
-        return Ticket(token, instance, edge, KeyRange(lo, hi), first)
+        return Ticket(token, instance, edge, KeyRange(lo, hi), first, bool(more))
 
 
 class Message(NamedTuple):
