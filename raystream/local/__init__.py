@@ -7,6 +7,8 @@ asking    asks the world, on a thread of its own; processes of a cluster use it,
 recheck   checking mode: all instances are made again at every checkpoint and compared
 replay    a job again, from a saved checkpoint; no sink is written
 probe     looks at single calls of operators in a replay
+hearing   what sinks would be given
+forking   a job that is fed by the edges of a running one
 comparing what two versions of a flow make of the same input
 run       `run_here`: runs a plan at its pace and saves its checkpoints, for `raystream.run`
 """

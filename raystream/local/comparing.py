@@ -4,11 +4,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from raystream.dataflow.plan import Plan
 from raystream.errors import RaystreamError
-from raystream.local.replay import Replay, SinkOutput
+from raystream.local.hearing import SinkOutput
+from raystream.local.source import Ends
 from raystream.schema.types import NEVER
+
+
+class Version(Protocol):
+    """One version of a flow, which goes on step by step and writes to no sink."""
+
+    plan: Plan
+    boundaries: Ends
+    """The ends of epochs by arrival, by split and epoch."""
+
+    @property
+    def at(self) -> int:
+        """The last epoch that all instances have applied."""
+        ...
+
+    def taken(self) -> Iterable[SinkOutput]:
+        """The output since the last call."""
+        ...
+
+    def turn(self, to: int = NEVER) -> bool:
+        """Go on by one step; whether there was one."""
+        ...
+
+    def advance(self, to: int) -> None:
+        """Go on up to an epoch, or to the end of the input."""
+        ...
 
 
 class Difference(NamedTuple):
@@ -35,14 +62,14 @@ class Difference(NamedTuple):
 def difference(sink: str, epoch: int, one: Sequence[Any], two: Sequence[Any]) -> Difference | None:
     """How two series of records differ; None if they do not. Types count, every bit of a value, and
     the order."""
-    first, second = [_bits(r) for r in one], [_bits(r) for r in two]
+    first, second = [bits_of(r) for r in one], [bits_of(r) for r in two]
     if first == second:
         return None
     lacks = _without(one, first, second)
     return Difference(sink, epoch, lacks, _without(two, second, first), len(one))
 
 
-def _bits(record: Any) -> str:
+def bits_of(record: Any) -> str:
     """The type and the fields of a record as text, equal for records that are the same to the bit:
     `repr` of a float has all of its bits. Only NaNs of different bits are not told apart."""
     return f"{type(record).__name__}{tuple.__repr__(record)}"
@@ -52,7 +79,7 @@ def _without(records: Sequence[Any], mine: Sequence[str], others: Iterable[str])
     """The records that are missing among the others, each as often as it is missing.
 
     Args:
-        mine: `_bits` of each record. others: those of the other series.
+        mine: `bits_of` of each record. others: those of the other series.
     """
     left, found = Counter(others), []
     for record, bits in zip(records, mine, strict=True):
@@ -80,7 +107,7 @@ class Pair:
     """
 
     def __init__(
-        self, first: Replay, second: Replay, names: Mapping[str, str] | None = None
+        self, first: Version, second: Version, names: Mapping[str, str] | None = None
     ) -> None:
         self.first = first
         self.second = second
@@ -149,5 +176,5 @@ def _by_place(outputs: Iterable[SinkOutput]) -> dict[tuple[int, str], tuple[Any,
     return {(o.epoch, o.sink): o.records for o in outputs}
 
 
-def _sinks(replay: Replay) -> list[str]:
+def _sinks(replay: Version) -> list[str]:
     return [v.name for v in replay.plan.vertices if v.kind == "sink"]

@@ -156,7 +156,7 @@ class LocalJob:
         chains: Sequence[Sequence[Image]] | None,
         checkpoint: int,
     ) -> None:
-        instance = make_receiving(self.plan, vertex, keys, copy.copy(vertex.sink))
+        instance = self._made(vertex, keys)
         tenure: Tenure[Any] = Tenure(
             instance,
             index=self._index(vertex),
@@ -167,6 +167,9 @@ class LocalJob:
         instance.open()
         self.instances.append(instance)
         self.tenures.append(tenure)
+
+    def _made(self, vertex: Vertex, keys: KeyRange) -> ReceivingInstance:
+        return make_receiving(self.plan, vertex, keys, copy.copy(vertex.sink))
 
     def _index(self, vertex: Vertex) -> int:
         """The index of the next instance of a vertex."""

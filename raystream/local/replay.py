@@ -9,15 +9,11 @@ process, and make the same bits. No sink is written.
 
 from __future__ import annotations
 
-import copy
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from raystream.api.batch import Batch
-from raystream.api.connectors import Sink
 from raystream.api.flow import Flow
 from raystream.controller.planning.adapting import adapted
 from raystream.controller.planning.changes import ResumeWishes
@@ -25,16 +21,15 @@ from raystream.controller.planning.plans import make_plan
 from raystream.controller.planning.resuming import images_of
 from raystream.dataflow.instances.base import Instance
 from raystream.dataflow.instances.inputs import ReceivingInstance
-from raystream.dataflow.instances.sink import SinkInstance
 from raystream.dataflow.plan import Durable, Plan
 from raystream.durable.manifest import Saved
 from raystream.durable.saves import Saves
 from raystream.errors import ConfigError
-from raystream.io.file_functions import parquet
+from raystream.local.hearing import Hearing, SinkOutput, show
 from raystream.local.job import LocalJob
 from raystream.local.run import name_here, opened
 from raystream.local.source import Ends, LocalSource, MakeFeed
-from raystream.schema.types import NEVER, KeyRange, SinkContext
+from raystream.schema.types import NEVER
 from raystream.state.counts import IN
 
 EVERY = 100
@@ -123,62 +118,6 @@ def changed_files(plan: Plan, saved: Saved) -> list[str]:
     ]
 
 
-class SinkOutput(NamedTuple):
-    """The records that a sink would have been given in one epoch."""
-
-    sink: str
-    """The name of the sink."""
-    epoch: int
-    """The epoch."""
-    records: tuple[Any, ...]
-    """Its records, in order of the names of their types, then in canonical order."""
-
-
-class _Heard(Sink[Any]):
-    """Takes the place of a sink, and hands on each batch that the sink would write.
-
-    Args:
-        keyed_by: that of the sink.
-        take: called with the epoch, the key groups and the batch.
-        kept: another sink, which writes the batches; None to write nothing.
-    """
-
-    def __init__(
-        self,
-        keyed_by: Any,
-        take: Callable[[int, KeyRange, Batch[Any]], None],
-        kept: Sink[Any] | None,
-    ) -> None:
-        self.keyed_by = keyed_by
-        self._take = take
-        self._kept = kept
-
-    def __copy__(self) -> _Heard:
-        return _Heard(self.keyed_by, self._take, copy.copy(self._kept))
-
-    def open(self, context: SinkContext) -> None:
-        if self._kept is not None:
-            begun = context.committed  # as for a sink that was added to the job
-            self._kept.open(context._replace(resumed="", begun=begun))
-
-    def write(self, epoch: int, keys: KeyRange, batch: Batch[Any]) -> None:
-        self._take(epoch, keys, batch)
-        if self._kept is not None:
-            self._kept.write(epoch, keys, batch)
-
-    def prepare(self, epoch: int) -> None:
-        if self._kept is not None:
-            self._kept.prepare(epoch)
-
-    def commit(self, epoch: int) -> None:
-        if self._kept is not None:
-            self._kept.commit(epoch)
-
-    def close(self) -> None:
-        if self._kept is not None:
-            self._kept.close()
-
-
 class Replay:
     """A plan that is replayed. It is a context, in which its sources are open.
 
@@ -208,23 +147,9 @@ class Replay:
         self._saves = saves
         self._before = before
         self._feed = feed
-        self._parts: dict[tuple[int, str, str, int], Batch[Any]] = {}
         self._after = ExitStack()
         self.job: _ReplayedJob
-        for vertex in plan.vertices:
-            if vertex.kind == "sink":
-                kept = None
-                if write_to is not None:
-                    kept = parquet(os.path.join(write_to, plan.job, vertex.name))
-                    for schema in vertex.schemas:
-                        kept.accept(schema.cls)
-                vertex.sink = _Heard(vertex.sink.keyed_by, self._hears(vertex.name), kept)
-
-    def _hears(self, sink: str) -> Callable[[int, KeyRange, Batch[Any]], None]:
-        def take(epoch: int, keys: KeyRange, batch: Batch[Any]) -> None:
-            self._parts[epoch, sink, batch.record.__name__, keys.lo] = batch
-
-        return take
+        self._hearing = Hearing(plan, write_to)
 
     def __enter__(self) -> Replay:
         self._after.enter_context(opened(self.plan, name_here()))
@@ -244,10 +169,8 @@ class Replay:
 
     def _show(self, raised: object, *_: object) -> None:
         """Publish what was written, even if the input goes on; nothing after an error."""
-        for sink in (m for m in self.job.instances if isinstance(m, SinkInstance) and not m.ended):
-            if raised is None:
-                sink.sink.prepare(sink.position)
-                sink.publish(sink.position)
+        if raised is None:
+            show(self.job.instances)
 
     def _stop(self) -> None:
         self.job.askers.stop()
@@ -291,20 +214,14 @@ class Replay:
         self.job.publish(self.job.committed)
         return True
 
+    def taken(self) -> Iterator[SinkOutput]:
+        """The output since the last call, in order of epochs, then of sinks."""
+        return self._hearing.taken()
+
     def advance(self, to: int) -> None:
         """Replay up to an epoch, or to the end of the input."""
         while self.turn(to):
             pass
-
-    def taken(self) -> Iterator[SinkOutput]:
-        """The output since the last call, in order of epochs, then of sinks."""
-        parts, self._parts = self._parts, {}
-        outputs: dict[tuple[int, str], list[Any]] = {}
-        for epoch, sink, record, lo in sorted(parts):
-            records = parts[epoch, sink, record, lo].records()
-            outputs.setdefault((epoch, sink), []).extend(records)
-        for (epoch, sink), found in outputs.items():
-            yield SinkOutput(sink, epoch, tuple(found))
 
 
 class _ReplayedJob(LocalJob):
