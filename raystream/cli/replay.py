@@ -12,7 +12,7 @@ from raystream.errors import ConfigError
 
 SHOWN = 20
 """How many differences are shown, unless told otherwise."""
-LOOK, CODE = "What is looked at", "Another version of the code"
+LOOK, CODE, LIVE = "What is looked at", "Another version of the code", "Fed by the running job"
 """Groups of options."""
 
 Durable = Annotated[
@@ -100,6 +100,37 @@ Differences = Annotated[
     typer.Option(metavar="N", min=0, help="How many differences are shown.", rich_help_panel=CODE),
 ]
 
+Out = Annotated[
+    str,
+    typer.Option(
+        metavar="FOLDER",
+        help="Write what the new version makes into FOLDER/NAME/SINK, as Parquet files; unless"
+        " given, it is written nowhere.",
+    ),
+]
+Live = Annotated[
+    bool,
+    typer.Option(
+        "--live",
+        help="Take what the sources of the running job emit, from its committed checkpoint on,"
+        " and read no source. The streams of the flow are those of the job.",
+        rich_help_panel=LIVE,
+    ),
+]
+Ask = Annotated[
+    bool,
+    typer.Option(
+        "--ask",
+        help="Let operators of the new version that ask the world do so; unless given, they"
+        " are told what the job was answered.",
+        rich_help_panel=LIVE,
+    ),
+]
+Address = Annotated[
+    str,
+    typer.Option(help="The cluster of the job, with --live.", rich_help_panel=LIVE),
+]
+
 
 def replay(
     job: Annotated[
@@ -171,33 +202,47 @@ def fork(
     durable: Durable = "",
     start: From = "",
     to: To = None,
-    out: Annotated[
-        str,
-        typer.Option(
-            metavar="FOLDER",
-            help="Write what the new version makes into FOLDER/NAME/SINK, as Parquet files; unless"
-            " given, it is written nowhere.",
-        ),
-    ] = "",
+    out: Out = "",
     code_folder: CodeFolder = "",
     rename: Renames = "",
     drop: Drops = "",
     differences: Differences = SHOWN,
+    live: Live = False,
+    ask: Ask = False,
+    address: Address = "auto",
 ) -> None:
     """Run a new version of a job beside the old one, on the same input, and print where their
     output differs, as it comes. The job itself goes on, and notices nothing.
 
-    Both versions run in this process, from a saved checkpoint of the job. They read its sources by
-    themselves and write to none of its sinks. They end with the input, at --to, or with Ctrl-C. The
-    exit code is 1 if they differ.
+    Both versions run in this process, from a saved checkpoint of the job, or with --live from the
+    newest committed one. They read its sources by themselves, or with --live what these emit, and
+    write to none of its sinks. They end with the input, at --to, or with Ctrl-C. The exit code is 1
+    if they differ.
 
     Example: raystream fork words --as trial --code words:flow --code-folder ../new --durable /cuts
     """
     with errors_reported("interrupted"):
         from raystream.cli.replaying.versions import begin, compare, load, wishes_of
 
+        if live:
+            from raystream.cli.replaying.live import LiveFork, fork_live
+
+            _refuse_with_live(durable, start, rename, drop)
+            wanted = LiveFork(job, name, address, to, differences, out, ask)
+            raise SystemExit(FAILED if fork_live(wanted, load(code, code_folder)) else 0)
+        if ask:
+            raise ConfigError("--ask needs --live: without it flows that ask are not forked")
         begun = begin(job, durable, start)
         other = load(code, code_folder)
         other.name = name
         differ = compare(begun, other, wishes_of(rename, drop), to, differences, out)
         raise SystemExit(FAILED if differ else 0)
+
+
+def _refuse_with_live(*given: str) -> None:
+    names = ("--durable", "--from", "--rename", "--drop")
+    if wrong := [name for name, value in zip(names, given, strict=True) if value]:
+        raise ConfigError(
+            f"{wrong[0]} is not for --live: that begins at the committed checkpoint of the running"
+            " job, and its streams stay as they are"
+        )

@@ -10,6 +10,7 @@ They speak with the controller of the job, an actor that has a name.
     changing       asks the controller for a change, and waits until it is made
     rescaling      `scale`, `move` and `drain`: asks the controller, and waits for the moves
     upgrading      `upgrade`: has a job go over to the code of another flow, and waits for that
+    forking        `fork --live`: reads the edges of a running job, as a guest
     querying       `rs.query`: reads rows of state while the job runs
     state_server   the same over HTTP, for `raystream state --http`
     state_text     keys as people write them, rows as people read them

@@ -9,6 +9,7 @@ from raystream.controller.options import Options
 from raystream.controller.planning.upgrading import FlowOutline
 from raystream.controller.protocol.history import MoveRecord, UpgradeRecord
 from raystream.controller.protocol.move_requests import Move
+from raystream.dataflow.plan import Clock
 from raystream.security.credentials import Credentials
 
 
@@ -56,3 +57,9 @@ class RunningCode(NamedTuple):
     """The upgrades that are settled, or were given up."""
     over: bool
     """Whether the job has ended."""
+    name: str = ""
+    """Where the flow was found, `module:name`; empty if no command found it."""
+    clock: Clock | None = None
+    """How event time becomes epochs; None where epochs are cut by arrival."""
+    checkpoint_every: int = 100
+    """There is a checkpoint at the end of every n-th epoch."""

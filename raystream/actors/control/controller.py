@@ -186,7 +186,10 @@ class Controller:
         settled = entry.assignment.settled
         outline = outline_of(job.plan, settled[-1].shapes if settled else None)
         number = settled[-1].number if settled else 0
-        return RunningCode(outline, number, entry.upgraded, job.machine.ended)
+        name = settled[-1].name if settled else job.plan.code
+        clock, every = job.plan.clock, job.plan.checkpoint_every
+        ended = job.machine.ended
+        return RunningCode(outline, number, entry.upgraded, ended, name, clock, every)
 
     @ray.method(concurrency_group="control")
     def upgrade(self, wanted: UpgradeRequest) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from raystream.local.probe import Visit
     from raystream.local.replay import Replay
 
+SHOWS_MORE = "more differ: --differences N shows them"
 TRIES = 5
 """How often a checkpoint is chosen, if the job deletes it before it is read."""
 
@@ -71,7 +72,7 @@ def begin(job: str, url: str, start: str) -> Begun:
             )
         if start not in ("", "0"):
             raise ConfigError(f"--from {start} needs --durable URL")
-        _say(f"{flow.name} from the beginning of its input")
+        say(f"{flow.name} from the beginning of its input")
         return Begun(flow, None, None)
     store = open_store(url)
     saves = Saves(store, job if flow is None else flow.name)
@@ -86,9 +87,9 @@ def begin(job: str, url: str, start: str) -> Begun:
         if flow.name != job:
             raise ConfigError(f"{saved.code} is called {flow.name} now, not {job}")
     oldest = "the only one that is kept" if len(kept) == 1 else f"kept are {_labels(kept)}"
-    _say(f"from {saved} in {saves}; {oldest}")
+    say(f"from {saved} in {saves}; {oldest}")
     if saved.version:
-        _say(
+        say(
             f"the job was upgraded: {saved.code or 'other code'} made that checkpoint. What runs"
             " here is the flow of this folder"
         )
@@ -164,7 +165,7 @@ def refuse_looking(operator: str, key: str, *, show: bool, debug: bool) -> None:
         )
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     typer.echo(text, err=True)
 
 
@@ -211,7 +212,7 @@ def look(
 
     plan, notes = begun.plan(begun.flow, wishes)
     for note in (*notes, *uncertain(plan)):
-        _say(note)
+        say(note)
     around = stop_before if debug and (operator or key) else None
     probe = Probe(operator, key, told=_show if show else None, around=around)
     if show or operator or key:
@@ -229,9 +230,9 @@ def look(
                 return more
 
             _until_there(replay, turn)
-            _say(_summary(begun.first, replay, replay.read - before, made))
+            say(_summary(begun.first, replay, replay.read - before, made))
     except Left:
-        _say("left the debugger")
+        say("left the debugger")
     except RaystreamError as error:
         if debug and around is None and error.__cause__ is not None:
             look_at(error)
@@ -292,7 +293,7 @@ def compare(
     plan, notes = begun.plan(begun.flow)
     second, changes = begun.plan(other, wishes)
     for note in dict.fromkeys((*notes, *changes, *uncertain(plan))):
-        _say(note)
+        say(note)
     found = 0
 
     def tell(compared: Compared) -> None:
@@ -302,7 +303,7 @@ def compare(
             if found <= most:
                 typer.echo("\n".join(difference.lines()))
             elif found == most + 1:
-                typer.echo("more differ: --differences N shows them")
+                typer.echo(SHOWS_MORE)
 
     with ExitStack() as both:
         one = Replay(plan, begun.saves, keeps=True, feed=feed_of(plan))
@@ -317,18 +318,18 @@ def compare(
                 tell(compared)
             return compared is not None
 
-        left = both.enter_context(_interrupts())
+        left = both.enter_context(interrupts())
         try:
             _until_there(one, turn)
         except RaystreamError:  # an error of the first version is in `pair.failed`
-            _say(f"the second version ends in epoch {two.at + 1}:")
+            say(f"the second version ends in epoch {two.at + 1}:")
             raise
-        _say(_outcome(pair, begun.first, found))
+        say(outcome(pair, begun.first, found))
     return found > 0
 
 
 @contextmanager
-def _interrupts() -> Iterator[list[int]]:
+def interrupts() -> Iterator[list[int]]:
     """A context in which Ctrl-C only adds to the list, so that an epoch is compared as a whole."""
     import signal
 
@@ -340,7 +341,7 @@ def _interrupts() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _outcome(pair: Pair, first: int, found: int) -> str:
+def outcome(pair: Pair, first: int, found: int) -> str:
     lines = [f"{name}: only one version has this sink" for name in pair.alone]
     if pair.failed is not None:
         lines.append(f"the first version ended in epoch {pair.first.at + 1}: {pair.failed}")
