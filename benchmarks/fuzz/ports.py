@@ -11,17 +11,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
+import msgpack
 import numpy as np
 import pyarrow as pa
 
 import raystream as rs
 from benchmarks.fuzz.noise import changed, noise
 from benchmarks.fuzz.target import Struck, Wrong
+from raystream.actors.keepers.register_port import RegisterPort
 from raystream.actors.network import frames
+from raystream.actors.network.claims import ClaimConnection
 from raystream.actors.network.connections import Joining
 from raystream.actors.network.frames import (
     ACCEPTED,
+    CLAIM,
+    CLAIMS,
     EPOCH,
+    HELD,
     PIECES,
     REFUSED,
     REPLY,
@@ -32,6 +38,7 @@ from raystream.actors.network.wire import Ticket
 from raystream.actors.worker.shell import Role, Shell
 from raystream.controller.planning.plans import make_plan
 from raystream.dataflow.assignment import Assignment, Serving
+from raystream.dataflow.register import Boundaries, Boundary, HeldBoundary
 from raystream.io.push.source import Pushed
 from raystream.page.doors import Doors
 from raystream.push import arrow_body
@@ -49,6 +56,7 @@ SILENT_SECONDS = 0.1
 ANSWER_BYTES = 1 << 20
 TOKEN = "the-token-of-this-run-of-the-job"
 WRONG = "x" * len(TOKEN)
+END = Boundary(1, 1, False)
 
 
 class Reading(NamedTuple):
@@ -159,6 +167,46 @@ class DataPort:
             found = reader.read()
         if found is None or found.kind != ACCEPTED:
             raise Wrong(f"a consumer of the job was answered {found}")
+
+
+class ClaimPort:
+    """The port of a keeper."""
+
+    def __init__(self, certificates: Certificates | None = None) -> None:
+        self._joining = Joining(Credentials(TOKEN, certificates))
+        self._port = RegisterPort(self._joining)
+        self._port.ask(lambda register: register.fill(1, Boundaries()))
+        self._address = self._port.address(HOST)
+        self._listening = Listening(self._address, certificates)
+        self._epoch = 0
+
+    def close(self) -> None:
+        """Close the port."""
+        self._port.stop()
+
+    def strike(self, draw: random.Random, struck: Struck) -> None:
+        """Send noise, or a first frame and a claim that are nearly right, never with the token."""
+        claim = msgpack.packb([1, 1, {"a": Boundary(5, 5, False, rows=b"rows")}])
+        frame = frames.packed(CLAIMS, WRONG.encode()) + frames.packed(
+            CLAIM, b"", [memoryview(claim)]
+        )
+        data = noise(draw) if draw.random() < 0.2 else changed(draw, frame)
+        said = self._listening.said(data, tls=draw.random() < 0.8)
+        if said and said[0] in (ACCEPTED, HELD) or b"token-of-this" in said:
+            raise Wrong(f"{said[:100]!r} to {data[:200]!r}")
+        struck.note(len(data), "no" if said else "nothing")
+
+    def lives(self) -> None:
+        """Claim as an instance of the job does."""
+        self._epoch += 1
+        line, wanted = ClaimConnection(self._address, self._joining, ANSWER_SECONDS), {"b": END}
+        try:
+            if line.claim(1, self._epoch, wanted) != {"b": HeldBoundary(END, self._epoch)}:
+                raise Wrong("a claim of the job was not taken")
+            if any(name != "b" for name, _ in line.look(1, 1, ["a", "b"]) or ()):
+                raise Wrong("a stranger has claimed")
+        finally:
+            line.close()
 
 
 # ------------------------------------------------------------------------------ the push port
@@ -348,8 +396,8 @@ class PagePort:
             raise Wrong(f"the page was answered {said[:200]!r}")
 
 
-PORTS: dict[str, Any] = {"data": DataPort, "push": PushPort, "page": PagePort}
-WITH_TLS = ("data", "push")
+PORTS: dict[str, Any] = {"data": DataPort, "claims": ClaimPort, "push": PushPort, "page": PagePort}
+WITH_TLS = ("data", "claims", "push")
 """The ports that speak TLS if the job does."""
 
 

@@ -22,6 +22,7 @@ import typer
 
 import raystream as rs
 from benchmarks.parts.small_epochs import Counted, Events, compiled_count, count
+from raystream.actors.cluster.environment import SWITCH_SECONDS
 from raystream.actors.worker.driving.shared_thread import SharedThread
 from raystream.actors.worker.shell import Role, Shell
 from raystream.controller.planning.plans import make_plan
@@ -30,8 +31,6 @@ from raystream.dataflow.plan import Plan
 from raystream.native.lazy_pandas import put_off_pandas
 from raystream.security.credentials import Credentials
 
-SWITCH_SECONDS = 0.0005
-"""As in the process of an instance on Ray."""
 LEAD_SECONDS = 1.0
 """From the start of the shells until the first record is due."""
 WARM_SECONDS = 1.0

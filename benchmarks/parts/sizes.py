@@ -24,8 +24,7 @@ from rich.table import Table
 
 import raystream as rs
 from benchmarks.parts.restore import CHECKPOINT, WIDTH, Nothing, Trade, accounts, state
-from raystream.actors.cluster.environment import MEMORY
-from raystream.actors.worker.instance import SWITCH_SECONDS
+from raystream.actors.cluster.environment import MEMORY, SWITCH_SECONDS
 from raystream.actors.worker.shipping import PART_BYTES
 from raystream.api.nodes import OperatorNode
 from raystream.controller.planning.plans import make_plan

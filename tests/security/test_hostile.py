@@ -225,7 +225,7 @@ def own_listening() -> set[int]:
     }
 
 
-@pytest.mark.parametrize("name", ["data", "push", "page"])
+@pytest.mark.parametrize("name", ["data", "claims", "push", "page"])
 def test_each_socket_that_a_part_opens_says_no_without_a_token(name: str) -> None:
     before = own_listening()
     with TARGETS[name]():

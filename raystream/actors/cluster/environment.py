@@ -30,6 +30,10 @@ MEMORY = {
 Otherwise each column would be mapped and given back again, and most of that time goes into first
 touches of pages."""
 
+SWITCH_SECONDS = 0.0005
+"""The interpreter's switch interval in instances and keepers. With Python's own 5 ms the compute
+thread loses three epochs whenever another thread ships a checkpoint or answers the controller."""
+
 _given: dict[str, dict[str, str]] = {}
 """The variables that all processes of a Ray have, by its address."""
 
@@ -130,6 +134,12 @@ def _all_find_modules() -> bool:
     Other code may have connected this process to Ray, or added folders since.
     """
     return submitted() or set(_own_folders()) <= internals.driver_folders()
+
+
+def node_address() -> str:
+    """The address by which other nodes reach this one."""
+    find: Any = ray.util.get_node_ip_address
+    return str(find())
 
 
 def node_id() -> str:

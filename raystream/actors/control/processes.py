@@ -286,7 +286,7 @@ class ActorPool:
         here = NodeAffinitySchedulingStrategy(node, soft=False)
         name = self._handles.name(process)
         keeper = self._keeper.options(name=name, scheduling_strategy=here)
-        self._handles.started(process, keeper.remote(self._plan, *self._kept))
+        self._handles.started(process, keeper.remote(self._plan, self._credentials, *self._kept))
         self.watch_keepers({process: node})
 
     def watch_keepers(self, nodes: Mapping[str, str]) -> None:

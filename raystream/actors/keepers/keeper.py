@@ -10,27 +10,31 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import ray
 
-from raystream.actors.cluster.environment import node_id
+from raystream.actors.cluster.environment import SWITCH_SECONDS, node_address, node_id
 from raystream.actors.keepers.backup import Backup
 from raystream.actors.keepers.left_rows import sweep_rows
+from raystream.actors.keepers.register_port import RegisterPort
 from raystream.actors.keepers.timing import Timed
+from raystream.actors.network.connections import Joining
 from raystream.controller.protocol.gathering.links import Hop, LinkMeter
 from raystream.controller.protocol.journal import JournalEntry, Shelf
 from raystream.controller.protocol.messages.calls import KeeperUse
 from raystream.dataflow.plan import Plan
-from raystream.dataflow.register import Boundaries, Boundary, HeldBoundary, Register
+from raystream.dataflow.register import Boundaries
 from raystream.durable.manifest import Saved, SavedChain
 from raystream.durable.saves import EncodedImage, Saves
 from raystream.durable.store import open_store
 from raystream.errors import OvertakenError, RaystreamError, StateError
 from raystream.native.lazy_pandas import put_off_pandas
 from raystream.schema.types import KeyRange
+from raystream.security.credentials import Credentials
 from raystream.state.images.image_store import Stored
 from raystream.state.keeping.files import Folder, sweep
 from raystream.state.keeping.kept_images import KeptChain
@@ -54,12 +58,20 @@ class Keeper:
 
     Args:
         plan: of the job, for a controller that goes on from the journal.
+        credentials: what the instances of the job show.
         memory: bytes of the object store for checkpoints; None for `usual_memory`.
         folder: where files are; None for the folder of temporary files.
     """
 
-    def __init__(self, plan: Plan, memory: int | None = None, folder: str | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        credentials: Credentials,
+        memory: int | None = None,
+        folder: str | None = None,
+    ) -> None:
         put_off_pandas()
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._plan = plan
         sweep(folder)
         sweep_rows(folder)
@@ -73,8 +85,7 @@ class Keeper:
         )
         self._saves: Saves | None = None
         self._checksums: dict[SavedPlace, int] = {}
-        self._register = Register()
-        self._registering = threading.Lock()
+        self._register = RegisterPort(Joining(credentials))
         self._journal: Shelf[JournalEntry] = Shelf()
         self._watchers = 0
         self._meter = LinkMeter()
@@ -146,8 +157,7 @@ class Keeper:
     def trim(self, committed: int, assigned: list[tuple[int, KeyRange]]) -> int:
         """Drop what no restore of these ranges from `committed` on needs. Returns the bytes that
         are left. It does not wait for images that wait for room."""
-        with self._registering:
-            self._register.trim(committed)
+        self._register.ask(lambda register: register.trim(committed))
         return self._backup.trim(committed, set(assigned))
 
     # ------------------------------------------------------------ durable tier
@@ -218,39 +228,20 @@ class Keeper:
     # ------------------------------------------------------------ register
 
     @ray.method(concurrency_group="register")
-    def claim(self, view: int, split: str, epoch: int, wanted: Boundary) -> HeldBoundary | None:
-        """See `Register.claim`. It has a concurrency group of its own, because storing an image
-        takes long."""
-        with self._registering:
-            return self._register.claim(view, split, epoch, wanted)
-
-    @ray.method(concurrency_group="register")
-    def claim_all(
-        self, view: int, epoch: int, wanted: Mapping[str, Boundary]
-    ) -> dict[str, HeldBoundary] | None:
-        """See `Register.claim_all`."""
-        with self._registering:
-            return self._register.claim_all(view, epoch, wanted)
-
-    @ray.method(concurrency_group="register")
-    def look(
-        self, view: int, epoch: int, names: Sequence[str]
-    ) -> dict[tuple[str, int], Boundary] | None:
-        """See `Register.look`."""
-        with self._registering:
-            return self._register.look(view, epoch, names)
+    def register_address(self) -> str:
+        """Where instances claim boundaries, "HOST:PORT". It has a concurrency group of its own,
+        because storing an image takes long."""
+        return self._register.address(node_address())
 
     @ray.method(concurrency_group="register")
     def hand(self, view: int) -> Boundaries | None:
         """See `Register.hand`."""
-        with self._registering:
-            return self._register.hand(view)
+        return self._register.ask(lambda register: register.hand(view))
 
     @ray.method(concurrency_group="register")
     def fill(self, view: int, content: Boundaries) -> bool:
         """See `Register.fill`."""
-        with self._registering:
-            return self._register.fill(view, content)
+        return self._register.ask(lambda register: register.fill(view, content))
 
     # ------------------------------------------------------------ journal, which waits for nothing
 
@@ -289,6 +280,7 @@ class Keeper:
     @ray.method(concurrency_group="journal")
     def stop(self) -> None:
         """Remove all files: the job has ended. Also those of instances that have died."""
+        self._register.stop()
         self._backup.stop()
         sweep_rows(self._folder, ended=self._plan.run)
 

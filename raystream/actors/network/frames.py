@@ -1,7 +1,8 @@
 """Frames on a socket: a kind, a head of a few bytes, and a body that the reader gets as one block.
 
 Between instances a frame is a message of pieces, one small epoch, or a word on the subscription.
-Between a client and an instance it is a query for rows of state, or the answer.
+Between a client and an instance it is a query for rows of state, or the answer; between an instance
+and a keeper a claim of boundaries, or what is held.
 `docs/decisions/0023-pieces-cross-plain-sockets.md` says why they do not go by Arrow Flight.
 """
 
@@ -16,8 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 PIECES, ACCEPTED, LATER, REFUSED, TICKET, QUERIES, QUERY, REPLY, EPOCH = range(9)
+CLAIMS, CLAIM, LOOK, HELD = range(9, 13)
 """Kinds. `LATER`: not now, ask again; `REFUSED`: never; the head of both says why. A connection
-begins with a `TICKET`, or with `QUERIES`, after which each `QUERY` has a `REPLY`."""
+to an instance begins with a `TICKET`, or with `QUERIES`, after which each `QUERY` has a `REPLY`.
+One to a keeper begins with `CLAIMS`, after which each `CLAIM` or `LOOK` is answered by `HELD`."""
 
 SMALL = 64 << 10
 """Up to this many bytes of a body, a frame is put together before it is sent; also the size of the

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hmac
 import socket
 import threading
-import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from raystream.actors.network.connections import Joining, direct, end, listen
+from raystream.actors.network.connections import Joining, direct, end
 from raystream.actors.network.epoch_frame import epoch_frame
 from raystream.actors.network.frames import (
     ACCEPTED,
@@ -18,12 +16,14 @@ from raystream.actors.network.frames import (
     QUERIES,
     REFUSED,
     SMALL,
+    Frame,
     Reader,
     Refused,
     packed,
     send,
     send_now,
 )
+from raystream.actors.network.listener import Listener
 from raystream.actors.network.lookups import LookUp, serve_queries
 from raystream.actors.network.wire import Ticket, messages
 from raystream.dataflow.instances.outlets import Outlets
@@ -36,13 +36,6 @@ WAIT_SECONDS = 0.5
 """How long a cursor sleeps at most before it looks whether it should stop."""
 BURST = 16
 """Epochs that a cursor takes from a log under the lock at once."""
-TICKET_SECONDS = 10.0
-TICKET_BYTES = 64 << 10
-"""Within this time, and in this many bytes, the other side must send its ticket."""
-ADMITTED_AT_ONCE = 128
-"""The server listens to at most this many connections at once that have not shown a ticket. It ends
-those beyond; a consumer of the job connects again."""
-ACCEPT_AGAIN_SECONDS = 0.1
 
 
 class Later(Exception):
@@ -116,23 +109,17 @@ class LogServer:
     sends small pieces, because handing them to another thread costs more than the work."""
 
     def __init__(self, host: str, joining: Joining, outlets: Outlets, cursors: Cursors) -> None:
-        self._joining = joining
         self.outlets, self.cursors = outlets, cursors
         self._edges: dict[int, Edge] = {e.id: e for e in outlets.vertex.outputs}
         self.look_up: LookUp | None = None
         """Answers queries for rows of state; None if the instance keeps none."""
-        self._open: set[socket.socket] = set()
         self._streams: tuple[ServedStream, ...] = ()
-        self._ended = False
-        self._strangers = threading.Semaphore(ADMITTED_AT_ONCE)
-        self._listening, self.address = listen(host)
-        threading.Thread(target=self._accept, name="accept", daemon=True).start()
+        self._port = Listener(host, joining, _asked, self._answer, "subscription")
+        self.address = self._port.address
 
     def shutdown(self) -> None:
         """End all connections, and accept no more."""
-        self._ended = True
-        for connection in [self._listening, *self._open]:
-            end(connection)
+        self._port.shutdown()
 
     def end_others(self) -> None:
         """End the streams of subscribers that are not expected any more, even if such a subscriber
@@ -181,65 +168,12 @@ class LogServer:
         finally:
             stream.sending.release()
 
-    def _accept(self) -> None:
-        with self._listening:
-            while not self._ended:
-                try:
-                    connection, _ = self._listening.accept()
-                except OSError:  # the other side has gone, or there are too many files
-                    time.sleep(0 if self._ended else ACCEPT_AGAIN_SECONDS)
-                    continue
-                if not self._strangers.acquire(blocking=False):
-                    connection.close()
-                    continue
-                threading.Thread(
-                    target=self._answer, args=(connection,), name="serve", daemon=True
-                ).start()
-
-    def _answer(self, accepted: socket.socket) -> None:
-        """Serve a connection until the other side has everything, or goes."""
-        connection = accepted
-        self._open.add(accepted)
-        try:
-            try:
-                accepted.settimeout(TICKET_SECONDS)
-                connection = self._joining.accept(accepted)
-                self._open.add(connection)
-                asked = self._asked(connection)
-            finally:
-                self._strangers.release()
-            if isinstance(asked, Ticket):
-                self._serve(connection, asked)
-            elif asked:
-                self._answer_queries(connection)
-        except OSError:  # the subscriber has gone; it connects again if it wants more
-            pass
-        finally:
-            for each in (accepted, connection):
-                each.close()
-                self._open.discard(each)
-
-    def _asked(self, connection: socket.socket) -> Ticket | bool:
-        """What the other side shows first: its ticket, or True if it will send queries. False if it
-        shows no token of this run; it is told so."""
-        try:
-            with Reader(connection) as reader:
-                reader.until = time.monotonic() + TICKET_SECONDS
-                frame = reader.read(TICKET_BYTES)
-            if frame is not None and frame.kind == QUERIES:
-                asked, shown = None, frame.head
-            else:
-                asked = Ticket.unpack(b"" if frame is None else frame.head)
-                shown = asked.token.encode()
-            if not hmac.compare_digest(shown, self._joining.token.encode()):
-                raise Refused("this token is not of this run of the job")
-        except ValueError:
-            send(connection, REFUSED, b"not a raystream subscription")
-        except Refused as error:
-            send(connection, REFUSED, str(error).encode())
+    def _answer(self, connection: socket.socket, asked: Ticket | None) -> None:
+        """Serve a subscription, or answer queries."""
+        if asked is None:
+            self._answer_queries(connection)
         else:
-            return asked or True
-        return False
+            self._serve(connection, asked)
 
     def _answer_queries(self, connection: socket.socket) -> None:
         """Answer the queries of a client that has shown the token, until the client has gone."""
@@ -367,3 +301,15 @@ class LogServer:
 
 def _trimmed(epoch: int, edge: int, first: int) -> Refused:
     return Refused(f"epoch {epoch} of edge {edge} was trimmed: the log begins at {first}")
+
+
+def _asked(frame: Frame) -> tuple[bytes, Ticket | None]:
+    """The token that a first frame shows, and its ticket; None if queries will follow.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if frame.kind == QUERIES:
+        return frame.head, None
+    ticket = Ticket.unpack(frame.head)
+    return ticket.token.encode(), ticket

@@ -10,6 +10,7 @@ answering        answers queries for rows of state, between two steps
 subscriptions    one for each log that the instance reads
 reading          how a source reads
 register_client  how a source asks where its epochs end
+register_places  asks the keepers that hold the register
 shipping         checkpoints on their way to keepers
 uploads          the calls that send them there
 row_files        where its rows lie that memory has no room for, and what is left there

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from raystream.actors.cluster.environment import node_id
+from raystream.actors.cluster.environment import SWITCH_SECONDS, node_id
 from raystream.actors.cluster.log_lines import LineWriter, name_lines
 from raystream.actors.cluster.user_code import show_code
 from raystream.actors.worker.driving.shared_thread import SharedThread
@@ -28,10 +28,6 @@ from raystream.controller.protocol.messages.calls import Hello
 from raystream.dataflow.plan import Plan
 from raystream.native.lazy_pandas import put_off_pandas
 from raystream.security.credentials import Credentials
-
-SWITCH_SECONDS = 0.0005
-"""The interpreter's switch interval. With Python's own 5 ms the compute thread loses three epochs
-whenever another thread ships a checkpoint or answers the controller."""
 
 
 def versions() -> dict[str, str]:

@@ -26,10 +26,9 @@ restarted first, has chosen other places."""
 AGAIN_SECONDS = 0.1
 """How soon a place that did not answer is asked again, unless there is a newer view before."""
 
-Asking = Callable[[Ask[Any], str, int], HeldBoundary | None]
-"""Asks a place for an epoch of a split; None when it refuses, or does not answer in time."""
-AskingAll = Callable[[Any, int, int, Mapping[str, Boundary]], Mapping[str, HeldBoundary] | None]
-"""Asks a place under a view for several entries of an epoch at once."""
+Asking = Callable[[Any, int, int, Mapping[str, Boundary]], Mapping[str, HeldBoundary] | None]
+"""Asks a place under a view for entries of an epoch; see `Register.claim_all`. None when the place
+refuses, or does not answer in time."""
 Looking = Callable[[Any, int, int, Sequence[str]], Mapping[tuple[str, int], Boundary] | None]
 """Asks a place what it holds under a view, for some names, from an epoch on; see `Register.look`.
 None when the place refuses, or does not answer in time."""
@@ -40,16 +39,12 @@ class Claimer:
     call it.
 
     Args:
-        ask: asks a place for one entry. ask_all: for several of an epoch; one after the other
-            unless given.
+        ask: asks a place for entries of an epoch.
         look: asks what a place holds. Without it, an instance that is behind claims each epoch.
     """
 
-    def __init__(
-        self, ask: Asking, ask_all: AskingAll | None = None, look: Looking | None = None
-    ) -> None:
+    def __init__(self, ask: Asking, look: Looking | None = None) -> None:
         self._ask = ask
-        self._ask_all = ask_all
         self._look = look
         self._claims: Claims[Any] = Claims()
         self._newest = 0
@@ -173,15 +168,11 @@ class Claimer:
             answers = self._asked(epoch, asks)
         return None
 
-    def _asked(
-        self, epoch: int, asks: Mapping[str, Ask[Any]]
-    ) -> Mapping[str, HeldBoundary | None] | None:
+    def _asked(self, epoch: int, asks: Mapping[str, Ask[Any]]) -> Mapping[str, HeldBoundary] | None:
         """The answers to questions that all go to one place."""
         first = next(iter(asks.values()))
-        if len(asks) > 1 and self._ask_all is not None:
-            wanted = {name: ask.wanted for name, ask in asks.items()}
-            return self._ask_all(first.place, first.view, epoch, wanted)
-        return {name: self._ask(ask, name, epoch) for name, ask in asks.items()}
+        wanted = {name: ask.wanted for name, ask in asks.items()}
+        return self._ask(first.place, first.view, epoch, wanted)
 
     def follow(self, view: PlaceSet[Any], content: Boundaries) -> None:
         """Claim under a new view from now on; see `Claims.follow`."""

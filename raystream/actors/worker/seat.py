@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,12 +20,14 @@ import ray
 from ray.exceptions import RayError
 
 from raystream.actors.cluster.directory import SharedDirectory
-from raystream.actors.cluster.environment import node_id
+from raystream.actors.cluster.environment import node_address, node_id
 from raystream.actors.cluster.log_lines import LineWriter
 from raystream.actors.keepers.fetching import RESTORE_SECONDS, Fetched, NotHeldError, fetch
+from raystream.actors.network.connections import Joining
 from raystream.actors.worker.driving.shared_thread import SharedThread
 from raystream.actors.worker.fate import ours
 from raystream.actors.worker.register_client import Claimer
+from raystream.actors.worker.register_places import RegisterPlaces
 from raystream.actors.worker.row_files import row_folder
 from raystream.actors.worker.shell import Role, Shell
 from raystream.actors.worker.shipping import Ship
@@ -36,7 +38,7 @@ from raystream.controller.protocol.recovery import Place
 from raystream.dataflow.assignment import Assignment
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
-from raystream.dataflow.register import Ask, Boundaries, Boundary, HeldBoundary, PlaceSet
+from raystream.dataflow.register import Boundaries, PlaceSet
 from raystream.dataflow.upgrading.versions import CodeVersion, begins_of, version_at
 from raystream.durable.saves import Saves
 from raystream.durable.store import open_store
@@ -52,16 +54,8 @@ OF_ACTOR = ("hello", "warm")
 """What is asked of the actor itself."""
 PLACING = ("become", "deliver", "accept")
 """What gives a seat its place, or another one: it may take long."""
-ASK_SECONDS = 1.0
-"""How long a source waits for a place of the boundary register before it asks again."""
 LOOK_SECONDS = 0.5
 SPILL_PREFIX = "raystream-spill-"
-
-
-def node_address() -> str:
-    """The address by which other nodes reach this one."""
-    find: Any = ray.util.get_node_ip_address
-    return str(find())
 
 
 def spill_folder() -> Path:
@@ -110,7 +104,8 @@ class Seat:
         self._folder: Path | None = None
         self._files: RowFolder | None = None
         self._uploads: Uploads | None = None
-        self._claimer = Claimer(_ask, _ask_all, _look)
+        self._places = RegisterPlaces(Joining(credentials))
+        self._claimer = Claimer(self._places.claim, self._places.look)
         self._shell: Shell | None = None
         self._has_role = threading.Event()
         self._watchers = 0
@@ -302,6 +297,7 @@ class Seat:
     def follow(self, view: PlaceSet[Any], content: Boundaries) -> None:
         """Claim under a new view of the boundary register, whose places hold `content`."""
         self._claimer.follow(view, content)
+        self._places.keep(view.places)
 
     def boundaries(self, view: int, least: int) -> Boundaries | None:
         """All boundaries that this source knows. It claims nothing under views before this one from
@@ -323,6 +319,7 @@ class Seat:
         process go on."""
         self._ended = True
         self._claimer.stop()
+        self._places.keep(())
         if self._shell is not None:
             self._shell.stop()
         if self._folder is not None:
@@ -330,43 +327,6 @@ class Seat:
         if self._files is not None:
             self._files.remove()
         return self._goes_on()
-
-
-def _ask(ask: Ask[Any], split: str, epoch: int) -> HeldBoundary | None:
-    """Ask a keeper; None when it refuses, is gone, or does not answer in time."""
-    call = ask.place.claim.remote(ask.view, split, epoch, ask.wanted)
-    try:
-        held: HeldBoundary | None = ray.get(call, timeout=ASK_SECONDS)
-    except RayError:
-        return None
-    return held
-
-
-def _ask_all(
-    place: Any, view: int, epoch: int, wanted: Mapping[str, Boundary]
-) -> Mapping[str, HeldBoundary] | None:
-    """As `_ask`, for several entries of an epoch in one call."""
-    try:
-        held: Mapping[str, HeldBoundary] | None = ray.get(
-            place.claim_all.remote(view, epoch, wanted), timeout=ASK_SECONDS
-        )
-    except RayError:
-        return None
-    return held
-
-
-def _look(
-    place: Any, view: int, epoch: int, names: Sequence[str]
-) -> Mapping[tuple[str, int], Boundary] | None:
-    """What a keeper holds; see `Register.look`. None when the keeper refuses, is gone, or does not
-    answer in time."""
-    try:
-        held: Mapping[tuple[str, int], Boundary] | None = ray.get(
-            place.look.remote(view, epoch, list(names)), timeout=ASK_SECONDS
-        )
-    except RayError:
-        return None
-    return held
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from raystream.durable.manifest import SavedChain
 from raystream.durable.saves import Saves
 from raystream.errors import OutputError
 from raystream.schema.types import KeyRange
+from raystream.security.credentials import Credentials
 from raystream.state.images.image_store import Stored
 from tests.durable.memory import Memory
 
@@ -27,7 +28,7 @@ def keeper(monkeypatch: pytest.MonkeyPatch) -> Keeper:
     monkeypatch.setattr(ray, "put", lambda value: value)
     monkeypatch.setattr(ray, "get", lambda value, timeout: value)
     plan: Any = None
-    return Keeper(plan, 1 << 20)
+    return Keeper(plan, Credentials("secret"), 1 << 20)
 
 
 def store(keeper: Keeper, part: KeyRange, *, base: int = 0, checkpoint: int = 5) -> bool:

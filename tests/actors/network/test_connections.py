@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raystream.actors.network import connections, server
+from raystream.actors.network import connections, listener
 from raystream.actors.network.connections import Joining, TlsSocket, end, listen
 from raystream.actors.network.frames import (
     LATER,
@@ -211,10 +211,10 @@ def test_a_stranger_that_sends_slowly_has_no_longer_than_the_others(
     """Each byte comes in time, but not all of them do. The limit of one byte alone would be longer
     than this test waits."""
     limit, passed = 10 * LIMIT_SECONDS, iter(range(1, 1000))
-    monkeypatch.setattr(server, "TICKET_SECONDS", limit)
+    monkeypatch.setattr(listener, "TICKET_SECONDS", limit)
     monkeypatch.setattr(
         "raystream.actors.network.frames.time",
-        SimpleNamespace(monotonic=lambda: server.time.monotonic() + 0.6 * limit * next(passed)),
+        SimpleNamespace(monotonic=lambda: listener.time.monotonic() + 0.6 * limit * next(passed)),
     )
     with SHOWS.connect(source.address) as connection:
         connection.settimeout(LIMIT_SECONDS)
@@ -223,8 +223,8 @@ def test_a_stranger_that_sends_slowly_has_no_longer_than_the_others(
 
 
 def test_only_so_many_strangers_are_listened_to_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "ADMITTED_AT_ONCE", 3)
-    monkeypatch.setattr(server, "TICKET_SECONDS", 10 * LIMIT_SECONDS)  # none ends by itself
+    monkeypatch.setattr(listener, "ADMITTED_AT_ONCE", 3)
+    monkeypatch.setattr(listener, "TICKET_SECONDS", 10 * LIMIT_SECONDS)  # none ends by itself
     with shells_of(word_flow(Collect(), running)) as shells:
         host, port = shells.of("rows")[0].address.split(":")
         strangers = [socket.create_connection((host, int(port)), LIMIT_SECONDS) for _ in range(3)]

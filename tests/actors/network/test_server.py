@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import raystream as rs
-from raystream.actors.network import frames, server
+from raystream.actors.network import frames, listener, server
 from raystream.actors.network.connections import Joining, end, listen
 from raystream.actors.network.frames import ACCEPTED, LATER, PIECES, REFUSED, TICKET, Frame, Reader
-from raystream.actors.network.server import TICKET_BYTES, LogServer, ServedStream
+from raystream.actors.network.listener import TICKET_BYTES
+from raystream.actors.network.server import LogServer, ServedStream
 from raystream.actors.network.subscription import RECONNECT_SECONDS
 from raystream.actors.network.wire import Decoder, Ticket
 from raystream.actors.worker.shell import Shell
@@ -129,7 +130,7 @@ def test_who_speaks_otherwise_is_sent_away(source: Shell, said: bytes) -> None:
 
 
 def test_who_says_nothing_is_sent_away(source: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "TICKET_SECONDS", 0.05)
+    monkeypatch.setattr(listener, "TICKET_SECONDS", 0.05)
     with PLAIN.connect(source.address) as connection, Reader(connection) as reader:
         assert reader.read() is None
 

@@ -13,7 +13,6 @@ from raystream.actors.worker import register_client as claiming
 from raystream.actors.worker.register_client import Claimer
 from raystream.dataflow.register import (
     LOOK_EPOCHS,
-    Ask,
     Boundaries,
     Boundary,
     HeldBoundary,
@@ -40,11 +39,13 @@ class Places:
             assert self.registers[name].fill(view, Boundaries())
         return PlaceSet(view, names)
 
-    def __call__(self, ask: Ask[str], split: str, epoch: int) -> HeldBoundary | None:
-        if ask.place in self.silent:
+    def __call__(
+        self, place: str, view: int, epoch: int, wanted: Mapping[str, Boundary]
+    ) -> Mapping[str, HeldBoundary] | None:
+        if place in self.silent:
             self.asked.set()
             return None
-        return self.registers[ask.place].claim(ask.view, split, epoch, ask.wanted)
+        return self.registers[place].claim_all(view, epoch, wanted)
 
     def look(
         self, place: str, view: int, epoch: int, names: Sequence[str]
@@ -145,13 +146,13 @@ def test_several_entries_are_claimed_side_by_side_and_each_is_decided_by_itself(
     assert places.registers["p"].claim(1, "b", 1, Y) == HeldBoundary(Y, 1)  # another was first
     asked: list[str] = []
 
-    def ask_all(
+    def ask(
         place: str, number: int, epoch: int, wanted: Mapping[str, Boundary]
     ) -> Mapping[str, HeldBoundary] | None:
         asked.append(place)
         return places.registers[place].claim_all(number, epoch, wanted)
 
-    claimer = Claimer(places, ask_all, places.look)
+    claimer = Claimer(ask, places.look)
     assert claimer.find(1, ["a", "b"]) is None  # it was told no view yet
     claimer.follow(view, Boundaries())
     assert claimer.find(1, ["a", "b"]) == {}  # not all places hold it
@@ -166,7 +167,7 @@ def test_several_entries_are_claimed_side_by_side_and_each_is_decided_by_itself(
 def test_an_instance_that_is_behind_takes_many_epochs_with_one_look() -> None:
     places = Places("p", "q")
     view = places.fill(1, "p", "q")
-    owner, candidate = Claimer(places), Claimer(places, None, places.look)
+    owner, candidate = Claimer(places), Claimer(places, places.look)
     for claimer in (owner, candidate):
         claimer.follow(view, Boundaries())
     ends = {epoch: Boundary(10 * epoch, epoch, False) for epoch in range(1, LOOK_EPOCHS + 3)}
@@ -182,7 +183,7 @@ def test_an_instance_that_is_behind_takes_many_epochs_with_one_look() -> None:
 def test_a_source_that_is_behind_looks_once_before_it_claims_and_stops_where_nobody_was() -> None:
     places = Places("p", "q")
     view = places.fill(1, "p", "q")
-    others, source = Claimer(places), Claimer(places, None, places.look)
+    others, source = Claimer(places), Claimer(places, places.look)
     for claimer in (others, source):
         claimer.follow(view, Boundaries())
     for epoch in range(1, 100):
@@ -196,7 +197,7 @@ def test_a_source_that_is_behind_looks_once_before_it_claims_and_stops_where_nob
 
 def test_what_only_the_first_place_holds_is_not_taken() -> None:
     places = Places("p", "q")
-    candidate = Claimer(places, None, places.look)
+    candidate = Claimer(places, places.look)
     candidate.follow(places.fill(1, "p", "q"), Boundaries())
     assert places.registers["p"].claim(1, "a", 1, X) == HeldBoundary(X, 1)
     assert candidate.find(1, ["a"]) == {}
