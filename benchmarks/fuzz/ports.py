@@ -192,7 +192,7 @@ class ClaimPort:
         )
         data = noise(draw) if draw.random() < 0.2 else changed(draw, frame)
         said = self._listening.said(data, tls=draw.random() < 0.8)
-        if said and said[0] in (ACCEPTED, HELD) or b"token-of-this" in said:
+        if (said and said[0] in (ACCEPTED, HELD)) or b"token-of-this" in said:
             raise Wrong(f"{said[:100]!r} to {data[:200]!r}")
         struck.note(len(data), "no" if said else "nothing")
 

@@ -187,8 +187,8 @@ def test_a_manifest_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatc
 # ---------------------------------------------------------------------------- who listens
 
 LISTENING = {
-    "raystream/actors/network/connections.py": "the data port: a ticket with the run's token",
-    "raystream/actors/network/server.py": "its server",
+    "raystream/actors/network/connections.py": "the ports of data and claims: the run's token",
+    "raystream/actors/network/listener.py": "their server",
     "raystream/actors/client/state_server.py": "rows of state over HTTP: its token",
     "raystream/io/push/hub.py": "the push ports: the token of the source",
     "raystream/page/serving.py": "the page: its token",
