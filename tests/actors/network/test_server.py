@@ -15,7 +15,6 @@ import raystream as rs
 from raystream.actors.network import frames, listener, server
 from raystream.actors.network.connections import Joining, end, listen
 from raystream.actors.network.frames import ACCEPTED, LATER, PIECES, REFUSED, TICKET, Frame, Reader
-from raystream.actors.network.listener import TICKET_BYTES
 from raystream.actors.network.server import LogServer, ServedStream
 from raystream.actors.network.subscription import RECONNECT_SECONDS
 from raystream.actors.network.wire import Decoder, Ticket
@@ -115,7 +114,7 @@ def test_who_is_not_assigned_is_to_ask_again(source: Shell) -> None:
     assert (frame.kind, frame.head) == (LATER, b"running/7 is not assigned (yet)")
 
 
-@pytest.mark.parametrize("said", [b"hello", b"", bytes(TICKET_BYTES + 1)])
+@pytest.mark.parametrize("said", [b"hello", b"", bytes(listener.TICKET_BYTES + 1)])
 def test_what_is_no_ticket_is_refused(source: Shell, said: bytes) -> None:
     frame = ask(source, said)
     assert (frame.kind, frame.head) == (REFUSED, b"not a raystream subscription")
