@@ -228,8 +228,8 @@ def fork(
             from raystream.cli.replaying.live import LiveFork, fork_live
 
             _refuse_with_live(durable, start, rename, drop)
-            wanted = LiveFork(job, name, address, to, differences, out, ask)
-            raise SystemExit(FAILED if fork_live(wanted, load(code, code_folder)) else 0)
+            wanted = LiveFork(job, code, code_folder, name, address, to, differences, out, ask)
+            raise SystemExit(FAILED if fork_live(wanted) else 0)
         if ask:
             raise ConfigError("--ask needs --live: without it flows that ask are not forked")
         begun = begin(job, durable, start)

@@ -35,6 +35,7 @@ from raystream.state.counts import IN
 EVERY = 100
 """Epochs from one checkpoint to the next in a replay from the beginning. These checkpoints are not
 saved: at each one a fork publishes its output."""
+LIVE_HINT = "While the job runs, `raystream fork --live` compares another version with it."
 BeforeStep = Callable[[Instance], None]
 """Called with an instance that is about to apply an epoch."""
 
@@ -89,13 +90,14 @@ def _refuse_unrecorded(plan: Plan, since: str) -> None:
                 f"{vertex.name} cannot be read again, so nothing after {since} can be replayed:"
                 " what it records is kept by the running job, and not saved",
                 where=vertex.where,
-                hint="The state at the checkpoint can be read: rs.states(...).",
+                hint=f"The state at the checkpoint can be read: rs.states(...). {LIVE_HINT}",
             )
         if vertex.spec is not None and vertex.spec.asking is not None:
             raise ConfigError(
                 f"{vertex.name} asks the world, and what it was answered after {since} is not"
                 " saved: asked again, it may be told something else",
                 where=vertex.where,
+                hint=LIVE_HINT,
             )
 
 

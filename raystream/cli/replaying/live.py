@@ -27,6 +27,10 @@ class LiveFork(NamedTuple):
 
     job: str
     """`module:name` of the flow of the job, or the name of the job."""
+    code: str
+    """`module:name` of the second version."""
+    code_folder: str
+    """Where its module is; empty for the current folder."""
     name: str
     """The name of the fork."""
     address: str
@@ -41,11 +45,8 @@ class LiveFork(NamedTuple):
     """Whether the second version asks the world by itself."""
 
 
-def fork_live(wanted: LiveFork, other: Flow) -> bool:
+def fork_live(wanted: LiveFork) -> bool:
     """Fork a running job, and print how the versions differ. Returns whether they do.
-
-    Args:
-        other: the second version.
 
     Raises:
         ConfigError: there is no such job. StateError: a flow has other streams than the job.
@@ -59,6 +60,8 @@ def fork_live(wanted: LiveFork, other: Flow) -> bool:
     with running_job(wanted.job if flow is None else flow.name, wanted.address) as running:
         code = running.code
         flow = load(_place_of(running)) if flow is None else flow
+        # After the first: a module of the same name that was imported before would be taken.
+        other = load(wanted.code, wanted.code_folder)
         for each in (flow, other):
             _refuse_others(running, each)
         other.name = wanted.name

@@ -40,7 +40,7 @@ def recorded(spec: OperatorSpec, program: str, epoch: int, emitted: Sequence[Any
     """The entry of a key group.
 
     Args:
-        program: the fingerprint of the code that asked.
+        program: the fingerprint of the program with which the run began.
         emitted: the records that its questions brought, in the order in which they go on.
         questions: how many questions it had.
     """
