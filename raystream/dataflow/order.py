@@ -82,7 +82,21 @@ def assemble(
     keys: KeyRange,
     order_by: str | None,
 ) -> Input:
-    """Bring the pieces of one epoch (by edge id, tiling) into canonical order."""
+    """Bring the pieces of one epoch (by edge id, tiling) into canonical order.
+
+    Args:
+        schemas: of the classes that the records are to have.
+    """
+    return _assembled(feeds, pieces, schemas, keys, order_by).typed(schemas)
+
+
+def _assembled(
+    feeds: Sequence[Feed],
+    pieces: dict[int, list[Piece]],
+    schemas: Sequence[RecordSchema],
+    keys: KeyRange,
+    order_by: str | None,
+) -> Input:
     if order_by is None and len(pieces) == len(schemas) == 1:
         (came,) = pieces.values()
         if len(came) == 1 and came[0].rows.length:  # the usual case where epochs are small

@@ -5,12 +5,14 @@ Both interpreted logic (`dataflow`) and compiled drivers (`compiled`) speak thes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from raystream.schema.columns import Columns
+from raystream.schema.records import RecordSchema
 
 
 def sizes(offsets: np.ndarray) -> np.ndarray:
@@ -56,6 +58,20 @@ class Input:
     def groups(self) -> int:
         """How many key groups the range of the instance has; times the number of epochs."""
         return len(self.offsets) - 1
+
+    def typed(self, schemas: Sequence[RecordSchema]) -> Input:
+        """The same, with records of these classes. The code of an upgrade has classes of its own,
+        with the same fields as those with which records come."""
+        for rows, schema in zip(self.columns, schemas, strict=True):
+            if rows.schema is not schema:
+                break
+        else:
+            return self
+        self.columns = tuple(
+            rows if rows.schema is schema else rows.typed(schema)
+            for rows, schema in zip(self.columns, schemas, strict=True)
+        )
+        return self
 
     def filled(self) -> list[tuple[int, int, int]]:
         """The key groups that have records: (its place in the range, its first record, the one

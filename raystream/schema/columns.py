@@ -110,6 +110,10 @@ class Columns:
             self.schema, arrays, len(order), None if self.rank is None else self.rank.take(order)
         )
 
+    def typed(self, schema: RecordSchema) -> Columns:
+        """The same rows as records of another class with the same fields."""
+        return Columns(schema, self.arrays, self.length, self.rank)
+
     def ranked(self, rank: np.ndarray | None) -> Columns:
         """The same rows with this rank column."""
         return Columns(self.schema, self.arrays, self.length, rank)

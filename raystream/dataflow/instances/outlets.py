@@ -136,6 +136,7 @@ class Outlets:
             given, sources = fuse_input(
                 [[ports[i] for i in at] for at in fused.inputs], fused.spec.inputs
             )
+            given = given.typed(fused.spec.inputs)
             ports = inherit(ports, logic.process(given, epoch, BEFORE_ALL), sources[0])
         return ports
 

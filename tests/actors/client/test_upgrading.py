@@ -37,6 +37,9 @@ class Out(NamedTuple):
 class Tally(rs.State):
     n: Number = 0
 
+class Passed(rs.State):
+    n: int = 0
+
 def plus(n: int) -> int:
     return n + PLUS
 
@@ -46,13 +49,23 @@ def count(word: Word, tally: Tally) -> Iterator[Out]:
     yield Out(word.word, plus(tally.n))
 
 @rs.operator()
+def known(word: Word) -> Iterator[Word]:
+    if isinstance(word, Word):  # of this version
+        yield word
+
+@rs.operator(key="word")
+def passed(out: Out, tally: Passed) -> Iterator[Out]:
+    tally.n += 1
+    yield out
+
+@rs.operator()
 def helped(out: Out) -> Iterator[Out]:
     yield Out(out.word, shop_helps.times(out.n))
 
 flow = rs.Flow("shop")
 words = [Word(t, t % 2) for t in range(12)]
 source = flow.source(rs.io.iterable(words, Word), epochs=rs.by_time(seconds=2))
-source.through(count).through(helped).to(rs.io.console(), name="out")
+source.through(known).through(count).through(passed).through(helped).to(rs.io.console(), name="out")
 """
 HELPS = """
 KEPT = None
