@@ -75,7 +75,8 @@ class LiveEdges:
         self._error: BaseException | None = None
         self._open: dict[tuple[int, str], Subscription] = {}
         self._follow(first.assignment)
-        threading.Thread(target=self._watch, name="routes", daemon=True).start()
+        self._watcher = threading.Thread(target=self._watch, name="routes", daemon=True)
+        self._watcher.start()
 
     def begin(self, ended: Callable[[int], list[Piece]]) -> None:
         """Begin to complete epochs. ended: by edge which ranges of its producer had ended by the
@@ -110,10 +111,12 @@ class LiveEdges:
             return self._feed.finished
 
     def stop(self) -> None:
-        """End all threads."""
+        """End all threads. Afterwards none of them asks the controller: this process may leave the
+        cluster, and Ray would start another one for a call."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
+        self._watcher.join(2 * CALL_SECONDS)
         for subscription in self._open.values():
             subscription.stop()
 
@@ -121,8 +124,10 @@ class LiveEdges:
 
     def _watch(self) -> None:
         """Follow the assignment."""
-        while not self._stopping:
-            time.sleep(LOOK_SECONDS)
+        while True:
+            with self._changed:
+                if self._changed.wait_for(lambda: self._stopping, LOOK_SECONDS):
+                    return
             routes = self._routes()
             if routes is None:
                 continue
