@@ -136,7 +136,7 @@ def test_instances_on_one_thread_give_the_same_bits_as_one_loop(name: str, n: in
     with shared_thread() as thread, shells_of(flow, instances=instances, shared=thread) as job:
         job.start()
         job.watch()
-        assert not any(shell.server._open for shell in job.shells)
+        assert not any(shell.server._port._open for shell in job.shells)
     assert found.by_epoch() == expected.by_epoch()
     assert len(found.records()) > 0
 
