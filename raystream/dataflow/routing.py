@@ -62,6 +62,10 @@ class Served:
         self.next = {who: self.next.get(who, first) for who, first in subscribers.items()}
         self._candidates = frozenset(candidates)
 
+    def slows(self, who: tuple[int, str]) -> bool:
+        """Whether a subscriber may slow the producer."""
+        return who in self.next and who not in self._candidates
+
     def slowest(self) -> int:
         """The earliest epoch that some owner was not yet served."""
         if not self._candidates:  # asked for at each piece and step

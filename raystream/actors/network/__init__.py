@@ -7,6 +7,7 @@ wire          what is in them: tickets, headers, and columns as the blocks they 
 server        the producing side: cursors over the epoch logs, which replay and then follow
 subscription  the consuming side: asks for a log from an epoch on, and asks again when a
               connection breaks
+flow_control  how far a producer may be ahead, and what subscribers say of that
 listener      accepts connections, and serves those that show the token of the run
 lookups       queries of clients for rows of state, and their answers
 claims        claims at the boundary register, on a connection to a keeper

@@ -9,6 +9,7 @@ from typing import Any
 
 from raystream.actors.network.connections import Joining, direct, end
 from raystream.actors.network.epoch_frame import epoch_frame
+from raystream.actors.network.flow_control import ARRIVED_BOUND, BOUND, AppliedReceiver
 from raystream.actors.network.frames import (
     ACCEPTED,
     LATER,
@@ -87,6 +88,8 @@ class ServedStream:
         """Whether nobody waits for the subscriber."""
         self.direct = direct(connection) and not asked.guest
         """Whether the compute thread may send by itself."""
+        self.says = AppliedReceiver(connection, asked.first - 1) if self.direct else None
+        """What the subscriber says to have applied; None if nobody listens."""
         self.sending = threading.Lock()
         """Held by the thread that sends."""
         self.rest = b""
@@ -120,6 +123,32 @@ class LogServer:
     def shutdown(self) -> None:
         """End all connections, and accept no more."""
         self._port.shutdown()
+
+    def slowest(self) -> int:
+        """The earliest epoch that some owner was not yet served; where epochs are cut by arrival,
+        that it has not applied, as far as it is listened to."""
+        slowest = self.cursors.slowest()
+        if self.outlets.plan.clock is not None:
+            return slowest
+        applied: dict[tuple[int, str], int] = {}
+        for stream in self._streams:
+            if (says := stream.says) is None:
+                continue
+            says.hear()
+            if not says.gone and self.cursors.slows(stream.subscriber):
+                applied[stream.subscriber] = says.applied  # of two connections the newer one counts
+        return min([slowest, *[epoch + 1 for epoch in applied.values()]])
+
+    def is_near(self) -> bool:
+        """Whether the slowest subscriber is near enough for the next epoch."""
+        plan, slowest = self.outlets.plan, self.slowest()
+        return not self.outlets.is_ahead(slowest, ARRIVED_BOUND if plan.clock is None else BOUND)
+
+    def await_near(self, seconds: float) -> None:
+        """Wait until a subscriber has come nearer, or for so many seconds."""
+        with self.cursors.changed:
+            if not self.is_near():
+                self.cursors.changed.wait(seconds)
 
     def end_others(self) -> None:
         """End the streams of subscribers that are not expected any more, even if such a subscriber

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from raystream.actors.network import frames
 from raystream.actors.network.connections import Joining, direct, end
+from raystream.actors.network.flow_control import AppliedSender
 from raystream.actors.network.frames import (
     LATER,
     REFUSED,
@@ -112,6 +113,8 @@ class Subscription:
         self._connection: socket.socket | None = None
         self._connected: float | None = None
         """When the producer first answered on this connection; None before."""
+        self._says: AppliedSender | None = None
+        """Tells the producer how far the instance is; None while it cannot be told."""
         self._returned = threading.Event()
         """Set when the connection is not lent any more."""
         name = f"edge-{peer.edge.id}"
@@ -130,6 +133,11 @@ class Subscription:
 
     def join(self, seconds: float) -> None:
         self._thread.join(seconds)
+
+    def say(self, applied: int) -> None:
+        """Tell the producer, without a wait, which epoch was applied last."""
+        if (says := self._says) is not None:
+            says.say(applied)
 
     def _run(self) -> None:
         since = time.monotonic()  # it has tried, but for the time that it was connected
@@ -167,7 +175,7 @@ class Subscription:
 
     def _follow(self) -> bool:
         """Read until the range ends (True) or the connection ends (False)."""
-        self._connected = None
+        self._connected = self._says = None
         peer, inbox = self._peer, self._callbacks.inbox
         self.next = max(self.next, self._callbacks.since() + 1, peer.first)
         ticket = peer.ticket(self.next)
@@ -212,6 +220,9 @@ class Subscription:
             raise Refused(frame.head.decode())
         if self._connected is None:
             self._connected = time.monotonic()
+            connection = self._connection
+            if connection is not None and direct(connection):  # it was let in, and is listened to
+                self._says = AppliedSender(connection, self.next - 1)
         for piece in decoder.pieces_of(frame):
             first = piece.header.first
             if first > self.next and first > self._applied() + 1:

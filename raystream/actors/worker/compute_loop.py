@@ -24,7 +24,7 @@ from raystream.actors.worker.driving.tidy import Tidy
 from raystream.actors.worker.fate import Fate
 from raystream.actors.worker.reading import CommitTeller, SourceReader
 from raystream.actors.worker.shipping import Shipper
-from raystream.actors.worker.subscriptions import AHEAD, AHEAD_BYTES, SMALL_AHEAD, Subscriptions
+from raystream.actors.worker.subscriptions import Subscriptions
 from raystream.controller.protocol.shortage import holder_of, is_shortage, shortage
 from raystream.dataflow.instances.base import Instance
 from raystream.dataflow.pieces import Header
@@ -34,15 +34,16 @@ from raystream.dataflow.tenure import Tenure
 from raystream.local.asking import Asker
 from raystream.native.memory import memory_use
 from raystream.schema.types import SinkContext
-from raystream.state.log.epoch_log import Bound
 
 WAIT_SECONDS = 0.5
+NEAR_SECONDS = (0.0005, 0.01)
+"""How long a producer of epochs by arrival rests, at first and at most, before it looks again
+whether its subscribers are near: what they say rings no bell."""
 """How long the thread waits at most before it looks whether the shell stops."""
 HOLD_SECONDS = 0.005
 """How often a source looks whether the code after its epoch is settled."""
 MARKS = 256
 """A source or sink reports for this many of its newest epochs when it passed them."""
-BOUND = Bound(AHEAD, AHEAD_BYTES, SMALL_AHEAD)
 """How far an instance may be ahead of what its slowest subscriber was served."""
 BATCH = 16
 BATCH_SECONDS = 0.001
@@ -115,11 +116,13 @@ class ComputeLoop:
         """Whether a step is under way, or has failed. The rows then belong to no single epoch."""
         self.again = False
         """Set when the last checkpoint is to be stored again."""
-        self._tenure, self._machine = tenure, tenure.machine
+        self._tenure, self._machine = tenure, (machine := tenure.machine)
         self._fate, self._meter, self._turns = fate, meter, turns
         self._inbox, self._subscriptions = inbox, subscriptions
         self._server, self._cursors = server, cursors
         self._held_bytes = held_bytes
+        self._arrives = machine.plan.clock is None
+        self._pauses = NEAR_SECONDS if self._arrives else (WAIT_SECONDS, WAIT_SECONDS)
         self._asked: queue.SimpleQueue[tuple[int, Future[Captured | None]]] = queue.SimpleQueue()
         self._shared, self._ended = shared, threading.Event()
         self._tidy = _nothing
@@ -189,6 +192,8 @@ class ComputeLoop:
             if not machine.ready():
                 yield from self._stand_still()
                 continue
+            if self._arrives and not (self._is_near() or (yield from self._may_publish())):
+                break  # before the cut: what comes until then belongs to the epoch
             stop = machine.end_of_step
             taken = yield from source.take(machine.position + 1, lambda: fate.stopping, stop)
             if taken is None or not (yield from self._has_room()):
@@ -308,23 +313,21 @@ class ComputeLoop:
     def _is_near(self) -> bool:
         """Whether the slowest subscriber is near enough for the next epoch, and the work goes
         on."""
-        ahead = self._machine.outlets.is_ahead(self._cursors.slowest(), BOUND)
-        return not (ahead or self._fate.stopping)
+        return self._server.is_near() and not self._fate.stopping
 
     def _may_publish(self) -> Work[bool]:
         """Wait until the slowest subscriber is near enough for the next epoch. False when
         stopping."""
+        seconds = self._pauses[0]
         with self._meter.meanwhile("blocked"):
             while not self._is_near() and not self._fate.stopping:
-                yield Pause(WAIT_SECONDS, self._await_near, "unseen")
+                yield Pause(seconds, self._await_near, "unseen")
+                seconds = min(2 * seconds, self._pauses[1])
         return not self._fate.stopping
 
     def _await_near(self, seconds: float) -> None:
-        changed = self._cursors.changed
-        if seconds:
-            with changed:
-                if not self._is_near() and not self._fate.stopping:
-                    changed.wait(seconds)
+        if seconds and not self._fate.stopping:
+            self._server.await_near(seconds)
 
     def _has_room(self) -> Work[bool]:
         """Wait, as a source, while its logs hold too much; False when stopping. Before it waits it

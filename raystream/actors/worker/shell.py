@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from raystream.actors.network.connections import Joining
+from raystream.actors.network.flow_control import AHEAD
 from raystream.actors.network.inbox import Inbox
 from raystream.actors.network.server import Cursors, LogServer
 from raystream.actors.worker.answering import answering
@@ -27,7 +28,7 @@ from raystream.actors.worker.fate import Fate
 from raystream.actors.worker.reading import Claim, CommitTeller, SourceReader
 from raystream.actors.worker.register_client import Claimer, RegisterKeeping
 from raystream.actors.worker.shipping import PART_BYTES, Ship, Shipper
-from raystream.actors.worker.subscriptions import AHEAD, Subscriptions
+from raystream.actors.worker.subscriptions import Subscriptions
 from raystream.actors.worker.warmup import CodeLoader
 from raystream.api.connectors import hears_commits
 from raystream.dataflow.assignment import Assignment

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raystream.actors.network.connections import Joining
+from raystream.actors.network.flow_control import AHEAD, ARRIVED_AHEAD
 from raystream.actors.network.inbox import Inbox
 from raystream.actors.network.subscription import Peer, Subscription
 from raystream.actors.worker.driving.local_subscription import LocalSubscription
@@ -17,13 +18,6 @@ from raystream.dataflow.pieces import Piece
 from raystream.dataflow.plan import Edge
 from raystream.dataflow.tenure import AfterRefusal, Tenure
 
-AHEAD = 8
-"""Epochs of any size that a producer may be ahead of what its slowest subscriber was served, and
-that a subscription may be ahead of what its instance has applied."""
-SMALL_AHEAD = 256
-AHEAD_BYTES = 64 << 10
-"""A producer may be up to SMALL_AHEAD epochs ahead while their rows have at most AHEAD_BYTES:
-AHEAD epochs of a millisecond each are only a few milliseconds."""
 WAIT_SECONDS = 0.5
 """How long a thread waits at most before it looks whether the shell stops."""
 
@@ -51,6 +45,8 @@ class Subscriptions:
         self._fate = fate
         self._joining = joining
         self._checks = self._machine.plan.check
+        self._says = self._machine.plan.clock is None
+        """Whether producers are told what is applied; see `flow_control`."""
         self._applied = threading.Condition()
         self._waiting = 0
         """The number of threads that wait until more epochs are applied."""
@@ -78,7 +74,8 @@ class Subscriptions:
         if server is None:
             return Subscription(peer, self)
         assert isinstance(self._inbox, SharedInbox)
-        return LocalSubscription(peer, self, server, self._inbox, AHEAD)
+        ahead = ARRIVED_AHEAD if self._says else AHEAD
+        return LocalSubscription(peer, self, server, self._inbox, ahead)
 
     def stop(self) -> None:
         """Stop all of them; their threads end soon after."""
@@ -88,6 +85,9 @@ class Subscriptions:
 
     def advanced(self) -> None:
         """The instance has applied an epoch, or stops: threads that wait for it look again."""
+        if self._says:
+            for subscription in self._open.values():
+                subscription.say(self._machine.position)
         if self._waiting:  # a thread counts itself before it looks, so none is missed
             with self._applied:
                 self._applied.notify_all()

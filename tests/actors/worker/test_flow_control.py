@@ -15,13 +15,13 @@ import pytest
 import raystream as rs
 from raystream.actors.network import server, subscription
 from raystream.actors.network.connections import Joining
+from raystream.actors.network.flow_control import AHEAD, ARRIVED_AHEAD
 from raystream.actors.network.server import BURST, LogServer
 from raystream.actors.network.subscription import RECONNECT_SECONDS
 from raystream.actors.worker import compute_loop
 from raystream.actors.worker.compute_loop import ComputeLoop
 from raystream.actors.worker.reading import SourceReader
 from raystream.actors.worker.shell import Shell
-from raystream.actors.worker.subscriptions import AHEAD
 from raystream.dataflow.instances.base import Instance
 from raystream.dataflow.instances.sink import SinkInstance
 from raystream.dataflow.pieces import Header
@@ -77,6 +77,41 @@ def minute(sink: rs.Sink) -> tuple[rs.Flow, list[Order]]:
     orders, flow = tuple(Order(t, t % 3, 1) for t in range(60)), rs.Flow("minute")
     flow.source(Rows(Order, (orders,)), epochs=rs.by_time(seconds=1)).to(sink)
     return flow, list(orders)
+
+
+@dataclass(frozen=True)
+class Drip:
+    """Lines that come one after the other, each in a batch of its own."""
+
+    record: ClassVar[type[Line]] = Line
+    rows: int
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("drip")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        for at in range(position, self.rows):
+            time.sleep(0.0005)
+            yield at + 1, rs.Batch(Line, {"time": [at], "text": [f"{at}"]})
+
+
+def drip_flow(sink: rs.Sink, rows: int = 300) -> rs.Flow:
+    flow = rs.Flow("dripping")
+    epochs = rs.by_arrival(seconds=0.001)
+    flow.source(Drip(rows), epochs=epochs, name="drip").to(sink, name="out")
+    return flow
+
+
+def test_epochs_by_arrival_wait_to_be_cut_where_a_sink_is_slow() -> None:
+    sink = Slow()
+    with shells_of(drip_flow(sink)) as shells:
+        shells.start()
+        (source,), (out,) = shells.of("drip"), shells.of("out")
+        assert standing(source) - out.machine.position == ARRIVED_AHEAD + 1
+        time.sleep(0.05)  # more comes, and is cut when there is room
+        sink.gate.set()
+        shells.watch()
+    assert [line.text for line in sink.records()] == [f"{at}" for at in range(300)]
 
 
 @pytest.mark.parametrize("most", [1, 16])

@@ -53,6 +53,9 @@ class LocalSubscription:
         self._over = True
         self._inbox.detach(self)
 
+    def say(self, applied: int) -> None:
+        """Nothing is to be said: the producer sees what was taken."""
+
     def ready(self) -> bool:
         """Whether there may be something to take."""
         if self._over:

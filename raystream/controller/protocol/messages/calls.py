@@ -12,7 +12,7 @@ sends the call its own way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -22,7 +22,7 @@ from raystream.controller.protocol.recovery import Place
 from raystream.dataflow.assignment import Assignment
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
-from raystream.dataflow.register import Boundaries, Boundary, HeldBoundary, PlaceSet
+from raystream.dataflow.register import Boundaries, PlaceSet
 from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.durable.manifest import Saved, SavedChain
 from raystream.errors import OvertakenError, RaystreamError
@@ -196,14 +196,6 @@ class KeeperCalls(Protocol):
         left."""
         ...
 
-    def claim(self, view: int, split: str, epoch: int, wanted: Boundary) -> HeldBoundary | None:
-        """See `Register.claim`."""
-
-    def look(
-        self, view: int, epoch: int, names: Sequence[str]
-    ) -> dict[tuple[str, int], Boundary] | None:
-        """See `Register.look`."""
-
     def hand(self, view: int) -> Boundaries | None:
         """See `Register.hand`."""
 
@@ -227,10 +219,8 @@ class KeeperCalls(Protocol):
 class KeeperActorCalls(KeeperCalls, Protocol):
     """A keeper on a cluster. An image comes to it in parts, and leaves it as references."""
 
-    def claim_all(
-        self, view: int, epoch: int, wanted: Mapping[str, Boundary]
-    ) -> dict[str, HeldBoundary] | None:
-        """See `Register.claim_all`."""
+    def register_address(self) -> str:
+        """Where instances claim boundaries, "HOST:PORT"."""
         ...
 
     def store(
