@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
 
 
 class Pusher(threading.Thread):
-    """Pushes words of its own until the gate is open; each batch is recorded when `flush`
-    returns."""
+    """Pushes words of its own until the gate is open, and more than one batch of them, however slow
+    the machine is; each batch is recorded when `flush` returns."""
 
     def __init__(self, address: str, name: str, gate: Gate, tls: Path | None) -> None:
         super().__init__(name=name)
@@ -35,7 +35,7 @@ class Pusher(threading.Thread):
     def run(self) -> None:
         try:
             with self.client:
-                while not (self.gate.folder / "open").exists():
+                while self.pushed <= 5 or not (self.gate.folder / "open").exists():
                     for _ in range(5):
                         self.client.push(Word(self.pushed, f"{self.name}-{self.pushed}"))
                         self.pushed += 1
