@@ -16,6 +16,7 @@
     capture         PostgreSQL as a source: the changes of a table, or its new rows
     tables          sinks to tables of Delta Lake and Iceberg
     formats         how the messages of brokers stand for records
+    addresses       addresses and settings as messages show them: without secrets
     made_types      record types made of a user's, which other processes find by their names
 
 Files can be read again: each is a split with positions. What cannot is recorded by the job. Columns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyarrow.csv import WriteOptions, write_csv
 
 from raystream.errors import ConfigError
+from raystream.io.addresses import without_secrets
 from raystream.io.databases.sql import SqlConnection, listed, quoted
 from raystream.io.databases.tables import TableSink, driver_of
 from raystream.schema.kinds import IDENTIFIER
@@ -217,13 +218,6 @@ def words_of(url: str, error: Exception) -> str:
     words = without_secrets(secrets_of(url), str(error).strip())
     if without_password(url) == "***":
         words = re.sub(r'".*"', "...", words)
-    return words
-
-
-def without_secrets(secrets: Iterable[str], words: str) -> str:
-    """Words with `***` in the place of secrets."""
-    for secret in secrets:
-        words = words.replace(secret, "***")
     return words
 
 

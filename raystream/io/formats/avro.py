@@ -132,6 +132,11 @@ class AvroCodec(Codec[U]):
         fit = all(f.name in types and fits(types[f.name], f) for f in fields)
         return self._flat if fit else None
 
+    def check(self, *, writes: bool) -> str:
+        if self._registry is None:
+            return ""
+        return self._registry.look(self._subject, "AVRO", self._text if writes else None)
+
     def decode(self, messages: Sequence[bytes], /) -> Batch[U]:
         if len(messages) > _FEW:
             with suppress(Unfit, InputError):

@@ -41,6 +41,24 @@ class Codec(ABC, Generic[U]):
     def encode(self, batch: Batch[U], /) -> list[bytes]:
         """The messages of records, one of each, in order."""
 
+    def check(self, *, writes: bool) -> str:
+        """See whether the schema registry can be used, if there is one; in a few words what is
+        there. It is called by `raystream check`.
+
+        Args:
+            writes: whether messages are written, and not read.
+
+        Raises:
+            RaystreamError: what is wrong.
+        """
+        return ""
+
+
+def registries(*codecs: Codec[Any] | None, writes: bool) -> str:
+    """What is to be added to the answer of a source or sink: the registries of its codecs."""
+    told = [codec.check(writes=writes) for codec in codecs if codec is not None]
+    return "".join(f"; {words}" for words in dict.fromkeys(told) if words)
+
 
 class Format(ABC):
     """How messages stand for records. Formats are sent to the processes of a job, so they hold only

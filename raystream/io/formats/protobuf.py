@@ -99,13 +99,21 @@ class ProtobufCodec(Codec[U]):
     @cached_property
     def _number(self) -> int:
         """That of the schema with which messages are written."""
+        assert self._registry is not None
+        return self._registry.number(self._subject, self._text(), "PROTOBUF")
+
+    def _text(self) -> str:
+        """The schema, as registries take it beside a text."""
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
         file = FileDescriptorProto()
         self._message.DESCRIPTOR.file.CopyToProto(file)
-        text = base64.standard_b64encode(file.SerializeToString()).decode()
-        assert self._registry is not None
-        return self._registry.number(self._subject, text, "PROTOBUF")
+        return base64.standard_b64encode(file.SerializeToString()).decode()
+
+    def check(self, *, writes: bool) -> str:
+        if self._registry is None:
+            return ""
+        return self._registry.look(self._subject, "PROTOBUF", self._text() if writes else None)
 
     def decode(self, messages: Sequence[bytes], /) -> Batch[U]:
         return self._rows.batch([self._read(message) for message in messages])

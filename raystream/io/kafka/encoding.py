@@ -9,7 +9,7 @@ import numpy as np
 from raystream.api.batch import Batch
 from raystream.errors import GraphError
 from raystream.io.formats import Codec, part_of
-from raystream.io.formats.base import taken_from
+from raystream.io.formats.base import registries, taken_from
 from raystream.io.kafka.journal import Outgoing
 from raystream.io.kafka.layout import Layout
 from raystream.schema.records import record_schema
@@ -42,6 +42,10 @@ class Encoder:
         self._values = layout.value_of(record)
         self._value = _codec(layout.format, record, self._values, f"{topic}-value")
         self._key = _codec(layout.key_format, record, layout.key, f"{topic}-key")
+
+    def check(self) -> str:
+        """What is to be added to the answer of `raystream check`."""
+        return registries(self._value, self._key, writes=True)
 
     def __call__(self, batch: Batch[Any]) -> list[Outgoing]:
         """The messages of records, one of each, in order."""

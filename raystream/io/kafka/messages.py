@@ -11,7 +11,7 @@ import numpy as np
 from raystream.api.batch import Batch
 from raystream.errors import InputError, StateError
 from raystream.io.formats import Codec, joined, part_of
-from raystream.io.formats.base import At, whole
+from raystream.io.formats.base import At, registries, whole
 from raystream.io.kafka.layout import Layout, blank_of
 from raystream.schema.columns import concat, empty
 from raystream.schema.records import record_schema
@@ -44,6 +44,10 @@ class MessageDecoder:
         self._value = _codec(layout.format, record, layout.value_of(record), f"{topic}-value")
         self._key = _codec(layout.key_format, record, layout.key, f"{topic}-key")
         self.nothing: Batch[Any] = Batch._of(empty(record_schema(record)))
+
+    def check(self) -> str:
+        """What is to be added to the answer of `raystream check`."""
+        return registries(self._value, self._key, writes=False)
 
     def __call__(self, messages: Sequence[Any], where: At | None = None) -> Decoded:
         """The records of messages, one of each; what is skipped has none.

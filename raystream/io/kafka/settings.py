@@ -6,11 +6,12 @@ The names are those of librdkafka (`CONFIGURATION.md` of its sources lists them 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from raystream.errors import ConfigError
+from raystream.io.addresses import secret_settings, without_secrets
 from raystream.schema.lengths import wait_of
 
 OWN = {
@@ -31,7 +32,6 @@ OWN = {
 }
 """Settings that users do not give, with what they say instead."""
 
-_SECRET = re.compile(r"password|secret|key\.pem|keytab|jaas|oauthbearer|sasl\.username|token")
 _KEPT_KB = 16 << 10
 """How much a partition may have read ahead, in KiB."""
 
@@ -52,12 +52,7 @@ class Settings:
 
     def words(self, text: str) -> str:
         """A text of a client without what is secret."""
-        for secret in sorted(self._secrets(), key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return text
-
-    def _secrets(self) -> Iterable[str]:
-        return [v for k, v in self.given.items() if _SECRET.search(k) and isinstance(v, str) and v]
+        return without_secrets(secret_settings(self.given), text)
 
     def consumer(self, group: str | None) -> dict[str, Any]:
         """The settings of a client that reads."""

@@ -58,14 +58,17 @@ class _Target:
                 f" {record.__name__}",
                 hint="Give each type of records a sink and a topic of its own.",
             )
-        Encoder(CALL, record, self.layout, self.topic)
+        self._new_encoder(record)
         self._record = record
 
     def encode(self, batch: Batch[Any]) -> Any:
         """The messages of a batch."""
         if self._encoder is None:
-            self._encoder = Encoder(CALL, batch.record, self.layout, self.topic)
+            self._encoder = self._new_encoder(batch.record)
         return self._encoder(batch)
+
+    def _new_encoder(self, record: type[Any]) -> Encoder:
+        return Encoder(CALL, record, self.layout, self.topic)
 
     def describe(self) -> str:
         return f"The topic {self.topic} of Kafka at {self.settings.servers}"
@@ -95,17 +98,18 @@ class _Target:
 
     def looked_at(self) -> str:
         """See whether the topic is there, or can be made."""
+        registries = "" if self._record is None else self._new_encoder(self._record).check()
         try:
             there = partitions_there(admin(self.settings), self.topic)
         except driver().KafkaException as error:
             raise self.unwritable(error) from None
         if there:
-            return f"{self.describe()} has {counted(there, 'partition')}"
+            return f"{self.describe()} has {counted(there, 'partition')}{registries}"
         if not self.create:
             raise OutputError(
                 f"{self.describe()} is not there", hint="Make it, or say create=True."
             )
-        return f"{self.describe()} can be made"
+        return f"{self.describe()} can be made{registries}"
 
     def unwritable(self, error: Exception) -> OutputError:
         """The error of a topic that cannot be written."""

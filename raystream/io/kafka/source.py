@@ -117,7 +117,7 @@ class Topics(MessageSource[U]):
         """
         end = self._ends.get(split.name)
         topic, _ = partition_of(split.name)
-        decode = MessageDecoder(self.declared, self.layout, self.tombstones, topic)
+        decode = self._decoder(topic)
         if not position and self.comes_later(split.name):
             nothing, after = self._decoded(decode, split.name, [])
             for _ in self._awaited(split.name):
@@ -183,6 +183,8 @@ class Topics(MessageSource[U]):
 
     def check(self) -> str:
         """Look what is there, and read a record."""
+        decoders = {topic: self._decoder(topic) for topic in self.topics}
+        registries = "".join(dict.fromkeys(d.check() for d in decoders.values()))
         with closing(consumer(self.settings, None)) as client:
             names = self._names(client)
             there = {name: extent(client, self.settings, name) for name in names}
@@ -190,14 +192,16 @@ class Topics(MessageSource[U]):
         said = f"{counted(len(names), 'partition')}, {counted(offsets, 'offset')}"
         full = next((name for name, e in there.items() if e.high > e.low), None)
         if full is None:
-            return f"{said}; no records now"
-        topic, _ = partition_of(full)
-        decode = MessageDecoder(self.declared, self.layout, self.tombstones, topic)
+            return f"{said}; no records now{registries}"
+        decode = decoders[partition_of(full)[0]]
         with closing(PartitionReader(self.settings, full, 0)) as reader:
             batch: Batch[Any] = decode(reader.take(CHECK_SECONDS)[:1]).batch
         if not len(batch):
-            return f"{said}; no record of {full} came within {CHECK_SECONDS:g} s"
-        return f"{said}; read a record ({self.declared.__name__}) of {full}"
+            return f"{said}; no record of {full} came within {CHECK_SECONDS:g} s{registries}"
+        return f"{said}; read a record ({self.declared.__name__}) of {full}{registries}"
+
+    def _decoder(self, topic: str) -> MessageDecoder:
+        return MessageDecoder(self.declared, self.layout, self.tombstones, topic)
 
 
 def _more(topic: str, partitions: int) -> str:

@@ -12,6 +12,7 @@ from raystream.api.looking import counted
 from raystream.errors import GraphError, OutputError
 from raystream.io.databases.waiting import Patience
 from raystream.io.formats import Codec, Format
+from raystream.io.formats.base import registries
 from raystream.io.kinesis.client import (
     CALL,
     PASSING,
@@ -164,8 +165,10 @@ class SentStream(Sink[Any]):
 
     def check(self) -> str:
         """See whether the stream is there. Whether it may be written is not tried."""
+        codec = None if self._record is None else self.format.codec(self._record)
+        told = registries(codec, writes=True)
         try:
-            return f"{self.where.name} has {counted(self._open_shards(), 'open shard')}"
+            return f"{self.where.name} has {counted(self._open_shards(), 'open shard')}{told}"
         except Exception as error:
             if not is_expected(error):
                 raise

@@ -17,7 +17,7 @@ from raystream.io.databases.waiting import Beat, Patience, pause
 from raystream.io.files.bad_lines import mixed, sifted
 from raystream.io.formats import Codec, Format
 from raystream.io.formats.bad_messages import MessageSource
-from raystream.io.formats.base import whole
+from raystream.io.formats.base import registries, whole
 from raystream.io.kinesis.client import StreamPlace, client_of, driver
 from raystream.io.kinesis.reading import ShardReader
 from raystream.io.kinesis.shards import (
@@ -242,6 +242,10 @@ class KinesisStream(MessageSource[U]):
 
     def check(self) -> str:
         """Look what is there, and read a record."""
+        told = registries(self._codec(), writes=False)
+        return self._looked() + told
+
+    def _looked(self) -> str:
         listing = listed(self._client(), self.where)
         is_open = [n for n, shard in listing.shards.items() if shard.open]
         said = counted(len(is_open), "open shard")

@@ -13,7 +13,7 @@ from raystream.api.batch import Batch
 from raystream.errors import ConfigError, InputError
 from raystream.io.files.bad_lines import mixed, sifted
 from raystream.io.formats.bad_messages import MessageSource
-from raystream.io.formats.base import Codec, Format, whole
+from raystream.io.formats.base import Codec, Format, registries, whole
 from raystream.io.formats.json import json
 from raystream.schema.columns import empty
 from raystream.schema.fields import AnyRecord
@@ -120,6 +120,16 @@ class SubscribedSource(MessageSource[U]):
         return once.connect(0, None)
 
     def check(self) -> str:
+        """Ask the registry of the format, if there is one, and connect.
+
+        Raises:
+            RaystreamError: what is wrong.
+        """
+        codec: Codec[U] = self.format.codec(self.declared)
+        told = registries(codec, writes=False)
+        return self.look() + told
+
+    def look(self) -> str:
         """Connect, and close the connection without a look at what comes.
 
         Raises:

@@ -107,7 +107,7 @@ class RabbitQueue(SubscribedSource[U]):
     def connect(self, split: int, since: int | None) -> MessageConnection:
         return _Consumer(self)
 
-    def check(self) -> str:
+    def look(self) -> str:
         """See how many messages there are, and take none."""
         try:
             connection = _connected(self)

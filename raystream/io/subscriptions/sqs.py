@@ -103,7 +103,7 @@ class Queue(SubscribedSource[U]):
     def connect(self, split: int, since: int | None) -> MessageConnection:
         return _Poll(self)
 
-    def check(self) -> str:
+    def look(self) -> str:
         """See how many messages there are, and take none: others would not see it for a while."""
         from botocore.exceptions import BotoCoreError, ClientError
 

@@ -14,6 +14,7 @@ import raystream as rs
 from raystream.errors import InputError
 from raystream.io.kinesis.shards import END, Listing, Shard, last_sequence, spread
 from tests.io.kinesis.model import BASE, BEGIN, UNREACHABLE, Make, Stream, later, refused, stream
+from tests.registry_server import RegistryServer
 
 __all__ = ["stream"]
 
@@ -239,3 +240,19 @@ def test_check_says_what_is_there(stream: Make) -> None:
     assert kinesis().check() == "2 open shards; no records now"
     put(made, ROWS[:1])
     assert kinesis().check() == "2 open shards; read a record (Word)"
+
+
+def test_check_asks_the_registry(stream: Make) -> None:
+    stream(1)
+    registry, avro = RegistryServer(), rs.io.formats.avro
+    try:
+        form = avro(registry=registry.settings)
+        assert rs.io.kinesis("words", Word, format=form).check().endswith(" answers")
+        form = avro(registry=registry.settings, subject="words")
+        with pytest.raises(InputError, match="has no subject words"):
+            rs.io.kinesis("words", Word, format=form).check()
+        sink = rs.io.kinesis("words", format=form)
+        sink.accept(Word)
+        assert sink.check().endswith("has no subject words yet: the first message makes it")
+    finally:
+        registry.stop()

@@ -11,6 +11,7 @@ import raystream as rs
 from raystream.errors import InputError
 from raystream.io.subscriptions.base import Incoming, MessageConnection, SubscribedSource
 from tests.io.subscriptions.reading import Reader, Reading
+from tests.registry_server import RegistryServer
 
 SECRET = b'{"time": "4711-secret", "room": "hall"}'
 
@@ -28,8 +29,8 @@ class Given(MessageConnection):
 class GivenSource(SubscribedSource[Any]):
     """Reads them."""
 
-    def __init__(self, *given: Incoming) -> None:
-        super().__init__(Reading, None, "rooms")
+    def __init__(self, *given: Incoming, format: Any = None) -> None:
+        super().__init__(Reading, format, "rooms")
         self._given = given
 
     def connect(self, split: int, since: int | None) -> MessageConnection:
@@ -63,3 +64,16 @@ def test_a_message_with_an_id_has_no_number() -> None:
     assert (found.raystream_file, found.raystream_line, found.raystream_data) == (
         "rooms", -1, SECRET
     )  # fmt: skip
+
+
+def test_a_check_asks_the_registry() -> None:
+    registry = RegistryServer()
+    try:
+        form = rs.io.formats.avro(registry=registry.settings)
+        told = f"rooms can be read; the schema registry at {registry.place} answers"
+        assert GivenSource(format=form).check() == told
+        form = rs.io.formats.avro(registry=registry.settings, subject="rooms")
+        with pytest.raises(InputError, match="has no subject rooms"):
+            GivenSource(format=form).check()
+    finally:
+        registry.stop()
