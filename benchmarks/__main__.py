@@ -26,6 +26,7 @@ from benchmarks.jobs import checkpoints, compare, elastic, epochs, push, start
 from benchmarks.kafka import latency, throughput
 from benchmarks.model import simulate
 from benchmarks.parts import (
+    claims,
     compiled,
     keeping,
     kernels,
@@ -51,6 +52,7 @@ app.command("touch")(touch.main)
 app.command("restore")(restore.main)
 app.command("query")(query.main)
 app.command("keeping")(keeping.main)
+app.command("claims")(claims.main)
 app.command("compiled")(compiled.main)
 app.command("small-epochs")(small_epochs.main)
 app.command("paced-epochs")(paced_epochs.main)

@@ -1,7 +1,8 @@
-"""One part of the engine by itself, in one process and without a job.
+"""One part of the engine by itself, without a job.
 
 Each module is a command, but for `sizes`, which `benchmarks checkpoints` uses:
 
+    claims     claims at the boundary register, and calls through Ray
     compiled   the inner loop of compiled operators
     kernels    the loops over rows and records
     tables     a large table while it grows, and while it is copied

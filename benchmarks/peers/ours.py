@@ -82,18 +82,9 @@ class PacedKeys:
             yield at + len(keys), rs.Batch(Paced, {"time": time, "key": keys})
 
 
-@dataclass(frozen=True)
-class ArrivingKeys:
-    """W1 as records arrive, so many a second: each is there when it is due, and its time is Unix
-    time in microseconds."""
-
-    given: inputs.Keys
-    rate: int
-
-    record = Paced
-
-    def splits(self) -> Sequence[rs.Split]:
-        return [rs.Split("keys")]
+class ArrivingKeys(PacedKeys):
+    """W1 as records arrive: each is there when it is due, and its time is Unix time in
+    microseconds."""
 
     def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Paced]]]:
         began, wait = time.time() - position / self.rate, PACED_EPOCH["arrival"]

@@ -217,7 +217,8 @@ class Sink(ABC, Generic[T_contra]):
 
 
 class SourceLike(Protocol[U_co]):
-    """A source by its methods. What does not derive from `Source` is adapted to it."""
+    """A source by its methods. What does not derive from `Source` is adapted to it; it may have the
+    others, too, but `in_unit` and `stages`."""
 
     def splits(self) -> Sequence[Split]: ...
     def read(self, split: Split, position: int, /) -> Iterator[tuple[int, Batch[U_co]]]: ...
@@ -236,32 +237,9 @@ class AdaptedSource(Source[Any]):
 
     def __init__(self, given: Any) -> None:
         self.given = given
-        self.reads = getattr(given, "reads", None)
-        self.recorded = bool(getattr(given, "recorded", False))  # type: ignore[misc]
-        self.waits = bool(getattr(given, "waits", False))
-
-    def _call(self, method: str, *given: Any) -> None:
-        if (found := getattr(self.given, method, None)) is not None:
-            found(*given)
-
-    def acknowledge(self, split: Split, number: int, /) -> None:
-        self._call("acknowledge", split, number)
-
-    def knows(self, split: Split, sequences: Mapping[str, int], /) -> None:
-        self._call("knows", split, sequences)
-
-    def ended(self, split: Split, /) -> None:
-        self._call("ended", split)
-
-    def stored(self, split: Split, sequences: Mapping[str, int], /) -> None:
-        self._call("stored", split, sequences)
-
-    def commit(self, positions: Mapping[str, int], /) -> None:
-        self._call("commit", positions)
-
-    def check(self) -> str:
-        check = getattr(self.given, "check", None)
-        return super().check() if check is None else check()
+        for name in (*_SOURCE_MAY, *_SOURCE_SAYS):
+            if hasattr(given, name):
+                setattr(self, name, getattr(given, name))
 
     def splits(self) -> Sequence[Split]:
         return self.given.splits()
@@ -328,7 +306,7 @@ def as_given(connector: Any) -> Any:
 
 def source_of(given: SourceLike[U_co], where: Where) -> Source[U_co]:
     """An object of the user as a `Source`. Raises a `GraphError` if it is none."""
-    _check_methods(given, "source", _SOURCE, _SOURCE, where)
+    _check_methods(given, "source", _SOURCE, _SOURCE | _SOURCE_MAY, where)
     return given if isinstance(given, Source) else AdaptedSource(given)
 
 
@@ -338,7 +316,18 @@ def sink_of(given: SinkLike[T_contra], where: Where) -> Sink[T_contra]:
     return given if isinstance(given, Sink) else AdaptedSink(given)
 
 
-_SOURCE = {"splits": (), "read": ("split", "position")}
+_SOURCE: dict[str, tuple[str, ...]] = {"splits": (), "read": ("split", "position")}
+_SOURCE_MAY: dict[str, tuple[str, ...]] = {
+    "open": ("context",),
+    "close": (),
+    "acknowledge": ("split", "number"),
+    "knows": ("split", "sequences"),
+    "ended": ("split",),
+    "stored": ("split", "sequences"),
+    "commit": ("positions",),
+    "check": (),
+    "comes_later": ("split",),
+}
 _SINK: dict[str, tuple[str, ...]] = {"write": ("epoch", "keys", "batch"), "commit": ("epoch",)}
 _SINK_MAY: dict[str, tuple[str, ...]] = {
     "open": ("context",),
@@ -348,7 +337,9 @@ _SINK_MAY: dict[str, tuple[str, ...]] = {
     "close": (),
     "check": (),
 }
-"""Methods and what they are called with (`*`: by name); those that a sink may have."""
+"""Methods and what they are called with (`*`: by name); those that a source or sink may have."""
+_SOURCE_SAYS = ("reads", "recorded", "waits", "read_ahead", "sender_seconds")
+"""What a source may say of itself."""
 _USUAL = {
     "source": "Records at hand are one by rs.io.iterable(records, Record), files by rs.io.csv.",
     "sink": "A function is one by rs.io.callable(function), a folder by rs.io.parquet(folder).",

@@ -147,7 +147,7 @@ def by_arrival(
     Args:
         column: the field that the watermark follows.
         seconds: the length of an epoch, on the clock. An epoch is longer where the job cannot keep
-            up with such epochs.
+            up with such epochs, as far as the source reads ahead (`Source.read_ahead`).
         disorder: seconds of event time by which a record may be behind those before it.
         idle: seconds on the clock: a split of which nothing has come for that long holds no
             watermark back, until its next record comes. That record may be late. Unless given,

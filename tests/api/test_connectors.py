@@ -14,6 +14,7 @@ import raystream as rs
 from raystream.api.connectors import AdaptedSink, as_given
 from raystream.api.nodes import SinkNode, SourceNode
 from raystream.errors import GraphError
+from raystream.testing import Collect
 
 
 class Word(NamedTuple):
@@ -115,6 +116,42 @@ def test_a_class_that_does_not_derive_is_adapted_where_it_joins_the_flow() -> No
     assert as_given(source.source) is read and as_given(sink.sink) is told
     assert (source.source.reads, sink.sink.owns) == ("words.txt", "out")
     assert (source.name, sink.name) == ("read", "told")
+
+
+class Limited(Read):
+    """A source by its methods that says more of itself, and is told when it is read."""
+
+    read_ahead = 7
+    sender_seconds = 60.0
+
+    def open(self, context: rs.SourceContext) -> None:
+        CALLS.append(("opened",))
+
+    def close(self) -> None:
+        CALLS.append(("closed",))
+
+
+def test_what_a_class_that_does_not_derive_says_of_itself_counts() -> None:
+    flow = rs.Flow("x")
+    flow.source(Limited()).to(Collect())
+    flow.source(Read(), name="usual").to(Collect())
+    limited, usual = (node.source for node in flow.nodes if isinstance(node, SourceNode))
+    assert (limited.read_ahead, limited.sender_seconds) == (7, 60.0)
+    assert (usual.read_ahead, usual.sender_seconds) == (4, 86_400)
+    assert pickle.loads(pickle.dumps(limited)).read_ahead == 7
+
+
+def test_a_class_that_does_not_derive_is_opened_and_closed() -> None:
+    calls = calls_of(Limited(), Least())
+    assert calls[0] == ("opened",) and calls[-1] == ("closed",)
+
+
+def test_a_method_that_could_not_be_called_is_refused() -> None:
+    class Wrong(Read):
+        def commit(self) -> None: ...
+
+    with pytest.raises(GraphError, match=r"Wrong.commit takes \(\).*called with \(positions\)"):
+        rs.Flow("x").source(Wrong())
 
 
 def test_one_that_derives_is_taken_as_it_is() -> None:

@@ -82,6 +82,14 @@ def test_commands_run(line: str) -> None:
     assert any(c.isdigit() for c in result.output)
 
 
+@pytest.mark.ray
+def test_claims_are_timed() -> None:
+    """It has a Ray of its own, so it runs in a process of its own."""
+    line = [sys.executable, "-m", "benchmarks", "claims", "--turns", "2"]
+    told = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True)
+    assert "a claim over a socket" in told.stdout and "a call through Ray" in told.stdout
+
+
 @pytest.mark.long
 def test_linear_road_runs(tmp_path: Path) -> None:
     data = prepare(tmp_path, [report(0, 1, 3), report(30, 1, 4), balance(30, 1, 7)])

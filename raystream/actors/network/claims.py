@@ -1,8 +1,8 @@
 """Claims at the boundary register, and what is held there, on a connection to a keeper.
 
 An instance shows the token of the run once, in a frame of kind `CLAIMS`. Then each `CLAIM` and each
-`LOOK` is answered by `HELD`, in order. The answer comes in a tenth of the time of a call through
-Ray, which matters because a source that is cut by arrival claims once an epoch.
+`LOOK` is answered by `HELD`, in order. A source that is cut by arrival claims once an epoch, and a
+call through Ray takes many times as long (`python -m benchmarks claims`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """How far a producer may be ahead of its subscribers.
 
-Where epochs follow event time, their lengths are given: what waits for a slow consumer is the same
-in whatever place it waits. A producer counts what it has sent, and a connection may hold much of
-it. Where epochs are cut by arrival, what waits at the source becomes one longer epoch, which costs
-less than many short ones. So there each subscriber says what it has applied, and a producer is only
-a few epochs ahead of that. A job that has more to do than it can then cuts longer epochs by itself,
-in the place of a queue of short ones.
+Where epochs follow event time, their lengths are given, and records are as late wherever they wait
+for a slow consumer. A producer may be some epochs ahead of what its subscribers were served. Many
+more epochs may lie in the buffers of the connections.
+
+Where epochs are cut by arrival, a source that waits makes one longer epoch, which costs less than
+many short ones. So each subscriber says which epochs it has applied, and a producer is only a few
+epochs ahead of them. The epochs of a job that cannot keep up become longer until it can.
 """
 
 from __future__ import annotations
@@ -31,12 +32,11 @@ SAID_MOST = 1 << 12
 
 
 class AppliedSender:
-    """Tells a producer, on the connection of a subscription, how far the subscriber is. Each byte
-    says that so many more epochs are applied. One byte is never sent in part, so nothing has to be
-    put together.
+    """Tells a producer which epochs its subscriber has applied. It writes to the connection of the
+    subscription. Each byte is a number of further epochs, so no message is ever read in part.
 
     Args:
-        applied: the last epoch of which the producer knows that it is applied.
+        applied: the last epoch that was applied before the first byte.
     """
 
     def __init__(self, connection: socket.socket, applied: int) -> None:
@@ -44,8 +44,8 @@ class AppliedSender:
         self._said = applied
 
     def say(self, applied: int) -> None:
-        """Say how far the subscriber is, without a wait. What the system does not take now is said
-        with the next epoch."""
+        """Say which epoch was applied last, without a wait. What the connection does not take now
+        is said with the next epoch."""
         more = applied - self._said
         if more <= 0:
             return
@@ -59,7 +59,7 @@ class AppliedSender:
 
 
 class AppliedReceiver:
-    """What a subscriber says.
+    """Hears which epochs a subscriber has applied.
 
     Args:
         applied: the last epoch before those that the subscriber asked for.

@@ -89,7 +89,7 @@ class ServedStream:
         self.direct = direct(connection) and not asked.guest
         """Whether the compute thread may send by itself."""
         self.says = AppliedReceiver(connection, asked.first - 1) if self.direct else None
-        """What the subscriber says to have applied; None if nobody listens."""
+        """What the subscriber says that it has applied; None if nobody listens to it."""
         self.sending = threading.Lock()
         """Held by the thread that sends."""
         self.rest = b""
@@ -117,6 +117,8 @@ class LogServer:
         self.look_up: LookUp | None = None
         """Answers queries for rows of state; None if the instance keeps none."""
         self._streams: tuple[ServedStream, ...] = ()
+        self._arrives = outlets.plan.clock is None
+        self._bound = ARRIVED_BOUND if self._arrives else BOUND
         self._port = Listener(host, joining, _asked, self._answer, "subscription")
         self.address = self._port.address
 
@@ -128,7 +130,7 @@ class LogServer:
         """The earliest epoch that some owner was not yet served; where epochs are cut by arrival,
         that it has not applied, as far as it is listened to."""
         slowest = self.cursors.slowest()
-        if self.outlets.plan.clock is not None:
+        if not self._arrives:
             return slowest
         applied: dict[tuple[int, str], int] = {}
         for stream in self._streams:
@@ -141,13 +143,12 @@ class LogServer:
 
     def is_near(self) -> bool:
         """Whether the slowest subscriber is near enough for the next epoch."""
-        plan, slowest = self.outlets.plan, self.slowest()
-        return not self.outlets.is_ahead(slowest, ARRIVED_BOUND if plan.clock is None else BOUND)
+        return not self.outlets.is_ahead(self.slowest(), self._bound)
 
     def await_near(self, seconds: float) -> None:
         """Wait until a subscriber has come nearer, or for so many seconds."""
         with self.cursors.changed:
-            if not self.is_near():
+            if not self.cursors.stopped and not self.is_near():
                 self.cursors.changed.wait(seconds)
 
     def end_others(self) -> None:

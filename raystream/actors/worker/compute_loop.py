@@ -36,15 +36,14 @@ from raystream.native.memory import memory_use
 from raystream.schema.types import SinkContext
 
 WAIT_SECONDS = 0.5
+"""How long the thread waits at most before it looks whether the shell stops."""
 NEAR_SECONDS = (0.0005, 0.01)
 """How long a producer of epochs by arrival rests, at first and at most, before it looks again
-whether its subscribers are near: what they say rings no bell."""
-"""How long the thread waits at most before it looks whether the shell stops."""
+whether its subscribers are near: what they say wakes no thread."""
 HOLD_SECONDS = 0.005
 """How often a source looks whether the code after its epoch is settled."""
 MARKS = 256
 """A source or sink reports for this many of its newest epochs when it passed them."""
-"""How far an instance may be ahead of what its slowest subscriber was served."""
 BATCH = 16
 BATCH_SECONDS = 0.001
 """The thread applies up to BATCH ready epochs before it sends them together, for at most
@@ -326,7 +325,7 @@ class ComputeLoop:
         return not self._fate.stopping
 
     def _await_near(self, seconds: float) -> None:
-        if seconds and not self._fate.stopping:
+        if seconds:
             self._server.await_near(seconds)
 
     def _has_room(self) -> Work[bool]:

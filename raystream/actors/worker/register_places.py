@@ -31,7 +31,7 @@ def address_of(keeper: Any) -> str:
     return address
 
 
-class _Line:
+class _KeeperLine:
     """The connection to one keeper, and the lock under which it is used."""
 
     def __init__(self) -> None:
@@ -48,7 +48,8 @@ class _Line:
 class RegisterPlaces:
     """Asks keepers. Any thread may call it.
 
-    A connection that fails is closed, so an answer that comes late is read by nobody.
+    A connection that fails is closed, so an answer that comes too late is not taken for the answer
+    to another question.
 
     Args:
         joining: makes connections to keepers.
@@ -57,7 +58,7 @@ class RegisterPlaces:
 
     def __init__(self, joining: Joining, address_of: Callable[[Any], str] = address_of) -> None:
         self._joining, self._address_of = joining, address_of
-        self._lines: dict[Any, _Line] = {}
+        self._lines: dict[Any, _KeeperLine] = {}
         self._lock = threading.Lock()
 
     def claim(
@@ -86,7 +87,7 @@ class RegisterPlaces:
 
     def _asked(self, keeper: Any, ask: Callable[[ClaimConnection], T]) -> T | None:
         with self._lock:
-            line = self._lines.setdefault(keeper, _Line())
+            line = self._lines.setdefault(keeper, _KeeperLine())
         with line.lock:
             try:
                 if line.connection is None:

@@ -219,6 +219,16 @@ def _role(vertex: int, keys: KeyRange, name: str, index: int, **restored: Any) -
     return Role(vertex=vertex, keys=keys, name=name, index=index, **restored)
 
 
+def edge_of(shell: Shell) -> Edge:
+    """The first edge to which a shell sends."""
+    return shell.vertex.outputs[0]
+
+
+def first_of(shell: Shell) -> int:
+    """The first epoch that the log of this edge has."""
+    return shell.machine.outlets.logs[edge_of(shell).id].first
+
+
 class Subscriber:
     """The instance of a subscription that is followed by a test: keeps what comes.
 

@@ -23,8 +23,8 @@ from raystream.dataflow.plan import Edge
 from raystream.schema.types import KeyRange
 from raystream.security.credentials import Credentials
 from raystream.testing import Collect
-from tests.actors.helpers.shells import TOKEN, shells_of
-from tests.actors.worker.test_flow_control import Slow, drip_flow, standing
+from tests.actors.helpers.shells import TOKEN, edge_of, shells_of
+from tests.actors.worker.test_flow_control import Drip, Slow, drip_flow, standing
 from tests.examples import examples
 from tests.gates import until
 
@@ -83,41 +83,39 @@ def test_an_end_is_heard(pair: tuple[socket.socket, socket.socket]) -> None:
 
 
 def _subscribe(shell: Shell, edge: Edge, first: int) -> socket.socket:
-    reader = edge.consumer
     (name,) = [who for at, who in shell.cursors.next if at == edge.id]
     connection = Joining(Credentials(TOKEN)).connect(shell.address)
     keys = KeyRange(0, shell.machine.plan.groups)
     connection.sendall(packed(TICKET, Ticket(TOKEN, name, edge.id, keys, first).pack()))
     with Reader(connection) as frames:
         frame = frames.read()
-    assert frame is not None and frame.kind == ACCEPTED, reader
+    assert frame is not None and frame.kind == ACCEPTED
     return connection
 
 
 def test_of_two_connections_of_a_subscriber_the_newer_one_counts() -> None:
-    sink = Slow()
-    with shells_of(drip_flow(sink)) as shells:
+    sink, endless = Slow(), Drip(1 << 20)  # the end of a stream would close its connection
+    with shells_of(drip_flow(sink, endless)) as shells:
         shells.start()
         (source,), (out,) = shells.of("drip"), shells.of("out")
         assert standing(source) == out.machine.position + ARRIVED_AHEAD + 1
         at = source.server.slowest()
         assert at == out.machine.position + 1
-        (edge,) = source.vertex.outputs
-        with _subscribe(source, edge, at + 2) as newer:
+        with _subscribe(source, edge_of(source), at + 2) as newer:
             until(lambda: source.server.slowest() == at + 2)
             AppliedSender(newer, at + 1).say(at + 3)
             until(lambda: source.server.slowest() == at + 4)
         until(lambda: source.server.slowest() == at)  # it has gone: the older one is the only one
         sink.gate.set()
-        shells.watch()
 
 
 def test_candidates_and_guests_slow_nobody() -> None:
     with shells_of(drip_flow(Collect())) as shells:
         source = shells.of("drip")[0]
-        (edge,) = source.vertex.outputs
         (who,) = source.cursors.next
         assert source.cursors.slows(who)
         source.cursors.expect({who: 1}, [who])
-        assert not source.cursors.slows(who) and not source.cursors.slows((edge.id, "guest"))
+        assert not source.cursors.slows(who) and not source.cursors.slows(
+            (edge_of(source).id, "guest")
+        )
         assert source.server.slowest() == 1 << 62

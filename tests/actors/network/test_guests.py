@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,36 +11,13 @@ from raystream.actors.network.server import ServedStream
 from raystream.actors.network.wire import Ticket
 from raystream.actors.worker.shell import Shell
 from raystream.schema.types import KeyRange
-from raystream.testing import Collect
-from tests.actors.helpers.shells import TOKEN, Shells, shells_of
-from tests.flows import running, word_flow
+from tests.actors.helpers.shells import TOKEN, edge_of, first_of
 
 ALL = KeyRange(0, 256)
 
 
-@pytest.fixture(scope="module")
-def done() -> Iterator[Shells]:
-    """A job that has ended and still serves its logs, trimmed up to its first checkpoint."""
-    with shells_of(word_flow(Collect(), running), checkpoint_every=50) as shells:
-        shells.start()
-        shells.until(lambda: all(s.machine.ended for s in shells.shells))
-        for shell in shells.shells:
-            shell.commit(50, 50)
-        shells.until(lambda: first_of(shells.of("rows")[0]) > 50)
-        yield shells
-
-
-@pytest.fixture
-def source(done: Shells) -> Shell:
-    return done.of("rows")[0]
-
-
-def first_of(shell: Shell) -> int:
-    return shell.machine.outlets.logs[shell.vertex.outputs[0].id].first
-
-
 def guest(shell: Shell, first: int) -> Ticket:
-    return Ticket(TOKEN, "fork/trial", shell.vertex.outputs[0].id, ALL, first, guest=True)
+    return Ticket(TOKEN, "fork/trial", edge_of(shell).id, ALL, first, guest=True)
 
 
 def test_a_ticket_says_that_its_holder_is_a_guest() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,13 @@ from raystream.schema.types import KeyRange
 from raystream.security.credentials import Credentials
 from raystream.state.log.epoch_log import LogEntry
 from raystream.testing import Collect
-from tests.actors.helpers.shells import TOKEN, Shells, Subscriber, shells_of
+from tests.actors.helpers.shells import (
+    TOKEN,
+    Subscriber,
+    edge_of,
+    first_of,
+    shells_of,
+)
 from tests.flows import Line, Order, Rows, running, word_flow
 from tests.gates import LIMIT_SECONDS
 
@@ -38,23 +43,6 @@ from the beginning has no leisure."""
 PLAIN = Joining(Credentials(""))
 READER = "running/0"
 """The instance that the source's subscribers pretend to be."""
-
-
-@pytest.fixture(scope="module")
-def done() -> Iterator[Shells]:
-    """A job that has ended and still serves its logs, trimmed up to its first cut."""
-    with shells_of(word_flow(Collect(), running), checkpoint_every=50) as shells:
-        shells.start()
-        shells.until(lambda: all(s.machine.ended for s in shells.shells))
-        for shell in shells.shells:
-            shell.commit(50, 50)
-        shells.until(lambda: first_of(shells.of("rows")[0]) > 50)
-        yield shells
-
-
-@pytest.fixture
-def source(done: Shells) -> Shell:
-    return done.of("rows")[0]
 
 
 def ask(shell: Shell, ticket: bytes) -> Frame:
@@ -75,14 +63,6 @@ def refusal(shell: Shell, ticket: Ticket) -> str:
     frame = ask(shell, ticket.pack())
     assert frame.kind == REFUSED
     return frame.head.decode()
-
-
-def edge_of(shell: Shell) -> Any:
-    return shell.vertex.outputs[0]
-
-
-def first_of(shell: Shell) -> int:
-    return shell.machine.outlets.logs[edge_of(shell).id].first
 
 
 @pytest.mark.parametrize("token", ["", "other", "tokén", TOKEN + " "])
