@@ -16,6 +16,7 @@
     capture         PostgreSQL as a source: the changes of a table, or its new rows
     tables          sinks to tables of Delta Lake and Iceberg
     formats         how the messages of brokers stand for records
+    aws             what Kinesis and SQS share: regions, and errors of boto3 in words
     addresses       addresses and settings as messages show them: without secrets
     made_types      record types made of a user's, which other processes find by their names
 

@@ -9,6 +9,8 @@ from urllib.parse import unquote
 
 _LOGIN = re.compile(r"//([^@,]*)@")
 """User and password in an address."""
+_SHORT = 4
+"""A secret of fewer characters is looked for as a whole word."""
 _SECRET = re.compile(
     r"password|secret|key\.pem|keytab|jaas|oauthbearer|sasl\.username|user\.info|token"
 )
@@ -33,7 +35,9 @@ def secret_settings(given: Mapping[str, Any]) -> list[str]:
 
 
 def without_secrets(secrets: Iterable[str], words: str) -> str:
-    """Words with `***` in the place of secrets."""
+    """Words with `***` in the place of secrets. A short one that is a part of a word is not one:
+    it would make the words unreadable, and the secret known."""
     for secret in sorted(secrets, key=len, reverse=True):
-        words = words.replace(secret, "***")
+        edge = r"\b" if len(secret) < _SHORT else ""
+        words = re.sub(f"{edge}{re.escape(secret)}{edge}", "***", words)
     return words

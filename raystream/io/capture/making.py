@@ -90,7 +90,7 @@ def postgres_changes(
     """
     from raystream.io.capture.source import ChangedRows, WantedChanges
     from raystream.io.capture.values import ToldFields
-    from raystream.io.databases.postgres import driver
+    from raystream.io.databases.postgres import check_connection
 
     _check_text(CHANGES, url=url, table=table)
     check_record(CHANGES, record)
@@ -101,7 +101,7 @@ def postgres_changes(
     )
     record_schema(record, caller()[1])
     _check_told(record, told)
-    driver()
+    check_connection(CHANGES, url)
     wanted = slot if slot is not None else _default_slot(table)
     if not isinstance(wanted, str) or not re.fullmatch("[a-z0-9_]{1,63}", wanted):
         raise ConfigError(
@@ -166,13 +166,13 @@ def postgres_rows(
     """
     from raystream.io.capture.polling import RisingRows, WantedRows
     from raystream.io.capture.values import ToldFields
-    from raystream.io.databases.postgres import driver
+    from raystream.io.databases.postgres import check_connection
 
     _check_text(ROWS, url=url, table=table, rising=rising)
     check_record(ROWS, record)
     record_schema(record, caller()[1])
     check_flag(ROWS, "follow", follow)
-    driver()
+    check_connection(ROWS, url)
     asked = WantedRows(
         url=url,
         table=table,

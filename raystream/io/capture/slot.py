@@ -67,16 +67,16 @@ class Server:
         psycopg = driver()
         given = psycopg.conninfo.conninfo_to_dict(self.url)
         options = f"{given.pop('options', '')} {OPTIONS}{STREAMING if streaming else ''}".strip()
-        return psycopg.connect(
-            **(given | ({"replication": "database"} if streaming else {})),
-            autocommit=True,
-            connect_timeout=CONNECT_SECONDS,
-            application_name=self.reader_name,
-            options=options,
-            keepalives_idle=30,
-            keepalives_interval=10,
-            keepalives_count=3,
-        )
+        usual = {
+            "connect_timeout": CONNECT_SECONDS,
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+        }
+        own = {"application_name": self.reader_name, "options": options}
+        if streaming:
+            own["replication"] = "database"
+        return psycopg.connect(**{**usual, **given, **own}, autocommit=True)
 
     @property
     def reader_name(self) -> str:

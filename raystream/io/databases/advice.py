@@ -14,7 +14,8 @@ _KNOWN = (
     (r"connection failed|failed to resolve|connection timeout",
      "Look at the address, the database, the user and the password: does it run, and does it let"
      " the machines of the job in?"),
-    (r"connection info string|conninfo|invalid connection option",
+    (r"connection info string|conninfo|invalid (connection|URI) |connection is bad"
+     "|bad value for",
      "Write it as postgresql://user:password@host:port/database."),
     (r"unable to open database|not a database|not a valid DuckDB|Is a directory", _FILE),
 )  # fmt: skip

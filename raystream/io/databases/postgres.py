@@ -12,6 +12,7 @@ from pyarrow.csv import WriteOptions, write_csv
 
 from raystream.errors import ConfigError
 from raystream.io.addresses import without_secrets
+from raystream.io.databases.advice import advice_of
 from raystream.io.databases.sql import SqlConnection, listed, quoted
 from raystream.io.databases.tables import TableSink, driver_of
 from raystream.schema.kinds import IDENTIFIER
@@ -157,7 +158,7 @@ class PostgresSink(TableSink):
         super().__init__(table, **options)
         if not isinstance(url, str) or not url:
             raise ConfigError("rs.io.postgres(url): postgresql://user@host/database")
-        driver()
+        check_connection(self.function, url)
         self.url = url
 
     def database(self) -> str:
@@ -188,6 +189,18 @@ def driver() -> Any:
         ConfigError: it is not installed.
     """
     return driver_of(PostgresSink.function, "psycopg", "postgres")
+
+
+def check_connection(call: str, url: str) -> None:
+    """Refuse what is no connection string. What it has is not shown: a password may be anywhere.
+
+    Raises:
+        ConfigError: it is none, or psycopg is not installed.
+    """
+    try:
+        driver().conninfo.conninfo_to_dict(url)
+    except driver().ProgrammingError as error:
+        raise ConfigError(f"{call}(url): {words_of(url, error)}", hint=advice_of(error)) from None
 
 
 def secrets_of(url: str) -> list[str]:

@@ -113,9 +113,10 @@ def settings_of(call: str, servers: Any, given: Mapping[str, Any] | None, wait: 
     many = servers if isinstance(servers, list | tuple) else ()
     listed = servers if isinstance(servers, str) else ",".join(map(str, many))
     if not listed or any(not _SERVER.fullmatch(s.strip()) for s in listed.split(",")):
+        shown: Any = "..." if "@" in str(servers) else servers
         raise ConfigError(
-            f'{call}(servers={servers!r:.80}): "host:port", or a list of them',
-            hint="The port of Kafka is usually 9092.",
+            f'{call}(servers={shown!r:.80}): "host:port", or a list of them',
+            hint="The port of Kafka is usually 9092. User and password are in settings=.",
         )
     if given is not None and not isinstance(given, Mapping):
         raise ConfigError(f"{call}(settings=...): a dict of settings of librdkafka")

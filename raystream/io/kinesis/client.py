@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from raystream.errors import InputError, OutputError
+from raystream.io.addresses import shown_address
+from raystream.io.aws import advice_of, code_of, words_of
 from raystream.io.databases.tables import driver_of
 from raystream.io.databases.waiting import Patience
 
@@ -74,18 +77,8 @@ def client_of(where: StreamPlace) -> Any:
             return driver().client("kinesis", region_name=where.region, config=config)
         except (BotoCoreError, ValueError) as error:
             raise InputError(
-                f"{where.name} cannot be reached: {error}",
-                hint="region= names the region; AWS_DEFAULT_REGION does so for all.",
+                f"{where.name} cannot be reached: {words_of(error)}", hint=_hint(error)
             ) from None
-
-
-def code_of(error: Exception) -> str:
-    """The code with which Kinesis has refused something; "" of an error of another kind."""
-    from botocore.exceptions import ClientError
-
-    if not isinstance(error, ClientError):
-        return ""
-    return str(error.response.get("Error", {}).get("Code", ""))
 
 
 def passes(error: Exception) -> bool:
@@ -128,17 +121,33 @@ def is_expected(error: Exception) -> bool:
 
 def unreadable(where: StreamPlace, what: str, error: Exception) -> InputError:
     """The error of a stream that cannot be read. what: could not be done."""
-    return InputError(f"{where.name} {what}: {error}", hint=_hint(error))
+    return InputError(f"{_placed(where)} {what}: {words_of(error)}", hint=_hint(error))
 
 
 def unwritable(where: StreamPlace, error: Exception) -> OutputError:
     """The error of a stream that cannot be written."""
-    return OutputError(f"{where.name} cannot be written: {error}", hint=_hint(error))
+    said = f"{_placed(where)} cannot be written: {words_of(error)}"
+    return OutputError(said, hint=_hint(error))
+
+
+def _placed(where: StreamPlace) -> str:
+    """A stream, and the server that was asked."""
+    with suppress(Exception):  # then the error says why there is none
+        client = client_of(where)
+        address = shown_address(client.meta.endpoint_url)
+        client.close()
+        return f"{where.name} at {address}"
+    return where.name
 
 
 def _hint(error: Exception) -> str:
     if code_of(error) == "ResourceNotFoundException":
         return "Make the stream first, or correct the name and region=."
+    if code_of(error) in PASSING:
+        return "Are there enough shards for all that use it?"
     if passes(error):
-        return "Does this machine reach it, and are there enough shards for all that use it?"
-    return "Look at the name, at region=, and at the rights of the credentials that boto3 finds."
+        return (
+            "Does it run, and do the machines of the job reach it? region= and AWS_ENDPOINT_URL"
+            " say where it is."
+        )
+    return advice_of(error) or "Look at the name, and at region=."

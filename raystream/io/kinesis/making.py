@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from raystream.api.arguments import check_record, refuse_others, whole
 from raystream.errors import ConfigError, placed
+from raystream.io.aws import check_region
 from raystream.io.formats import Format
 from raystream.schema.fields import AnyRecord
 from raystream.schema.lengths import Seconds, wait_of
@@ -105,8 +106,7 @@ def kinesis(
 
     if not isinstance(stream, str) or not _STREAM.fullmatch(stream):
         raise ConfigError(f"{CALL}({stream!r:.80}): the name of a stream, or its ARN")
-    if region is not None and not (isinstance(region, str) and region):
-        raise ConfigError(f"{CALL}(region={region!r:.80}): text")
+    check_region(CALL, region)
     if format is not None and not isinstance(format, Format):
         raise ConfigError(f"{CALL}(format={format!r:.80}): a format of rs.io.formats")
     where = StreamPlace(

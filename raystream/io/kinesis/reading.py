@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from raystream.io.aws import code_of
 from raystream.io.databases.waiting import Patience
 from raystream.io.kinesis.client import (
     StreamPlace,
-    code_of,
     is_expected,
     passes,
     patiently,

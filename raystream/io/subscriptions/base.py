@@ -7,10 +7,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from raystream.api.batch import Batch
 from raystream.errors import ConfigError, InputError
+from raystream.io.addresses import secrets_in, shown_address, without_secrets
 from raystream.io.files.bad_lines import mixed, sifted
 from raystream.io.formats.bad_messages import MessageSource
 from raystream.io.formats.base import Codec, Format, registries, whole
@@ -67,6 +68,7 @@ class SubscribedSource(MessageSource[U]):
         format: how messages stand for them; JSON unless given.
         name: what is read, for errors; without secrets.
         number: how many splits there are.
+        url: where it is read, which may hold secrets.
     """
 
     recorded: ClassVar[bool] = True
@@ -74,9 +76,14 @@ class SubscribedSource(MessageSource[U]):
     give_up: float
     """After how many seconds without a connection the job ends."""
 
-    def __init__(self, record: type[U], format: Format | None, name: str, number: int = 1) -> None:
+    def __init__(
+        self, record: type[U], format: Format | None, name: str, number: int = 1, url: str = ""
+    ) -> None:
         self.record = self.declared = record
         self.name, self.number = name, number
+        self.place = f"{name} at {shown_address(url)}" if url else name
+        """What is read, and where, for errors of connections."""
+        self.secrets = secrets_in(url)
         self.format = json() if format is None else format
         if not isinstance(self.format, Format):
             raise ConfigError(
@@ -113,11 +120,15 @@ class SubscribedSource(MessageSource[U]):
     def splits(self) -> Sequence[Split]:
         return [Split(f"{i}/{self.number}") for i in range(self.number)]
 
+    def once(self) -> Self:
+        """The same, but it tries once."""
+        made = copy(self)
+        made.give_up = 0.0
+        return made
+
     def trial(self) -> MessageConnection:
         """A connection that tries once, and leaves no trace: what `check` makes."""
-        once = copy(self)
-        once.give_up = 0.0
-        return once.connect(0, None)
+        return self.once().connect(0, None)
 
     def check(self) -> str:
         """Ask the registry of the format, if there is one, and connect.
@@ -140,7 +151,7 @@ class SubscribedSource(MessageSource[U]):
             next(connection.messages(), None)
         finally:
             connection.close()
-        return f"{self.name} can be read"
+        return f"{self.place} can be read"
 
     def knows(self, split: Split, sequences: Mapping[str, int], /) -> None:
         """Read on after what is recorded."""
@@ -249,17 +260,18 @@ def package(name: str, extra: str, what: str) -> Any:
         ) from None
 
 
-def unreachable(name: str, seconds: float, error: BaseException) -> InputError:
-    """The error of a connection that cannot be made. seconds: how long it was tried; 0: once."""
-    said = str(error).strip()
+def unreachable(of: SubscribedSource[Any], error: BaseException) -> InputError:
+    """The error of a connection that cannot be made."""
+    said = without_secrets(of.secrets, str(error).strip())
     if not isinstance(error, EOFError) or not said:  # its words are ours
         said = f"{type(error).__name__}: {said}"
-    if not seconds:
+    if not of.give_up:
         return InputError(
-            f"{name} cannot be read: {said}", hint="Is it there, and does it let this machine in?"
+            f"{of.place} cannot be read: {said}",
+            hint="Is it there, and does it let this machine in?",
         )
     return InputError(
-        f"{name} could not be read for {seconds:g} s: {said}",
+        f"{of.place} could not be read for {of.give_up:g} s: {said}",
         hint="Is it there, and does it let this machine in? give_up= says how long to try.",
     )
 
@@ -267,6 +279,8 @@ def unreachable(name: str, seconds: float, error: BaseException) -> InputError:
 LET_IN = "Look at the user, the password and the rights there."
 
 
-def refused(name: str, said: object, hint: str = LET_IN) -> InputError:
+def refused(of: SubscribedSource[Any], said: object, hint: str = LET_IN) -> InputError:
     """The error of a server that will not change its mind."""
-    return InputError(f"{name} was refused: {said}", hint=hint)
+    return InputError(
+        f"{of.place} was refused: {without_secrets(of.secrets, str(said))}", hint=hint
+    )

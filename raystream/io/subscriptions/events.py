@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from raystream.api.arguments import check_flag, check_record
 from raystream.errors import placed
+from raystream.io.addresses import secrets_in, shown_address
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
@@ -98,7 +99,8 @@ class Events(SubscribedSource[U]):
         again: bool,
         give_up: float,
     ) -> None:
-        super().__init__(record, format, f"events {url.partition('?')[0]}")
+        super().__init__(record, format, f"events {shown_address(url)}")
+        self.secrets = secrets_in(url)
         self.url, self.event, self.headers = url, event, headers
         self.again, self.give_up = again, give_up
 
@@ -147,7 +149,7 @@ class _EventStream(MessageConnection):
 
     def messages(self) -> Iterator[Sequence[Incoming]]:
         errors = (OSError, EOFError, http.client.HTTPException)
-        return again_and_again(self._attempt, errors, self._of.name, self._of.give_up)
+        return again_and_again(self._attempt, errors, self._of)
 
     def _attempt(self) -> Iterator[Sequence[Incoming]]:
         lines: queue.Queue[str | BaseException | None] = queue.Queue(QUEUED)
@@ -193,7 +195,7 @@ class _EventStream(MessageConnection):
         answer.close()
         connection.close()
         if answer.status in REFUSED:
-            raise refused(self._of.name, f"{answer.status} {answer.reason}", HINT)
+            raise refused(self._of, f"{answer.status} {answer.reason}", HINT)
         raise http.client.HTTPException(f"status {answer.status}")
 
     def close(self) -> None:

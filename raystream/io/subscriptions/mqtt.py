@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import queue
+import re
 import threading
 from collections.abc import Iterator, Sequence
-from copy import copy
 from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record, whole
-from raystream.errors import ConfigError, InputError, placed
+from raystream.errors import ConfigError, placed
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     Incoming,
@@ -81,8 +81,21 @@ def mqtt(
     check_record("rs.io.mqtt", record)
     for argument, value in (("host", host), ("topic", topic), ("client", client)):
         check_text("mqtt", argument, value)
+    if not _HOST.fullmatch(host):
+        shown = "..." if "@" in host else f"{host!r:.80}"
+        raise ConfigError(
+            f"mqtt({shown}): the name or the address of a machine, and nothing else",
+            hint="port=, user=, password= and tls=True say the rest.",
+        )
+    if not _is_filter(topic):
+        raise ConfigError(
+            f"mqtt({topic!r:.80}): no topic of MQTT",
+            hint="+ and # stand for whole levels, and # for the last ones: rooms/+/heat, rooms/#.",
+        )
     if (user is not None and not isinstance(user, str)) or not isinstance(password, str | None):
         raise ConfigError("mqtt(user=..., password=...): text")
+    if user is None and password is not None:
+        raise ConfigError("mqtt(password=...) needs user=")
     if not isinstance(tls, bool):
         raise ConfigError(f"mqtt(tls={tls!r:.80}): True or False")
     give_up = give_up_of("mqtt", give_up)
@@ -104,6 +117,16 @@ def mqtt(
     return made
 
 
+_HOST = re.compile(r"[\w.-]+|[0-9a-fA-F:]+(%\w+)?")
+
+
+def _is_filter(topic: str) -> bool:
+    """Whether one may subscribe to it."""
+    levels = topic.split("/")
+    wild = all(one in ("+", "#") or not {"+", "#"} & {*one} for one in levels)
+    return wild and "#" not in levels[:-1] and "\0" not in topic
+
+
 class Mqtt(SubscribedSource[U]):
     """See `mqtt`."""
 
@@ -118,7 +141,9 @@ class Mqtt(SubscribedSource[U]):
         login: tuple[str, str | None] | None,
         give_up: float,
     ) -> None:
-        super().__init__(record, format, f"mqtt {topic}", splits)
+        host, port, tls = broker
+        url = f"mqtt{'s' * tls}://{f'[{host}]' if ':' in host else host}:{port}"
+        super().__init__(record, format, f"mqtt {topic}", splits, url)
         self.broker, self.topic, self.client, self.login = broker, topic, client, login
         self.give_up = give_up
         self.lasting = True
@@ -129,9 +154,8 @@ class Mqtt(SubscribedSource[U]):
 
     def trial(self) -> MessageConnection:
         """In a session without a name, which the broker forgets: that of a job goes on."""
-        once = copy(self)
+        once = self.once()
         once.client, once.number, once.lasting = "", 1, False
-        once.give_up = 0.0
         return once.connect(0, None)
 
 
@@ -148,7 +172,7 @@ class _Session(MessageConnection):
 
     def messages(self) -> Iterator[Sequence[Incoming]]:
         errors = (OSError, EOFError)
-        return again_and_again(self._attempt, errors, self._of.name, self._of.give_up)
+        return again_and_again(self._attempt, errors, self._of)
 
     def _attempt(self) -> Iterator[Sequence[Incoming]]:
         came: queue.Queue[Incoming | BaseException | None] = queue.Queue()
@@ -185,14 +209,13 @@ class _Session(MessageConnection):
 
         def connected(_: Any, __: Any, ___: Any, reason: Any, ____: Any) -> None:
             if reason.is_failure:
-                came.put(refused(self._of.name, reason))
+                came.put(refused(self._of, reason))
             else:
                 client.subscribe(self._topic, qos=1)
 
         def subscribed(_: Any, __: Any, ___: Any, reasons: Any, ____: Any) -> None:
             bad = [reason for reason in reasons if reason.is_failure]
-            refused = f"{self._of.name}: the broker refuses the subscription"
-            came.put(InputError(f"{refused}: {bad[0]}") if bad else None)
+            came.put(refused(self._of, f"the subscription, {bad[0]}") if bad else None)
 
         def message(_: Any, __: Any, one: Any) -> None:
             came.put(Incoming(one.payload, None, (client, one.mid, one.qos)))

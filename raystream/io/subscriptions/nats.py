@@ -91,7 +91,7 @@ class NatsStream(SubscribedSource[U]):
         start: str,
         give_up: float,
     ) -> None:
-        super().__init__(record, format, f"nats {subject}")
+        super().__init__(record, format, f"nats {subject}", url=url)
         self.url, self.subject, self.stream = url, subject, stream
         self.start, self.give_up = start, give_up
 
@@ -109,7 +109,7 @@ class _Numbered(MessageConnection):
         from nats.errors import Error
 
         errors = (OSError, EOFError, Error)
-        return again_and_again(self._attempt, errors, self._of.name, self._of.give_up)
+        return again_and_again(self._attempt, errors, self._of)
 
     def _attempt(self) -> Iterator[Sequence[Incoming]]:
         from nats.js.errors import APIError, NotFoundError
@@ -124,12 +124,12 @@ class _Numbered(MessageConnection):
             except NotFoundError:
                 stream = f"no stream {self._of.stream}" if self._of.stream else "no stream with it"
                 raise InputError(
-                    f"{self._of.name} cannot be read: there is {stream}",
+                    f"{self._of.place} cannot be read: there is {stream}",
                     hint="Make the stream first, or correct the name.",
                 ) from None
             except APIError as error:
                 raise InputError(
-                    f"{self._of.name} cannot be read: {error.description or error}",
+                    f"{self._of.place} cannot be read: {error.description or error}",
                     hint="Is there a stream with that subject?",
                 ) from None
             finally:
@@ -142,14 +142,18 @@ class _Numbered(MessageConnection):
             return runner.run(self._connected())
         except Error as error:
             if "authorization violation" in str(error).lower():
-                raise refused(self._of.name, "the server says so to its user") from None
+                raise refused(self._of, "the server does not let this user in") from None
             raise
 
     async def _connected(self) -> Any:
         from nats.aio.client import Client
+        from nats.errors import NoServersError
 
-        async def nothing(_: Exception) -> None:
+        causes: list[Exception] = []
+
+        async def note(error: Exception) -> None:
             """The connection is made again by `again_and_again`, which says what is wrong."""
+            causes.append(error)
 
         client = Client()
         try:
@@ -159,8 +163,11 @@ class _Numbered(MessageConnection):
                 max_reconnect_attempts=1,
                 reconnect_time_wait=0,
                 connect_timeout=ANSWER_SECONDS,
-                error_cb=nothing,
+                error_cb=note,
             )
+        except NoServersError as error:  # which does not say why
+            await client.close()
+            raise next((c for c in causes if isinstance(c, OSError)), error) from None
         except BaseException:
             await client.close()  # it keeps the connection of a server that does not let it in
             raise

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from raystream.errors import ConfigError
+from raystream.io.addresses import shown_address
 from raystream.schema.lengths import seconds_of
 
 
@@ -14,6 +16,17 @@ def check_url(name: str, url: Any, schemes: tuple[str, ...]) -> None:
     if not isinstance(url, str) or not url.startswith(schemes) or url in schemes:
         shown = "..." if isinstance(url, str) and "@" in url else f"{url!r:.80}"
         raise ConfigError(f"{name}({shown}): an address that begins with {' or '.join(schemes)}")
+    try:
+        found = urlsplit(url)
+        whole = bool(found.path if found.scheme == "unix" else found.hostname) and found.port != 0
+    except ValueError:  # a port that is none, or brackets without an address
+        whole = False
+    if not whole:
+        raise ConfigError(
+            f"{name}({shown_address(url)!r:.80}): there is no host, or its port is no number",
+            hint=f"Write it as {schemes[0]}host:port. What is not a letter or digit in a user or a"
+            " password is written with %, as %40 for @.",
+        )
 
 
 def give_up_of(name: str, give_up: Any) -> float:

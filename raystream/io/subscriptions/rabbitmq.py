@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record, whole
 from raystream.api.looking import counted
-from raystream.errors import ConfigError, InputError, placed
+from raystream.errors import ConfigError, placed
+from raystream.io.addresses import shown_address
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
@@ -20,6 +21,7 @@ from raystream.io.subscriptions.base import (
     MessageConnection,
     SubscribedSource,
     package,
+    refused,
     unreachable,
 )
 from raystream.io.subscriptions.options import check_text, check_url, give_up_of
@@ -82,7 +84,11 @@ def rabbitmq(
     try:
         pika.URLParameters(url)
     except Exception:
-        raise ConfigError("rabbitmq(...): the address cannot be read") from None
+        raise ConfigError(
+            f"rabbitmq({shown_address(url)!r:.80}): the address cannot be read",
+            hint="amqp://user:password@host:port/vhost?heartbeat=60: what follows the question mark"
+            " are options of pika.URLParameters.",
+        ) from None
     made = RabbitQueue(record, format, url, name, prefetch, splits, give_up)
     made.sifting("rs.io.rabbitmq", bad)
     return made
@@ -101,7 +107,7 @@ class RabbitQueue(SubscribedSource[U]):
         splits: int,
         give_up: float,
     ) -> None:
-        super().__init__(record, format, f"rabbitmq {queue}", splits)
+        super().__init__(record, format, f"rabbitmq {queue}", splits, url)
         self.url, self.queue, self.prefetch, self.give_up = url, queue, prefetch, give_up
 
     def connect(self, split: int, since: int | None) -> MessageConnection:
@@ -117,8 +123,8 @@ class RabbitQueue(SubscribedSource[U]):
             finally:
                 _close(connection)
         except (OSError, EOFError) as error:
-            raise unreachable(self.name, 0, error) from None
-        return f"{self.name} has {counted(declared.method.message_count, 'message')}"
+            raise unreachable(self.once(), error) from None
+        return f"{self.place} has {counted(declared.method.message_count, 'message')}"
 
 
 def _connected(of: RabbitQueue[Any]) -> Any:
@@ -142,10 +148,8 @@ def _connected(of: RabbitQueue[Any]) -> Any:
     try:
         return pika.BlockingConnection(given)
     except (ProbableAccessDeniedError, ProbableAuthenticationError) as error:
-        raise InputError(
-            f"{of.name} was refused by the broker: {type(error).__name__}",
-            hint="Look at the user, the password and the virtual host in the address.",
-        ) from None
+        said = str(error.args[-1]) if error.args else type(error).__name__
+        raise refused(of, said, "Look at the user, the password and the virtual host.") from None
     except AMQPConnectionError as error:
         cause = error.args[0] if error.args else error
         said = getattr(cause, "exception", cause)
@@ -165,7 +169,8 @@ def _told(of: RabbitQueue[Any]) -> Iterator[None]:
     try:
         yield
     except ChannelClosedByBroker as error:
-        raise InputError(f"{of.name} was refused by the broker: {error.reply_text}") from None
+        hint = "Make the queue first, or correct its name; and may this user read it?"
+        raise refused(of, error.reply_text, hint) from None
     except AMQPError as error:
         raise EOFError(f"the connection has ended: {type(error).__name__}") from None
 
@@ -187,7 +192,7 @@ class _Consumer(MessageConnection):
 
     def messages(self) -> Iterator[Sequence[Incoming]]:
         errors = (OSError, EOFError)
-        return again_and_again(self._attempt, errors, self._of.name, self._of.give_up)
+        return again_and_again(self._attempt, errors, self._of)
 
     def _attempt(self) -> Iterator[Sequence[Incoming]]:
         came: queue.Queue[Any] = queue.Queue()

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record
-from raystream.errors import InputError, placed
+from raystream.errors import ConfigError, InputError, placed
+from raystream.io.addresses import secrets_in, shown_address, without_secrets
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
@@ -72,10 +73,23 @@ def redis(
     check_text("redis", "field", field)
     check_start("redis", start)
     give_up = give_up_of("redis", give_up)
-    package("redis", "redis", "rs.io.redis")
+    _check_options(url, package("redis", "redis", "rs.io.redis"))
     made = RedisStream(record, format, url, stream, field, start, give_up)
     made.sifting("rs.io.redis", bad)
     return made
+
+
+def _check_options(url: str, redis: Any) -> None:
+    """Refuse an address with an option that redis-py does not take."""
+    try:
+        redis.Redis.from_url(url).connection_pool.make_connection()  # it does not connect yet
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            f"redis({shown_address(url)!r:.80}): redis-py does not take the address:"
+            f" {without_secrets(secrets_in(url), str(error))}",
+            hint="What follows the question mark are arguments of redis.Redis, such as"
+            " ?socket_timeout=5.",
+        ) from None
 
 
 class RedisStream(SubscribedSource[U]):
@@ -91,7 +105,7 @@ class RedisStream(SubscribedSource[U]):
         start: str,
         give_up: float,
     ) -> None:
-        super().__init__(record, format, f"redis {stream}")
+        super().__init__(record, format, f"redis {stream}", url=url)
         self.url, self.stream, self.field = url, stream, field
         self.start, self.give_up = start, give_up
 
@@ -122,11 +136,17 @@ class _Entries(MessageConnection):
         from redis.exceptions import ConnectionError, TimeoutError
 
         errors = (OSError, ConnectionError, TimeoutError)
-        return again_and_again(self._attempt, errors, self._of.name, self._of.give_up)
+        return again_and_again(self._attempt, errors, self._of)
 
     def _attempt(self) -> Iterator[Sequence[Incoming]]:
         from redis import Redis
-        from redis.exceptions import AuthenticationError, ConnectionError, RedisError, TimeoutError
+        from redis.exceptions import (
+            AuthenticationError,
+            ConnectionError,
+            NoPermissionError,
+            RedisError,
+            TimeoutError,
+        )
 
         of = self._of
         with Redis.from_url(of.url) as client:
@@ -137,12 +157,15 @@ class _Entries(MessageConnection):
                     found: Any = client.xread(
                         {of.stream: self._last}, TAKEN, block=round(1000 * LOOK_SECONDS)
                     )
-                except AuthenticationError as error:
-                    raise refused(of.name, error) from None
+                except (AuthenticationError, NoPermissionError) as error:
+                    raise refused(of, error) from None
                 except (ConnectionError, TimeoutError):
                     raise
                 except RedisError as error:
-                    raise InputError(f"{of.name} cannot be read: {error}") from None
+                    raise InputError(
+                        f"{of.place} cannot be read: {error}",
+                        hint="Look at the name of the stream, and at the database in the address.",
+                    ) from None
                 yield self._taken(_entries(found))
 
     def _taken(self, entries: Sequence[Any]) -> list[Incoming]:

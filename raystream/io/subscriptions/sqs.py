@@ -6,10 +6,13 @@ import queue
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from raystream.api.arguments import check_record, whole
 from raystream.api.looking import counted
-from raystream.errors import ConfigError, placed
+from raystream.errors import ConfigError, InputError, placed
+from raystream.io.addresses import shown_address
+from raystream.io.aws import advice_of, check_region, code_of, is_final, words_of
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     Incoming,
@@ -30,11 +33,8 @@ AT_ONCE = 10
 """How many messages SQS gives, or deletes, in one request at most."""
 WAIT_SECONDS = 1
 """How long SQS waits for a message before it answers."""
-REFUSED = frozenset({"QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", "AccessDenied",
-                     "AccessDeniedException", "InvalidClientTokenId"})  # fmt: skip
-
-
-HINT = "Look at the address, the region, and the credentials and rights of boto3 on this machine."
+MISSING = ("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue")
+HINT = "Make the queue first, or correct its address and region=."
 
 
 @placed
@@ -76,8 +76,12 @@ def sqs(
     check_record("rs.io.sqs", record)
     check_url("sqs", url, ("https://", "http://"))
     splits = whole("sqs", "splits", splits, 1, 1024, ConfigError)
-    if region is not None and not isinstance(region, str):
-        raise ConfigError(f"sqs(region={region!r:.80}): text")
+    if not urlsplit(url).path.strip("/"):
+        raise ConfigError(
+            f"sqs({shown_address(url)!r:.80}): the address of a queue, and not of a server",
+            hint="As in https://sqs.eu-central-1.amazonaws.com/123456789012/orders.",
+        )
+    check_region("sqs", region)
     give_up = give_up_of("sqs", give_up)
     package("boto3", "sqs", "rs.io.sqs")
     made = Queue(record, format, url, splits, region, give_up)
@@ -97,7 +101,7 @@ class Queue(SubscribedSource[U]):
         region: str | None,
         give_up: float,
     ) -> None:
-        super().__init__(record, format, f"sqs {url.rpartition('/')[2]}", splits)
+        super().__init__(record, format, f"sqs {url.rpartition('/')[2]}", splits, _server(url))
         self.url, self.region, self.give_up = url, region, give_up
 
     def connect(self, split: int, since: int | None) -> MessageConnection:
@@ -111,11 +115,9 @@ class Queue(SubscribedSource[U]):
         try:
             with closing(self.client()) as client:
                 found = client.get_queue_attributes(QueueUrl=self.url, AttributeNames=[wanted])
-        except ClientError as error:
-            raise refused(self.name, error, HINT) from None
-        except (OSError, BotoCoreError) as error:
-            raise unreachable(self.name, 0, error) from None
-        return f"{self.name} has about {counted(int(found['Attributes'][wanted]), 'message')}"
+        except (ClientError, OSError, BotoCoreError, ValueError) as error:
+            raise _told(self, error) or unreachable(self.once(), error) from None
+        return f"{self.place} has about {counted(int(found['Attributes'][wanted]), 'message')}"
 
     def client(self) -> Any:
         """A client of boto3."""
@@ -139,13 +141,14 @@ class _Poll(MessageConnection):
         from botocore.exceptions import BotoCoreError, ClientError
 
         errors = (OSError, BotoCoreError, ClientError)
-        return again_and_again(self._attempt, errors, self._of.name, self._of.give_up)
+        return again_and_again(self._attempt, errors, self._of)
 
     def _attempt(self) -> Iterator[Sequence[Incoming]]:
-        from botocore.exceptions import ClientError
+        from botocore.exceptions import BotoCoreError, ClientError
 
-        client = self._of.client()
+        client: Any = None
         try:
+            client = self._of.client()
             while True:
                 self._delete(client)
                 answer = client.receive_message(
@@ -155,15 +158,16 @@ class _Poll(MessageConnection):
                     Incoming(m["Body"].encode(), 1, m["ReceiptHandle"], m["MessageId"])
                     for m in answer.get("Messages", ())
                 ]
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") in REFUSED:
-                raise refused(self._of.name, error, HINT) from None
+        except (ClientError, BotoCoreError, ValueError) as error:
+            if (told := _told(self._of, error)) is not None:
+                raise told from None
             raise
         except GeneratorExit:
             self._delete(client)
             raise
         finally:
-            client.close()
+            if client is not None:
+                client.close()
 
     def _delete(self, client: Any) -> None:
         while True:
@@ -175,6 +179,15 @@ class _Poll(MessageConnection):
                 return
             entries = [{"Id": str(i), "ReceiptHandle": h} for i, h in enumerate(handles)]
             client.delete_message_batch(QueueUrl=self._of.url, Entries=entries)
+
+
+def _told(of: Queue[Any], error: Exception) -> InputError | None:
+    """The error of a queue where it is of no use to ask again."""
+    if code_of(error) in MISSING:
+        return refused(of, words_of(error), HINT)
+    if is_final(error) or isinstance(error, ValueError):
+        return refused(of, words_of(error), advice_of(error))
+    return None
 
 
 def _server(url: str) -> str:

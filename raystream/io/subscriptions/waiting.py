@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from raystream.io.subscriptions.base import LOOK_SECONDS, Incoming, unreachable
+from raystream.io.subscriptions.base import LOOK_SECONDS, Incoming, SubscribedSource, unreachable
 
 TAKEN = 1000
 """How many messages are taken at once."""
@@ -21,15 +21,15 @@ GIVE_UP_SECONDS = 300.0
 def again_and_again(
     attempt: Callable[[], Iterator[Sequence[Incoming]]],
     errors: tuple[type[BaseException], ...],
-    name: str,
-    give_up: float,
+    of: SubscribedSource[Any],
 ) -> Iterator[Sequence[Incoming]]:
     """What connections give, one after the other. An attempt that ends without an error ends all.
 
     Args:
         attempt: makes a connection and reads it; what it yields first shows that there is one.
         errors: what it raises where the connection breaks, or cannot be made.
-        give_up: after how many seconds without a connection it is an error; 0: at once.
+        of: what is read. Its `give_up` says after how many seconds without a connection it is an
+            error; 0: at once.
 
     Raises:
         InputError: there was no connection for so long.
@@ -42,8 +42,8 @@ def again_and_again(
                 yield messages
             return
         except errors as error:
-            if time.monotonic() - lost >= give_up:
-                raise unreachable(name, give_up, error) from None
+            if time.monotonic() - lost >= of.give_up:
+                raise unreachable(of, error) from None
         until = time.monotonic() + pause * random.uniform(0.5, 1.0)
         pause = min(2 * pause, LONGEST_PAUSE)
         while (left := until - time.monotonic()) > 0:

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_flag, check_record
 from raystream.errors import ConfigError, placed
+from raystream.io.addresses import secrets_in, shown_address
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
@@ -90,7 +91,8 @@ class Websocket(SubscribedSource[U]):
         again: bool,
         give_up: float,
     ) -> None:
-        super().__init__(record, format, f"websocket {url.partition('?')[0]}")
+        super().__init__(record, format, f"websocket {shown_address(url)}")
+        self.secrets = secrets_in(url)
         self.url, self.subscribe, self.headers = url, subscribe, headers
         self.again, self.give_up = again, give_up
 
@@ -106,7 +108,7 @@ class _Socket(MessageConnection):
         from websockets.exceptions import WebSocketException
 
         errors = (OSError, EOFError, WebSocketException)
-        return again_and_again(self._attempt, errors, self._of.name, self._of.give_up)
+        return again_and_again(self._attempt, errors, self._of)
 
     def _attempt(self) -> Iterator[Sequence[Incoming]]:
         from websockets.exceptions import ConnectionClosedOK
@@ -134,7 +136,7 @@ class _Socket(MessageConnection):
             answer = error.response
             if answer.status_code in REFUSED:
                 said = f"{answer.status_code} {answer.reason_phrase}"
-                raise refused(of.name, said, HINT) from None
+                raise refused(of, said, HINT) from None
             raise
 
 

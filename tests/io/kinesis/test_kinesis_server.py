@@ -141,7 +141,7 @@ def test_a_job_may_begin_with_what_comes_now(kinesis: Any) -> None:
 
 
 def test_a_stream_that_is_not_there_is_said(kinesis: Any) -> None:
-    with pytest.raises(InputError, match="none could not be asked for its shards"):
+    with pytest.raises(InputError, match=r"none at http.* could not be asked for its shards"):
         rs.io.kinesis("none", Word).splits()
 
 

@@ -137,7 +137,7 @@ def test_what_does_not_fit_is_refused_while_the_flow_is_built(stream: Make) -> N
         ({"wait": -1}, "must be not below 0"),
         ({"key": "word"}, "is for streams that are written"),
         ({"bad": "skip"}, '"refuse" or "stream"'),
-        ({"region": 1}, "text"),
+        ({"region": 1}, "name of a region"),
         ({"format": "json"}, "a format of rs.io.formats"),
     ],
 )

@@ -25,14 +25,14 @@ paho = pytest.importorskip("paho.mqtt.client", reason="the package paho-mqtt is 
 class Mosquitto:
     """A broker that can be stopped and started again; it keeps what it has on disk."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, access: str = "allow_anonymous true\n") -> None:
         found = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
         if not Path(found).exists():
             pytest.skip("mosquitto is not installed: apt-get install mosquitto")
         self.program, self.port = found, free_port()
         self.config = folder / "mosquitto.conf"
         self.config.write_text(
-            f"listener {self.port} 127.0.0.1\nallow_anonymous true\nuser root\n"
+            f"listener {self.port} 127.0.0.1\nuser root\n{access}"
             f"persistence true\npersistence_location {folder}/\nmax_queued_messages 0\n"
         )
         self.start()
@@ -146,20 +146,38 @@ def test_what_cannot_be_is_refused() -> None:
         rs.io.mqtt("x", "rooms/#", Reading, client="")
     with pytest.raises(ConfigError, match="splits"):
         rs.io.mqtt("x", "rooms/#", Reading, client="a", splits=0)
-    nobody = rs.io.mqtt("127.0.0.1", "a", Reading, client="a", port=free_port(), give_up=0.2)
-    with pytest.raises(InputError, match=r"mqtt a could not be read for 0\.2 s"):
+    port = free_port()
+    nobody = rs.io.mqtt("127.0.0.1", "a", Reading, client="a", port=port, give_up=0.2)
+    place = f"mqtt a at mqtt://127.0.0.1:{port}"
+    with pytest.raises(InputError, match=rf"{place} could not be read for 0\.2 s"):
         Reader(nobody).take(1)
-    with pytest.raises(InputError, match="mqtt a cannot be read: ConnectionRefusedError"):
+    with pytest.raises(InputError, match=f"{place} cannot be read: ConnectionRefusedError"):
         nobody.check()
 
 
 def test_a_check_neither_ends_the_session_of_a_job_nor_leaves_one(broker: Mosquitto) -> None:
     source = rs.io.mqtt("127.0.0.1", "rooms/#", Reading, client="looked", port=broker.port)
-    assert source.check() == "mqtt rooms/# can be read"
+    assert source.check() == f"mqtt rooms/# at mqtt://127.0.0.1:{broker.port} can be read"
     broker.publish(1)  # nobody has subscribed yet, so nobody keeps it
     reader = Reader(source)
     assert reader.silent()
-    assert source.check() == "mqtt rooms/# can be read"
+    assert source.check() == f"mqtt rooms/# at mqtt://127.0.0.1:{broker.port} can be read"
     broker.publish(2)
     assert [r.time for r in reader.take(1)] == [2]
     reader.stop()
+
+
+def test_who_is_not_let_in_is_told_at_once(tmp_path: Path) -> None:
+    """A broker that lets nobody in without a password, and knows none."""
+    (tmp_path / "passwords").touch()
+    broker = Mosquitto(tmp_path, f"password_file {tmp_path}/passwords\nallow_anonymous false\n")
+    try:
+        for login in ({}, {"user": "ann", "password": "battery"}):
+            source = rooms(broker, **login)
+            for read in (source.check, lambda s=source: Reader(s).take(1)):
+                said = f"mqtt rooms/# at mqtt://127.0.0.1:{broker.port} was refused: Not authorized"
+                with pytest.raises(InputError, match=said) as raised:
+                    read()
+                assert "battery" not in str(raised.value) and raised.value.hint
+    finally:
+        broker.stop()

@@ -97,12 +97,12 @@ def test_messages_have_a_format_and_bad_ones_are_recorded_as_such(server: Nats) 
 
 
 def test_what_cannot_be_is_refused_in_words(server: Nats) -> None:
-    with pytest.raises(InputError, match="nats elsewhere cannot be read: there is no stream"):
+    with pytest.raises(InputError, match=r"elsewhere at .* cannot be read: there is no stream"):
         Reader(rs.io.nats(server.url, "elsewhere", Reading)).take(1)
     nobody = rs.io.nats(f"nats://127.0.0.1:{free_port()}", "rooms.*", Reading, give_up=0.2)
     with pytest.raises(InputError, match="could not be read"):
         Reader(nobody).take(1)
-    with pytest.raises(InputError, match=r"nats rooms\.\* cannot be read: NoServersError"):
+    with pytest.raises(InputError, match=r"\* at nats://127.* cannot be read: ConnectionRefused"):
         nobody.check()
     with pytest.raises(ConfigError, match="begins with nats://"):
         rs.io.nats("http://x", "rooms.*", Reading)
@@ -114,10 +114,11 @@ def test_who_is_not_let_in_is_told_at_once(tmp_path: Path) -> None:
         "-a", "127.0.0.1", "-p", "{port}", "-js", "-sd", "{folder}", "--user", "a", "--pass", "b",
     )  # fmt: skip
     try:
+        said = rf"nats rooms\.\* at nats://127.0.0.1:{server.port} was refused"
         for login in ("", "a:wrong@"):
             source = rs.io.nats(f"nats://{login}127.0.0.1:{server.port}", "rooms.*", Reading)
             for read in (source.check, lambda s=source: Reader(s).take(1)):
-                with pytest.raises(InputError, match=r"nats rooms\.\* was refused") as raised:
+                with pytest.raises(InputError, match=said) as raised:
                     read()
                 assert "wrong" not in str(raised.value)
     finally:

@@ -96,12 +96,13 @@ def test_messages_have_a_format_and_splits_share_a_queue(sqs: Any) -> None:
 
 
 def test_what_cannot_be_is_refused_in_words(sqs: Any) -> None:
-    with pytest.raises(InputError, match=r"sqs none-.* was refused"):
+    with pytest.raises(InputError, match=r"sqs none-.* at http://127.* was refused"):
         Reader(rs.io.sqs(queue(sqs).replace("rooms", "none"), Reading)).take(1)
-    with pytest.raises(InputError, match=r"sqs none-.* was refused"):
+    with pytest.raises(InputError, match=r"sqs none-.* at http://127.* was refused"):
         rs.io.sqs(queue(sqs).replace("rooms", "none"), Reading).check()
-    nobody = rs.io.sqs(f"http://127.0.0.1:{free_port()}/1/q", Reading)
-    with pytest.raises(InputError, match="sqs q cannot be read: EndpointConnectionError"):
+    server = f"http://127.0.0.1:{free_port()}"
+    nobody = rs.io.sqs(f"{server}/1/q", Reading)
+    with pytest.raises(InputError, match=f"sqs q at {server} cannot be read: EndpointConn"):
         nobody.check()
     with pytest.raises(ConfigError, match="begins with https://"):
         rs.io.sqs("queue", Reading)
