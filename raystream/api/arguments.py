@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +30,35 @@ def check_flag(call: str, name: str, value: Any) -> None:
     """Refuse what is neither True nor False."""
     if not isinstance(value, bool):
         raise GraphError(f"{call}({name}={value!r:.80}): it is True or False", where=caller()[0])
+
+
+def check_function(call: str, function: Any, takes: str, number: int = 1) -> None:
+    """Refuse what is no function, or one that does not take what it is called with.
+
+    Args:
+        takes: what that is, in words.
+        number: how many arguments that are.
+    """
+    if not callable(function):
+        raise ConfigError(
+            f"{call} was given {named(function)}: it is no function",
+            where=caller()[0],
+            hint=f"Pass a function that is called with {takes}, without calling it.",
+        )
+    try:
+        inspect.signature(function).bind(*range(number))
+    except TypeError:
+        raise ConfigError(
+            f"{call}: {named(function)} is called with {takes}, which it does not take",
+            where=caller()[0],
+        ) from None
+    except ValueError:
+        pass  # not written in Python
+
+
+def named(function: Any) -> str:
+    """The name of a function, or what it is instead."""
+    return getattr(function, "__qualname__", f"a {type(function).__name__}")
 
 
 def check_record(call: str, value: Any) -> None:

@@ -37,8 +37,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from raystream.api.arguments import check_flag, check_record, whole
-from raystream.errors import ConfigError, meant, placed
+from raystream.api.arguments import check_flag, check_function, check_record, whole
+from raystream.errors import meant, placed
 from raystream.io import formats as formats
 from raystream.io.at_least_once import Calls, Console
 from raystream.io.capture.making import postgres_changes, postgres_rows
@@ -143,9 +143,8 @@ def callable(function: Callable[[Any], object], /, *, each: bool = False) -> Cal
     At least once: after a failure the function may be called again with the same records. It is
     called in the process of the sink's instance.
     """
-    if not isinstance(function, Callable):  # type: ignore[arg-type]  # `callable` is this one
-        raise ConfigError(f"callable({function!r:.80}): it is a function that takes a batch")
     check_flag("rs.io.callable", "each", each)
+    check_function("rs.io.callable", function, "a record" if each else "a batch")
     return Calls(function, each)
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TextIO
 
 from raystream.api.batch import Batch
 from raystream.api.connectors import Sink
+from raystream.errors import OutputError
 from raystream.schema.types import KeyRange, SinkContext
 
 
@@ -63,4 +64,13 @@ class Console(Sink[Any]):
         self._printed, self._left_out = 0, {}
 
     def _print(self, line: str) -> None:
-        (self.file or sys.stdout).write(f"{line}\n")
+        file = self.file or sys.stdout
+        if file is None:
+            return  # it was closed before the program began
+        try:
+            try:
+                file.write(f"{line}\n")
+            except UnicodeEncodeError as error:  # letters that the terminal does not have
+                file.write(f"{line.encode(error.encoding, 'replace').decode(error.encoding)}\n")
+        except OSError as error:
+            raise OutputError(f"the console cannot be written: {error}") from error

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from raystream.api.arguments import check_record
+from raystream.api.arguments import check_function, check_record, named
 from raystream.api.batch import Batch
 from raystream.api.connectors import Source
 from raystream.errors import ConfigError, GraphError, placed
@@ -70,27 +70,9 @@ def recorded(feed: Callable[..., Any], record: type[U], /, *, splits: int = 1) -
     where = caller()[0]
     if type(splits) is not int or splits < 1:
         raise ConfigError(f"recorded(splits={splits!r}): a whole number, at least 1", where=where)
-    if not callable(feed) or isinstance(feed, type):
-        raise ConfigError(
-            f"recorded() was given {_named(feed)}: it is no function",
-            where=where,
-            hint="Pass the function that returns the iterator, and not the iterator.",
-        )
-    try:
-        inspect.signature(feed).bind(*range(splits > 1))
-    except TypeError:
-        takes = "the number of its split" if splits > 1 else "nothing"
-        raise ConfigError(
-            f"recorded(): {_named(feed)} is called with {takes}, which it does not take",
-            where=where,
-        ) from None
-    except ValueError:
-        pass  # not written in Python
+    takes = "the number of its split" if splits > 1 else "nothing"
+    check_function("recorded()", feed, takes, int(splits > 1))
     return Feeds(feed, record, splits)
-
-
-def _named(feed: Any) -> str:
-    return getattr(feed, "__qualname__", f"a {type(feed).__name__}")
 
 
 @dataclass(frozen=True)
@@ -137,7 +119,7 @@ class Feeds(Source[U]):
 
     def _batch(self, rows: list[U]) -> Batch[U]:
         return batch_of_records(
-            self.record, rows, lambda n: f"a record that {_named(self.feed)} yielded"
+            self.record, rows, lambda n: f"a record that {named(self.feed)} yielded"
         )
 
 
@@ -235,6 +217,6 @@ def _iterator_of(found: Any, feed: Any, of: Callable[[Any], Any]) -> Any:
         return of(found)
     except TypeError:
         raise GraphError(
-            f"{_named(feed)} returned a {type(found).__name__}, which is no iterator",
+            f"{named(feed)} returned a {type(found).__name__}, which is no iterator",
             hint="Write it as a generator: a function with `yield`.",
         ) from None

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar, overload
 
-from raystream.api.arguments import check_record
+from raystream.api.arguments import check_function, check_record
 from raystream.api.connectors import Source
 from raystream.errors import ConfigError, placed
 from raystream.io.buckets.paths import folder_at
@@ -308,7 +308,9 @@ def text(
             becomes a record.
     """
     check_record("rs.io.text", record)
-    if parse is None and record is not Line:
+    if parse is not None:
+        check_function("text()", parse, "a line")
+    elif record is not Line:
         raise ConfigError(
             f"text() was not told how a line becomes a {record.__name__}",
             hint=f"rs.io.text(path, {record.__name__}, parse), where parse takes a line and returns"

@@ -8,9 +8,10 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
+from raystream.api.arguments import check_function, named
 from raystream.api.batch import Batch
 from raystream.api.connectors import Source, changed
-from raystream.errors import ConfigError
+from raystream.errors import ConfigError, InputError
 from raystream.io.files.declared import batch_of_records
 from raystream.io.files.listing import BATCH_ROWS
 from raystream.schema.fields import AnyRecord
@@ -38,6 +39,8 @@ class Records(Source[U]):
                 f"iterable() was given a {type(self.records).__name__}: it is not a collection",
                 hint="Pass a list of records, or a function that returns an iterator over them.",
             )
+        if not isinstance(self.records, Iterable):
+            check_function("iterable()", self.records, "nothing", 0)
         if isinstance(self.records, Iterator):
             raise _read_once()
         if isinstance(self.records, set | frozenset):
@@ -53,10 +56,9 @@ class Records(Source[U]):
             ConfigError: the function returns the same iterator again: it can be read only
                 once, and the plan looks at the first records before the job reads them.
         """
-        if callable(self.records):
-            given = self.records()
-            if isinstance(given, Iterator) and given is self.records():
-                raise _read_once()
+        given = self._given()
+        if isinstance(given, Iterator) and given is self._given():
+            raise _read_once()
         return [Split(f"{i}/{self.number}") for i in range(self.number)]
 
     def read(self, split: Split, position: int, /) -> Iterator[tuple[int, Batch[U]]]:
@@ -66,15 +68,31 @@ class Records(Source[U]):
             InputError: there are fewer than the position says.
         """
         first = int(split.name.partition("/")[0])
-        records = self.records() if callable(self.records) else self.records
         before = first + (position - 1) * self.number if position else first
-        mine = islice(records, before, None, self.number)
+        mine = islice(self._given(), before, None, self.number)
         if position and not list(islice(mine, 1)):
             raise changed(f"split {split.name} of an iterable", position)
         while rows := list(islice(mine, BATCH_ROWS)):
             batch = batch_of_records(self.record, rows, partial(self._place, first, position))
             position += len(rows)
             yield position, batch
+
+    def _given(self) -> Iterable[U]:
+        """The records, from the first on.
+
+        Raises:
+            InputError: the function returns none.
+        """
+        if isinstance(self.records, Iterable):
+            return self.records
+        found = self.records()
+        if not isinstance(found, Iterable):
+            raise InputError(
+                f"{named(self.records)} returned a {type(found).__name__}, which is no iterator",
+                hint="iterable() takes a function that returns an iterator over records, or is a"
+                " generator.",
+            )
+        return found
 
     def _place(self, first: int, position: int, n: int) -> str:
         return f"record {first + (position + n) * self.number} of an iterable"

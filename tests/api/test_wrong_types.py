@@ -206,3 +206,25 @@ def test_a_wrong_value_is_refused_in_words(name: str, parameter: str, value: Any
     if isinstance(refused, GraphError):
         assert refused.where is not None
         assert "/raystream/api/" not in refused.where.file
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        # False to Python, but the number of the line with the names to others
+        (lambda: rs.io.csv("x", Word, header=0), "True or False(.|\n)*the first line names"),
+        (lambda: rs.io.csv("x", Word, header=["a", "b"]), "True or False(.|\n)*columns="),
+        (lambda: rs.io.csv("x", Word, trim=1), "True or False"),
+        (lambda: rs.io.text("x", Word, "split"), "a str: it is no function"),
+        (lambda: rs.io.text("x", Word, lambda: None), "with a line, which it does not take"),
+        (lambda: rs.io.callable(lambda: None), "with a batch, which it does not take"),
+        (lambda: rs.io.callable(lambda: None, each=True), "with a record, which it does not take"),
+        (lambda: rs.io.iterable(lambda n: [], Word), "with nothing, which it does not take"),
+        (lambda: rs.sliding(seconds=10**6, every=1), "1,000,000 windows"),
+    ],
+)
+def test_what_would_be_understood_otherwise_is_refused(make: Any, words: str) -> None:
+    with pytest.raises((GraphError, ConfigError), match=words) as told:
+        make()
+    assert told.value.where is not None
+    assert told.value.where.file == __file__

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import copy
 import io
-from typing import Any
+import os
+from typing import Any, NamedTuple
 
 import pytest
 
 import raystream as rs
+from raystream.errors import OutputError
 from tests.io.kinds import Counted, batch
+
+
+class Named(NamedTuple):
+    name: str
+
 
 KEYS = rs.KeyRange(0, 256)
 ROWS = [Counted(i, i * i) for i in range(5)]
@@ -47,3 +54,26 @@ def test_the_console_may_be_a_file() -> None:
     sink.file = io.StringIO()
     sink.write(1, KEYS, batch(Counted, ROWS[:1]))
     assert sink.file.getvalue() == "Counted(key=0, n=0)\n"
+
+
+def test_the_console_prints_what_a_terminal_can_show() -> None:
+    shown = io.BytesIO()
+    sink = rs.io.console()
+    sink.file = io.TextIOWrapper(shown, encoding="ascii", write_through=True)
+    sink.write(1, KEYS, batch(Named, [Named("größe")]))
+    assert shown.getvalue() == b"Named(name='gr??e')\n"
+
+
+def test_the_console_prints_nothing_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)  # as Python has it where a shell has closed it
+    rs.io.console().write(1, KEYS, batch(Counted, ROWS[:1]))
+
+
+def test_nobody_reads_what_the_console_prints() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb", buffering=0) as pipe:
+        sink = rs.io.console()
+        sink.file = io.TextIOWrapper(pipe, write_through=True)
+        with pytest.raises(OutputError, match="the console cannot be written"):
+            sink.write(1, KEYS, batch(Counted, ROWS[:1]))

@@ -195,6 +195,12 @@ def test_json(record: type, line: str, words: list[str], tmp_path: Path) -> None
     fails(rs.io.json(tmp_path, record), "a.jsonl, line 3: ", *words)
 
 
+def test_the_first_line_of_json_is_far_too_deep(tmp_path: Path) -> None:
+    deep = '{"time": 1, "n": 1, "x": ' + "[" * 5_000 + "]" * 5_000 + "}"
+    (tmp_path / "a.jsonl").write_text(f"{deep}\n")
+    fails(rs.io.json(tmp_path, Small), "a.jsonl, line 1: no JSON: maximum recursion")
+
+
 def table(**columns: Any) -> Any:
     return pa.table({"time": pa.array([1, 2, 3], pa.int64()), **columns})
 

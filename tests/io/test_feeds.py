@@ -138,7 +138,7 @@ def test_an_asynchronous_function_that_waits_for_ever_is_cancelled() -> None:
     [
         (some(), "it is no function"),
         ([1], "it is no function"),
-        (Word, "it is no function"),
+        (Word, "is called with nothing, which it does not take"),
         (lambda lane: iter(()), "is called with nothing, which it does not take"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 import raystream as rs
 from raystream.errors import ConfigError, InputError
 from raystream.io.files import lines
+from raystream.io.files.listing import InputWarning
 from tests.io.kinds import PLAIN, RICH, Counted, Plain, Point, Rich, batch, records
 
 
@@ -107,6 +109,8 @@ def test_a_function_that_returns_one_iterator_is_refused() -> None:
     once = iter([Counted(1, 1)])
     with pytest.raises(ConfigError, match=r"read only once(.|\n)*returns a new iterator"):
         rs.io.iterable(lambda: once, Counted).splits()
+    with pytest.raises(InputError, match=r"lambda> returned a NoneType(.|\n)*is a generator"):
+        rs.io.iterable(lambda: None, Counted).splits()  # type: ignore[arg-type, return-value]
     rows = [Counted(1, 1)]
     assert records(rs.io.iterable(lambda: rows, Counted)) == rows
     assert records(rs.io.iterable(lambda: iter(rows), Counted)) == rows
@@ -297,3 +301,28 @@ def test_what_can_be_read_once_is_refused() -> None:
 def test_a_set_has_no_order_to_be_read_again_in() -> None:
     with pytest.raises(ConfigError, match=r"a set(.|\n)*sorted"):
         rs.io.iterable({Word(0, "a"), Word(1, "b")}, Word)
+
+
+def test_markers_are_no_data(tmp_path: Path) -> None:
+    (tmp_path / "part.jsonl").write_text('{"key": 1, "n": 2}\n')
+    (tmp_path / "_SUCCESS").write_text("")
+    (tmp_path / "_manifest-1-00000-00256.json").write_text('{"run": "1"}\n')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert records(rs.io.json(tmp_path / "*", Counted)) == [Counted(1, 2)]
+        assert records(rs.io.json(tmp_path / "**", Counted)) == [Counted(1, 2)]
+
+
+def test_what_a_pattern_leaves_out_is_named(tmp_path: Path) -> None:
+    for name in ("a", "_b"):
+        (tmp_path / f"{name}.csv").write_text("key,n\n1,2\n")
+    with pytest.warns(InputWarning, match=r"1 of 2 files(.|\n)*_b\.csv(.|\n)*so, too: .*/_\*"):
+        assert records(rs.io.csv(tmp_path / "*.csv", Counted)) == [Counted(1, 2)]
+    assert records(rs.io.csv(tmp_path / "_*.csv", Counted)) == [Counted(1, 2)]
+    assert records(rs.io.csv(tmp_path / "_b.csv", Counted)) == [Counted(1, 2)]
+
+
+def test_a_pattern_that_finds_only_markers(tmp_path: Path) -> None:
+    (tmp_path / "_SUCCESS").write_text("")
+    with pytest.raises(InputError, match=r"finds only files whose names begin with _(.|\n)*/_\*"):
+        rs.io.csv(tmp_path / "*", Counted).splits()

@@ -344,6 +344,23 @@ def test_time_as_parquet_has_it(record: Any, column: Any, expected: Any, tmp_pat
     assert read(rs.io.parquet(tmp_path / "x.parquet", record)) == [expected]
 
 
+@pytest.mark.parametrize(("nanos", "micros"), [(1_999, 1), (-1, -1), (-1_000, -1), (None, None)])
+def test_nanoseconds_of_files_are_cut_off(nanos: int | None, micros: int, tmp_path: Path) -> None:
+    class Both(NamedTuple):
+        at: datetime | None
+        took: timedelta | None
+
+    kinds = pa.timestamp("ns", "America/New_York"), pa.duration("ns")
+    columns = [pa.array([nanos], kind) for kind in kinds]
+    pq.write_table(pa.table(columns, ["at", "took"]), tmp_path / "x.parquet")
+    took = None if nanos is None else timedelta(microseconds=micros)
+    at = None if took is None else datetime(1970, 1, 1, tzinfo=UTC) + took
+    sink, flow = Collect(), rs.Flow("x")
+    flow.source(rs.io.parquet(tmp_path / "x.parquet", Both)).to(sink)
+    flow.run()
+    assert sink.records() == [Both(at, took)]
+
+
 def test_times_that_the_unit_of_the_flow_cannot_hold_are_refused(tmp_path: Path) -> None:
     late = NOON + timedelta(milliseconds=1)
     pq.write_table(

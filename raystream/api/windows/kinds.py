@@ -16,6 +16,7 @@ from raystream.schema.records import caller
 _DAY, _WEEK = 86_400, 604_800
 _MONDAY = -3 * _DAY  # 1970 began on a Thursday
 _MOST = 100_000
+_WINDOWS_MOST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +149,18 @@ def sliding(
     Args:
         offset, zone, lateness: as of `tumbling`.
     """
+    length = seconds_of("sliding", "seconds", seconds)
+    step = seconds_of("sliding", "every", every)
+    if length > _WINDOWS_MOST * step:
+        raise GraphError(
+            f"sliding({seconds=!r}, {every=!r}): each record would be in {length / step:,.0f}"
+            f" windows, and in each its key would have a row; {_WINDOWS_MOST:,} are the most",
+            where=caller()[0],
+            hint="Choose a longer every=.",
+        )
     return Sliding(
-        seconds_of("sliding", "seconds", seconds),
-        seconds_of("sliding", "every", every),
+        length,
+        step,
         _offset("sliding", offset),
         zone_of("sliding", zone),
         seconds_of("sliding", "lateness", lateness, zero=True),

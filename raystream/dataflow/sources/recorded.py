@@ -30,7 +30,7 @@ from raystream.dataflow.sources.event_times import follows, holding
 from raystream.dataflow.sources.split_reader import SplitReader
 from raystream.errors import ConfigError, InputError
 from raystream.schema.columns import Columns, concat, empty
-from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
+from raystream.schema.types import BEFORE_ALL, FAR, NEVER, KeyRange
 
 
 class Runs(NamedTuple):
@@ -107,11 +107,17 @@ def cutting_of(epochs: Epochs, clock: Clock, ticks: int) -> Cutting:
     """How one source is cut under the job's clock. ticks: flow units per second.
 
     Raises:
-        ConfigError: an epoch is not a whole number of the column's ticks.
+        ConfigError: an epoch is not a whole number of the column's ticks, or too long for one.
     """
     assert epochs.column is not None
     exact = clock.seconds * ticks * epochs.ticks
     length = round(exact)
+    if length >= FAR:
+        raise ConfigError(
+            f"an epoch of {clock.seconds:g} s has more ticks of {epochs.column!r} than 2**62",
+            hint="Choose a shorter one, seconds=; ticks= says how many units of the column are in"
+            " a time unit of the flow.",
+        )
     if length < 1 or abs(exact - length) > 1e-9 * max(exact, 1):
         raise ConfigError(
             f"an epoch of {clock.seconds:g} s is not a whole number of ticks of {epochs.column!r}",

@@ -65,6 +65,15 @@ def dialect_of(**given: Any) -> Dialect:
     known = [f.name for f in fields(Dialect)]
     if unknown := [name for name in given if name not in known]:
         raise unknown_option("rs.io.csv", unknown[0], [*known, "columns", "bad", "follow"])
+    for name in ("header", "trim"):
+        if not isinstance(said := given.get(name, False), bool):
+            raise ConfigError(
+                f"csv({name}={said!r:.80}): it is True or False",
+                hint="header=True: the first line names the columns. columns= gives the names of"
+                " columns by field; skip= leaves out lines before the header."
+                if name == "header"
+                else "",
+            )
     delimiter, quote = given.get("delimiter", ","), given.get("quote", '"')
     if not _one(delimiter) or delimiter.isalnum() or delimiter in '"\r\n\0.+-':
         raise ConfigError(

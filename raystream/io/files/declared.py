@@ -194,7 +194,20 @@ def _texts(kind: ValueKind, stored: Any, array: Any) -> list[str | None]:
 
 
 def _decoded(array: Any) -> Any:
-    return array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+    """A column without a dictionary. Of times, nanoseconds are cut off: fields of times and lengths
+    have microseconds, and text has lost them, too."""
+    if isinstance(array, pa.DictionaryArray):
+        return array.dictionary_decode()
+    kind = array.type
+    if not (pa.types.is_timestamp(kind) or pa.types.is_duration(kind)) or kind.unit != "ns":
+        return array
+    import pyarrow.compute as pc  # takes a while, and few columns need it
+
+    times = pc.floor_temporal(array.view(pa.timestamp("ns")), unit="microsecond")
+    times = times.cast(pa.timestamp("us"))
+    return times.view(
+        pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else pa.duration("us")
+    )
 
 
 def _values(f: Field, array: Any) -> Any:
@@ -264,6 +277,9 @@ def _text(value: Any) -> str | bytes:
         return stored
 
 
+_MEND = "Mend the file, or declare a type that holds it."
+
+
 def _to_mend(f: Field) -> str:
     if f.moment and f.kind != "text":
         return (
@@ -273,7 +289,7 @@ def _to_mend(f: Field) -> str:
         )
     if f.value is not None and f.value.members:
         return f"It is one of {', '.join(map(repr, f.value.members))}."
-    return "Mend the file, or declare a type that holds it."
+    return _MEND
 
 
 def _alone(schema: RecordSchema, arrays: dict[str, Any], at: At, error: Exception) -> InputError:
@@ -282,8 +298,10 @@ def _alone(schema: RecordSchema, arrays: dict[str, Any], at: At, error: Exceptio
         try:
             one = {f.name: _values(f, arrays[f.name].slice(row, 1)) for f in schema.fields}
             Batch(schema.cls, one)
-        except (StateError, ValueError, ArithmeticError) as alone:
-            return InputError(f"{at(row)}: {alone}")
+        except StateError as alone:
+            return InputError(f"{at(row)}: {alone.message}", hint=alone.hint or _MEND)
+        except (ValueError, ArithmeticError) as alone:
+            return InputError(f"{at(row)}: {alone}", hint=_MEND)
     return InputError(f"{at(0)} and on: {error}")
 
 

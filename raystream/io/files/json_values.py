@@ -31,6 +31,8 @@ def has_lines(file: BinaryIO) -> bool:
         except ValueError as error:
             # What is cut off goes on below; anything else is an error of this line.
             return getattr(error, "pos", 0) < len(text) and not _unfinished(error, text)
+        except RecursionError:
+            return True  # an error of this line, too
         return True
     return True
 

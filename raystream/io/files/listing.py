@@ -79,10 +79,10 @@ def _in_bucket(url: str, suffixes: tuple[str, ...]) -> dict[str, int]:
         if (found := objects.info(url)) is not None:
             return {found.name: found.size}
         if objects.has_magic(place.key):
-            there = objects.matching(place)
+            there = {each.name: each.size for each in objects.matching(place)}
             if not there:
                 raise InputError(f"There is no object {place.plain}.", hint="Check the pattern.")
-            return {each.name: each.size for each in there}
+            return {name: there[name] for name in _unmarked(url, there, suffixes)}
         sizes = {each.name: each.size for each in objects.below(place)}
     if not sizes:
         raise InputError(
@@ -103,14 +103,40 @@ def _files_of(path: str, suffixes: tuple[str, ...]) -> list[str]:
     if os.path.isdir(path):
         return _wanted(path, _walk(path), suffixes)
     # A file may have a name that reads like a pattern.
-    found = [path] if os.path.lexists(path) else glob.glob(path, recursive=True)
-    found = [name for name in found if not os.path.isdir(name)]
+    if os.path.lexists(path):
+        return [path]
+    found = [name for name in glob.glob(path, recursive=True) if not os.path.isdir(name)]
     if not found:
         raise InputError(
             f"There is no file {path}.",
             hint=f"Check the path; the process runs in {os.getcwd()}.",
         )
-    return found
+    return _unmarked(path, found, suffixes)
+
+
+def _unmarked(pattern: str, found: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
+    """What a pattern finds, without manifests, markers and temporary files: names that begin with
+    `_`, unless the pattern does, too. Those that end as files do that are read are named."""
+    own = os.path.basename(pattern).startswith("_")
+    shown = [name for name in found if own or not os.path.basename(name).startswith("_")]
+    left = sorted(
+        name
+        for name in set(found).difference(shown)
+        if has_suffix(name, suffixes) and not os.path.basename(name).startswith("_manifest-")
+    )
+    folder = os.path.dirname(pattern)
+    advice = f"A pattern for such names begins so, too: {folder}/_*. Without a pattern, {folder} is"
+    advice += " read with the folders in it."
+    if not shown:
+        raise InputError(f"{pattern} finds only files whose names begin with _.", hint=advice)
+    if left:
+        warnings.warn(
+            f"{len(left)} of {len(left) + len(shown)} files of {pattern} are not read: their"
+            f" names begin with _:{_some(left)}\n{advice}",
+            InputWarning,
+            stacklevel=2,
+        )
+    return shown
 
 
 def has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
@@ -125,8 +151,7 @@ def _wanted(folder: str, paths: Iterable[str], suffixes: tuple[str, ...]) -> lis
     left: list[str] = []
     for path in paths:
         (found if has_suffix(path, suffixes) else left).append(path)
-    some = "".join(f"\n    {os.path.relpath(path, folder)}" for path in sorted(left)[:SHOWN])
-    some += f"\n    and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+    some = _some([os.path.relpath(path, folder) for path in sorted(left)])
     advice = f"Files of other names are read by a pattern: {os.path.join(folder, '*')}."
     if not found:
         raise InputError(
@@ -142,6 +167,12 @@ def _wanted(folder: str, paths: Iterable[str], suffixes: tuple[str, ...]) -> lis
             stacklevel=2,
         )
     return found
+
+
+def _some(names: Sequence[str]) -> str:
+    """Some of many names, a line each."""
+    shown = "".join(f"\n    {name}" for name in names[:SHOWN])
+    return shown + (f"\n    and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def _walk(folder: str) -> Iterator[str]:

@@ -130,3 +130,9 @@ def test_epochs_begin_at_multiples_of_their_length_whatever_the_unit(
     flow.source(rs.io.iterable([Tick(t, 0) for t in times], Tick), epochs=epochs).to(kept)
     run_local(flow)
     assert [epoch for epoch, _ in kept.by_epoch()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("given", [{"seconds": 2**70}, {"seconds": 1, "ticks": 2**70}])
+def test_an_epoch_is_no_longer_than_numbers_are(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"more ticks of 'time' than 2\*\*62"):
+        plan_of(numbered([[1]]), rs.by_time(**given))
