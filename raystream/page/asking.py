@@ -27,7 +27,7 @@ def ask_scale(job: JobPicture, address: str) -> None:
     many = {o.name: o.instances for o in job.operators if o.kind != "sink"}
     with _question(f"Scale {job.run}") as dialog:
         first = next((o.name for o in job.operators if o.kind == "operator"), next(iter(many)))
-        which = ui.select(list(many), value=first, label="operator").props("dense")
+        which = _choice(list(many), value=first, label="operator")
         count = ui.number("instances", value=many[which.value], min=1, precision=0).props("dense")
         which.on_value_change(lambda e: count.set_value(many[e.value]))
         _answers(
@@ -42,8 +42,8 @@ def ask_move(job: JobPicture, address: str) -> None:
     nodes = {"": "any node"} | {n.id: n.name for n in job.nodes}
     with _question(f"Move an instance of {job.run}") as dialog:
         names = [i.name for i in job.listed]
-        which = ui.select(names, value=names[0], label="instance").props("dense")
-        where = ui.select(nodes, value="", label="to").props("dense")
+        which = _choice(names, value=names[0], label="instance")
+        where = _choice(nodes, value="", label="to")
         _answers(
             dialog,
             "Move",
@@ -55,7 +55,7 @@ def ask_drain(job: JobPicture, address: str) -> None:
     """Ask which node is to be left."""
     nodes = {n.id: f"{n.name} ({n.instances} instances)" for n in job.nodes}
     with _question(f"Have {job.run} leave a node, and not use it again") as dialog:
-        which = ui.select(nodes, value=next(iter(nodes)), label="node").props("dense")
+        which = _choice(nodes, value=next(iter(nodes)), label="node")
         _answers(dialog, "Drain", lambda: _told(drain(job.run, address, which.value)))
 
 
@@ -67,9 +67,8 @@ def ask_key(job: JobPicture, address: str, *, values: bool) -> None:
     """
     operators = [o.name for o in job.operators if o.kind == "operator"]
     with _question(f"A row of {job.run}") as dialog:
-        which = ui.select(operators, value=operators[0] if operators else None, label="operator")
+        which = _choice(operators, value=next(iter(operators), None), label="operator")
         key = ui.input("key").props("dense autofocus")
-        which.props("dense")
         _answers(
             dialog,
             "Show",
@@ -116,14 +115,23 @@ def _told(moves: list[MoveRecord]) -> str:
     return "\n".join(moved_line(m).strip() for m in moves) or "nothing had to be moved"
 
 
+def is_open() -> bool:
+    """Whether a question is open in the browser that is spoken with."""
+    return any(isinstance(each, ui.dialog) for each in context.client.elements.values())
+
+
 def _question(title: str) -> ui.card:
     dialog = ui.dialog(value=True)
     dialog.on("hide", dialog.delete)
     with dialog:
-        card = ui.card().classes("rs-card").style("max-width:460px")
+        card = ui.card().classes("rs-card").style("max-width:460px;min-width:min(300px,100%)")
     with card:
         ui.label(title).style("font-weight:700;font-size:16px;overflow-wrap:anywhere")
     return card
+
+
+def _choice(options: list[str] | dict[str, str], *, value: str | None, label: str) -> ui.select:
+    return ui.select(options, value=value, label=label).props("dense").classes("w-full")
 
 
 def _answers(card: ui.card, yes: str, do: Callable[[], str], no: str = "Cancel") -> None:

@@ -18,23 +18,31 @@ HEADS = (
     "behind", "memory",
 )  # fmt: skip
 """The heads of the table of instances."""
+MOODS: dict[Mood, str] = {
+    "busy": "busy",
+    "hot": "busy all the time",
+    "blocked": "blocked by its readers",
+    "idle": "idle",
+    "dead": "dead",
+}
+"""How an operator spends its time, for people."""
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def facts(job: JobPicture) -> str:
     """What is to be seen first: for how long it runs, its checkpoint, what is wrong."""
     working = sum(o.instances for o in job.operators)
-    parts = [("for", span(job.t)) if job.t >= 0 else ("begins in", span(-job.t))]
+    parts = [("running", span(job.t)) if job.t >= 0 else ("begins in", span(-job.t))]
     parts.append(("instances", f"{working:,}"))
     if job.age is not None:
         parts.append((f"checkpoint {job.epoch:,}", f"{span(job.age)} ago"))
     if job.took is not None:
-        parts.append(("to store one, p50 / p99", " / ".join(map(seconds, job.took))))
+        parts.append(("to store a checkpoint, p50 / p99", " / ".join(map(seconds, job.took))))
     size = sum(o.checkpoint for o in job.operators)
     if size:
         parts.append(("checkpoint size", nbytes(size)))
     if job.saved is not None:
-        parts.append(("saved", f"checkpoint {job.saved:,}"))
+        parts.append(("newest saved", f"checkpoint {job.saved:,}"))
     tiles = "".join(
         f'<div class="rs-fact"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
         for name, value in parts
@@ -91,7 +99,9 @@ def _box(o: OperatorView) -> str:
             f' height="9" rx="2"/><rect class="rs-f-blocked" x="{x + 10 + whole * busy:.0f}"'
             f' y="{y + 64}" width="{whole * held:.0f}" height="9"/>'
         )
-    title = f"{o.name}: {o.mood}" + (f", {p.busy:.0%} busy, {p.blocked:.0%} blocked" if p else "")
+    title = f"{o.name}: {MOODS[o.mood]}" + (
+        f", {p.busy:.0%} busy, {p.blocked:.0%} blocked" if p else ""
+    )
     times = f"×{o.instances}" if o.kind != "sink" or o.instances > 1 else ""
     return (
         f'<g><title>{escape(title)}</title><rect class="rs-box rs-s-{o.mood}" x="{x}" y="{y}"'
@@ -134,7 +144,7 @@ def operator(o: OperatorView) -> str:
     bars = _bar("records by key group", o.load, "heat") + _bar("instances", o.served, "mood")
     return (
         f'<section class="rs-op"><h3><i class="rs-dot rs-f-{o.mood}"></i>{escape(o.name)}'
-        f" <small>{escape(o.kind)}, {o.mood}</small></h3>"
+        f" <small>{escape(o.kind)}, {MOODS[o.mood]}</small></h3>"
         f'<div class="rs-nums">{cells}</div>{bars}</section>'
     )
 
@@ -242,11 +252,8 @@ def _kind(t: Told) -> str:
 
 def legend() -> str:
     """What the colours mean."""
-    moods: tuple[Mood, ...] = ("busy", "hot", "blocked", "idle", "dead")
-    words = ("busy", "busy all the time", "held up by its readers", "idle", "dead")
     return '<div class="rs-legend">' + "".join(
-        f'<span><i class="rs-dot rs-f-{m}"></i>{w}</span>'
-        for m, w in zip(moods, words, strict=True)
+        f'<span><i class="rs-dot rs-f-{mood}"></i>{said}</span>' for mood, said in MOODS.items()
     ) + "</div>"  # fmt: skip
 
 

@@ -26,7 +26,7 @@ COLOURS = ("#2f8f5b", "#2563a8", "#d97706", "#8e5bb5", "#c53a3a", "#3aa6a6", "#9
 CHARTS = {
     "records/s": ("records a second", ("records/s",)),
     "latency": ("seconds from source to sink", ("p50", "p99")),
-    "behind": ("behind: seconds of the pace, otherwise epochs", ("behind",)),
+    "behind": ("behind, in seconds; in epochs where the source has no pace", ("behind",)),
 }
 Parts = dict[str, Callable[[JobPicture], str]]
 PARTS: Parts = {
@@ -83,7 +83,7 @@ class Page:
                 self._part("story", "What was decided, and why")
                 self._part("nodes", "Nodes")
             self._part("instances", "Instances")
-        ui.keyboard(on_key=self._key)
+        ui.keyboard(on_key=self._key, ignore=["input", "select", "textarea"])
         ui.timer(LOOK_SECONDS / 2, self.update)
         self.update()
 
@@ -121,7 +121,10 @@ class Page:
     def _chart(self, name: str, title: str) -> None:
         with ui.element("section").classes("rs-card"):
             ui.html(f"<h2>{title}</h2>")
-            axis = {"axisLabel": {"color": GREY}, "axisLine": {"lineStyle": {"color": GREY}}}
+            axis = {
+                "axisLabel": {"color": GREY, "hideOverlap": True},
+                "axisLine": {"lineStyle": {"color": GREY}},
+            }
             split = {"splitLine": {"lineStyle": {"color": GREY, "opacity": 0.2}}}
             self._charts[name] = ui.echart(
                 {
@@ -150,6 +153,8 @@ class Page:
 
     def _key(self, event: KeyEventArguments) -> None:
         if not event.action.keydown or event.action.repeat or event.modifiers:
+            return
+        if asking.is_open():
             return
         button = self._buttons.get(str(event.key.name).lower())
         if button is not None:

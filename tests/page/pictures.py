@@ -9,14 +9,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from raystream.actors.cluster.connecting import listens
 from raystream.controller.protocol.totals import Histogram, OperatorTotals, Totals
 from raystream.controller.reporting.story import Told
-from raystream.page.serving import serve
 from raystream.page.watching import Watched, Watcher
 from tests.controller.reporting.test_views import job
+from tests.gates import LIMIT_SECONDS, until
 from tests.page.browsers import chromium
+
+ROOT = Path(__file__).parents[2]
 
 STORY = (
     Told(
@@ -63,27 +70,41 @@ class MadeUp(Watcher):
         self.looks += 1
 
 
+@contextmanager
+def served(*words: str) -> Iterator[tuple[str, str]]:
+    """The page in a process of its own: the address that operates, and the one that looks."""
+    command = [sys.executable, "-m", "tests.page.pictures", "serve", *words]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert server.stdout is not None
+    late = threading.Timer(LIMIT_SECONDS, server.kill)
+    late.start()
+    try:
+        operates, looks = (server.stdout.readline().strip() for _ in range(2))
+        until(lambda: listens(urlsplit(operates).netloc))  # it is told just before
+        yield operates, looks
+    finally:
+        late.cancel()
+        server.send_signal(signal.SIGINT)
+        server.wait(LIMIT_SECONDS)
+        server.stdout.close()
+
+
 def take(folder: Path) -> None:
     """Take the pictures."""
-    words = [sys.executable, "-m", "tests.page.pictures", "serve"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
-        with chromium() as browser:
-            for name, width, scheme in (
-                ("light", 1280, "light"),
-                ("dark", 1280, "dark"),
-                ("phone", 390, "dark"),
-            ):
-                context = browser.new_context(
-                    viewport={"width": width, "height": 900}, color_scheme=scheme
-                )
-                page = context.new_page()
-                page.goto(url)
-                page.locator(".rs-tag.rs-t-scale-out").wait_for()
-                page.wait_for_timeout(2000)  # graphs are drawn after what is said of them
-                page.screenshot(path=folder / f"page-{name}.png", full_page=True)
-        server.send_signal(signal.SIGINT)
+    with chromium() as browser, served() as (url, _):
+        for name, width, scheme in (
+            ("light", 1280, "light"),
+            ("dark", 1280, "dark"),
+            ("phone", 390, "dark"),
+        ):
+            context = browser.new_context(
+                viewport={"width": width, "height": 900}, color_scheme=scheme
+            )
+            page = context.new_page()
+            page.goto(url)
+            page.locator(".rs-tag.rs-t-scale-out").wait_for()
+            page.wait_for_timeout(2000)  # graphs are drawn after what is said of them
+            page.screenshot(path=folder / f"page-{name}.png", full_page=True)
 
 
 def main() -> None:
@@ -92,6 +113,7 @@ def main() -> None:
         take(Path(sys.argv[1]))
         return
     import raystream.page.watching as watching
+    from raystream.page.serving import serve
 
     watching.Watcher = MadeUp  # type: ignore[misc]
     os.environ.pop("PYTEST_CURRENT_TEST", None)
