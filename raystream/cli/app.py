@@ -6,6 +6,7 @@ Nothing heavy is imported here: a command imports what it needs, so that `--help
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ import typer
 from raystream.cli import jobs, replay, security, state
 from raystream.cli.errors import FAILED, errors_reported
 from raystream.cli.options import (
-    CHECKPOINTS,
+    RESUMING,
     SECURITY,
     BoundsOption,
     Check,
@@ -56,11 +57,28 @@ WATCH, CHANGE = "Look at jobs of a cluster", "Change a running job"
 
 app = typer.Typer(
     name="raystream",
-    help="Runs dataflows of stateful operators, in this process or on a Ray cluster.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def raystream(
+    told: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_tell_version, help="The same as `version`."
+        ),
+    ] = False,
+) -> None:
+    """Runs dataflows of stateful operators, in this process or on a Ray cluster."""
 
 
 @app.command(rich_help_panel=BEGIN)
@@ -90,7 +108,9 @@ def demo(
     local: Annotated[
         bool, typer.Option("--local", help="Run in this process, without Ray.")
     ] = False,
-    seconds: Annotated[int, typer.Option(min=1, help="How long it takes.")] = 300,
+    seconds: Annotated[
+        int, typer.Option(metavar="SECONDS", min=1, help="How long it takes.")
+    ] = 300,
     ui: Annotated[bool, typer.Option("--ui", help="Show it on a page in a browser, too.")] = False,
 ) -> None:
     """Run a job to look at: taxis of a town, 2,000 trips a second, two operators with state."""
@@ -112,7 +132,7 @@ def plan(
     resume: Annotated[
         str | None,
         unless_given(
-            CHECKPOINTS,
+            RESUMING,
             "URL",
             "Say what the flow would make of its newest checkpoint in this folder or bucket.",
         ),
@@ -268,7 +288,7 @@ for _panel, _commands in _OF_JOBS.items():
 
 @app.command(rich_help_panel=RUN)
 def version() -> None:
-    """Print the versions of raystream, Python, and what they stand on."""
+    """Print the versions of raystream, Python, and what it stands on."""
     import platform
     from importlib import metadata
 
@@ -278,3 +298,8 @@ def version() -> None:
     lines += [(p, metadata.version(p)) for p in ("ray", "pyarrow", "numpy", "numba")]
     for name, found in lines:
         typer.echo(f"{name} {found}")
+
+
+for _command_info in app.registered_commands:  # lines of a docstring are no lines of a terminal
+    _said = inspect.cleandoc(getattr(_command_info.callback, "__doc__", None) or "")
+    _command_info.help = "\n\n".join(p.replace("\n", " ") for p in _said.split("\n\n"))

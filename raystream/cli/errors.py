@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 import typer
+import typer.main
 
 from raystream.errors import (
     ConfigError,
@@ -59,6 +60,8 @@ def errors_reported(interrupted: str = "interrupted") -> Iterator[None]:
 
 def exit_with(error: RaystreamError, code: int) -> NoReturn:
     """The message, and dimmed below it the traceback of the user's code, where there is one."""
+    if error.where is not None and error.where.file == typer.main.__file__:
+        error.where = None  # a command was called by no code of the user's
     say(f"error: {error}", style="red")
     below = notes(error)
     if not below and error.__cause__ is not None:

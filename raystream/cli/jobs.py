@@ -171,7 +171,10 @@ def ui(
         ),
     ] = None,
     hours: Annotated[
-        float, typer.Option(min=0.01, help="How long the address that can only look is valid.")
+        float,
+        typer.Option(
+            metavar="HOURS", min=0.01, help="How long the address that can only look is valid."
+        ),
     ] = 24.0,
     address: Address = "auto",
 ) -> None:

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-ON_CLUSTER, CHECKPOINTS, SECURITY = "On a cluster", "Checkpoints", "Security"
+ON_CLUSTER, SECURITY = "On a cluster", "Security"
+CHECKPOINTS, RESUMING = "Checkpoints", "Going on from a saved checkpoint"
 """Groups of options."""
 
 
@@ -162,7 +163,7 @@ Resume = Annotated[
         help="With --durable: go on from the newest whole checkpoint there (none: from the"
         " beginning), or begin again. Where there are checkpoints, say which.",
         show_default=False,
-        rich_help_panel=CHECKPOINTS,
+        rich_help_panel=RESUMING,
     ),
 ]
 Tls = Annotated[
@@ -207,7 +208,7 @@ Keep = Annotated[
 Renames = Annotated[
     str,
     unless_given(
-        CHECKPOINTS,
+        RESUMING,
         "OLD=NEW,...",
         "With --resume: what operators, sources and sinks of the checkpoint are called now.",
     ),
@@ -215,7 +216,7 @@ Renames = Annotated[
 Drops = Annotated[
     str,
     unless_given(
-        CHECKPOINTS,
+        RESUMING,
         "NAME,...",
         "With --resume: what was saved of these may go. Those that are still in the flow begin"
         " empty.",

@@ -20,7 +20,7 @@ Durable = Annotated[
     typer.Option(
         metavar="URL",
         help="The folder or s3://bucket/prefix to which the job saves checkpoints. Unless given,"
-        " the replay begins at the beginning of the input.",
+        " the run begins at the beginning of the input.",
         show_default=False,
     ),
 ]
@@ -128,7 +128,9 @@ Ask = Annotated[
 ]
 Address = Annotated[
     str,
-    typer.Option(help="The cluster of the job, with --live.", rich_help_panel=LIVE),
+    typer.Option(
+        metavar="ADDRESS", help="The cluster of the job, with --live.", rich_help_panel=LIVE
+    ),
 ]
 
 
@@ -211,13 +213,12 @@ def fork(
     ask: Ask = False,
     address: Address = "auto",
 ) -> None:
-    """Run a new version of a job beside the old one, on the same input, and print where their
-    output differs, as it comes. The job itself goes on, and notices nothing.
+    """Run a new version of a job on its input, and print where the output differs.
 
-    Both versions run in this process, from a saved checkpoint of the job, or with --live from the
-    newest committed one. They read its sources by themselves, or with --live what these emit, and
-    write to none of its sinks. They end with the input, at --to, or with Ctrl-C. The exit code is 1
-    if they differ.
+    The job itself goes on, and notices nothing. Both versions run in this process, from a saved
+    checkpoint of the job, or with --live from the newest committed one. They read its sources by
+    themselves, or with --live what these emit, and write to none of its sinks. They end with the
+    input, at --to, or with Ctrl-C. The exit code is 1 if they differ.
 
     Example: raystream fork words --as trial --code words:flow --code-folder ../new --durable /cuts
     """

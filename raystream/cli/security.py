@@ -25,7 +25,7 @@ def certificates(
             show_default=False,
         ),
     ] = None,
-    days: Annotated[int, typer.Option(min=1, help="How long they are good.")] = 365,
+    days: Annotated[int, typer.Option(metavar="DAYS", min=1, help="How long they are good.")] = 365,
     authority: Annotated[
         bool,
         typer.Option("--authority", help="Make only an authority in FOLDER: ca.crt and ca.key."),

@@ -99,8 +99,6 @@ def state(
         if http is not None:
             _serve(job, http, wait, address)
             return
-        if not operator:
-            raise ConfigError("which operator?", hint="raystream status JOB shows them all.")
         if key and where:
             raise ConfigError("--where is for all rows, --key for some")
         from raystream.actors.client.querying import query
@@ -158,8 +156,8 @@ def _show_table(table: Any, seen: Any, limit: int, *, as_json: bool) -> None:
         values = {n: plain(v) for n, v in row.items()}
         typer.echo(json.dumps(values, ensure_ascii=False) if as_json else fields_of(values))
     more = table.num_rows - limit
-    rows = f"{table.num_rows} rows" if table.num_rows != 1 else "1 row"
-    rest = f", the first {limit} are shown: --limit" if more > 0 else ""
+    rows = f"{table.num_rows:,} rows" if table.num_rows != 1 else "1 row"
+    rest = f", the first {limit:,} are shown: --limit" if more > 0 else ""
     typer.echo(f"{rows} at epoch {seen.epoch} of run {seen.run}{rest}", err=True)
 
 

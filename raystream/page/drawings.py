@@ -99,9 +99,8 @@ def _box(o: OperatorView) -> str:
             f' height="9" rx="2"/><rect class="rs-f-blocked" x="{x + 10 + whole * busy:.0f}"'
             f' y="{y + 64}" width="{whole * held:.0f}" height="9"/>'
         )
-    title = f"{o.name}: {MOODS[o.mood]}" + (
-        f", {p.busy:.0%} busy, {p.blocked:.0%} blocked" if p else ""
-    )
+    title = f"{o.name}: {MOODS[o.mood]}"
+    title += f", {p.busy:.0%} busy, {p.blocked:.0%} blocked" if p else ""
     times = f"×{o.instances}" if o.kind != "sink" or o.instances > 1 else ""
     return (
         f'<g><title>{escape(title)}</title><rect class="rs-box rs-s-{o.mood}" x="{x}" y="{y}"'

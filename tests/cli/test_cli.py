@@ -412,9 +412,15 @@ def test_help_loads_nothing_heavy() -> None:
     assert "--checkpoint-seconds" in done.stdout
 
 
+def test_lines_of_a_docstring_are_no_lines_of_the_help() -> None:
+    told = [info.help or "" for info in app.registered_commands]
+    assert len(told) > 20 and sum("\n\n" in said for said in told) > 10
+    assert not any("\n" in paragraph for said in told for paragraph in said.split("\n\n"))
+
+
 def test_version_names_what_counts() -> None:
     import numpy
 
     result = command("version")
-    assert result.exit_code == 0
+    assert result.exit_code == 0 and command("--version").output == result.output
     assert f"numpy {numpy.__version__}" in result.output

@@ -71,8 +71,6 @@ def test_what_is_no_expression_is_refused() -> None:
 
 
 def test_what_is_lacking_is_said() -> None:
-    result = CliRunner().invoke(app, ["state", "words"])
-    assert result.exit_code == 2 and "which operator?" in result.output
     result = CliRunner().invoke(app, ["state", "words", "--http", "x"])
     assert result.exit_code == 2 and "a port, or HOST:PORT" in result.output
 

@@ -70,7 +70,9 @@ def _entrance(job: str, source: str) -> tuple[str, Entrance]:
     if source not in found:
         raise ConfigError(
             f"{run} has no push source {source!r}",
-            hint=f"It has {', '.join(sorted(found))}." if found else "It has none: rs.io.push.",
+            hint=f"It has {', '.join(sorted(found))}."
+            if found
+            else "It has none: sources to push into are made with rs.io.push.",
         )
     return run, found[source]
 

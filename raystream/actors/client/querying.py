@@ -329,9 +329,12 @@ class StateReader:
 
     def _checked(self, routes: StateRoutes) -> StateRoutes:
         if self.operator not in routes.operators:
+            kept = ", ".join(routes.operators) or "none"
             raise ConfigError(
-                f"{self.run} has no operator {self.operator!r} that keeps rows",
-                hint=f"There are {', '.join(routes.operators) or 'none'}.",
+                f"{self.run} has no operator {self.operator!r} that keeps rows"
+                if self.operator
+                else f"which operator of {self.run}?",
+                hint=f"Those that keep rows: {kept}.",
             )
         if self.seen.run > routes.number:
             raise JobError(
@@ -366,7 +369,7 @@ def query(
         ConfigError: there is no such cluster, job or operator. JobError: the job does not answer.
     """
     where = caller(2)[0]
-    if not (isinstance(job, str) and isinstance(operator, str) and operator):
+    if not (isinstance(job, str) and isinstance(operator, str)):
         raise ConfigError(f"query({job!r:.80}, {operator!r:.80}): names", where=where)
     seconds = wait_of("query", "wait", wait, zero=False)
     return StateReader(job, operator, address=address, wait=seconds, seen=seen)

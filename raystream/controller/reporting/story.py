@@ -85,9 +85,9 @@ def moved_line(moved: MoveRecord) -> str:
     phases = f"place {moved.place:.1f}, restore {moved.restore:.1f}, replay {moved.replay:.1f}"
     new = ", ".join(moved.new) or "others"
     gone = f" for {', '.join(moved.gone)}" if moved.gone else ""
-    return (
-        f"{line}{new} serve{gone} from epoch {moved.committed:,} on, after {took:.1f} s ({phases})"
-    )
+    serve = "serves" if len(moved.new) == 1 else "serve"
+    after = f"after {took:.1f} s ({phases})"
+    return f"{line}{new} {serve}{gone} from epoch {moved.committed:,} on, {after}"
 
 
 def _recovery(r: Recovery) -> Told:
@@ -111,7 +111,7 @@ def _move(m: MoveRecord) -> Told:
     if after == len(m.ranges):
         into = ", ".join(f"{n} {k}" for n, k in zip(m.new, sorted(m.ranges), strict=True))
     else:  # other ranges of the operator stayed with their owners
-        into = f"{_names(m.new)} of {' '.join(map(str, m.ranges))}"
+        into = _names(m.new)
     what = f"{_names(m.gone)} became {into}, from epoch {m.committed:,} ({m.mode})"
     what += f", at the {m.tries}. attempt" if m.tries > 1 else ""
     phases = (("place", m.place), ("restore", m.restore), ("replay", m.replay))

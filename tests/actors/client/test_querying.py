@@ -212,6 +212,9 @@ def test_the_newest_assignment_is_asked_for_when_an_owner_is_gone(played: Any) -
 def test_what_cannot_be_answered_is_said(played: Any) -> None:
     with pytest.raises(ConfigError, match="no operator 'x' that keeps rows"):
         rs.query("words", "x")
+    with pytest.raises(ConfigError, match="which operator of words") as refused:
+        rs.query("words", "")
+    assert refused.value.hint == f"Those that keep rows: {played.name}."
     with pytest.raises(ConfigError, match="names"):
         rs.query(7, "x")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="wait"):
