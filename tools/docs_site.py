@@ -50,7 +50,8 @@ SECTIONS = {
     "Inside": ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/internals", "docs/decisions"],
     "News": ["CHANGELOG.md"],
 }
-"""What is under which heading; a folder stands for its pages, first its README."""
+"""What is under which heading; a folder stands for its pages: its README, then those to which it
+links, in that order, then the others."""
 API = {
     "raystream": "api/raystream.md",
     "raystream.io": "api/io.md",
@@ -180,7 +181,7 @@ def api_page(module: str) -> str:
 
     loaded = importlib.import_module(module)
     doc = (loaded.__doc__ or "").strip().partition("\n")[0]
-    names = [name for name in loaded.__all__ if not name.startswith("_")]
+    names = sorted((n for n in loaded.__all__ if not n.startswith("_")), key=str.lower)
     parts = [f"# {module}", doc]
     for name in names:
         thing = getattr(loaded, name)
@@ -213,7 +214,13 @@ def _pages_of(name: str, pages: dict[str, str]) -> list[str]:
     if name in pages:
         return [name]
     inside = [p for p in pages if p.startswith(f"{name}/") and p.endswith(".md")]
-    return sorted(inside, key=lambda p: (not p.endswith("README.md"), p))
+    index = f"{name}/README.md"
+    if index not in pages:
+        return sorted(inside)
+    text = (ROOT / index).read_text(encoding="utf-8")
+    linked_to = [posixpath.normpath(f"{name}/{match[3]}") for match in LINK.finditer(text)]
+    order = list(dict.fromkeys([index, *linked_to, *sorted(inside)]))
+    return sorted(inside, key=order.index)
 
 
 def _title(source: str) -> str:

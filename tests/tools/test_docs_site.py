@@ -44,6 +44,12 @@ def test_every_page_of_the_repository_is_found_from_the_start() -> None:
     assert missing == []
 
 
+def test_pages_of_a_folder_are_in_the_order_of_its_readme() -> None:
+    pages = docs_site._pages_of("docs/tutorials", docs_site.places())
+    assert [Path(page).stem for page in pages][:2] == ["README", "files-to-windows"]
+    assert pages.index("docs/tutorials/scale.md") < pages.index("docs/tutorials/kill.md")
+
+
 def test_it_is_made_without_a_warning() -> None:
     done = subprocess.run(
         [sys.executable, "tools/docs_site.py"],
