@@ -235,7 +235,7 @@ def _as_time(name: str) -> str:
 
 
 def check_unit(schema: RecordSchema, name: str, ticks: int, where: Where) -> None:
-    """Refuse a datetime as event time in a flow that does not count microseconds, as it does."""
+    """Refuse a datetime as event time unless the time unit of the flow is the microsecond."""
     f = schema.field(name)
     if f is not None and f.moment and ticks != UNITS["us"]:
         raise GraphError(

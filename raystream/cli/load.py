@@ -145,7 +145,7 @@ def _flow(target: str, found: Any, flows: str) -> Flow:
 
 
 def _raised(doing: str, error: BaseException) -> GraphError:
-    """What the user's module raised before there was a flow."""
+    """The error to report when code of the user raised one before there was a flow."""
     where = user_frame(error)
     if isinstance(error, SyntaxError) and error.filename:
         where = Where(error.filename, error.lineno or 0, (error.text or "").strip())

@@ -62,12 +62,15 @@ _OURS = re.compile(r"TypingError: (.+)\n\s*raised from \S*raystream/compiled/")
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A compiled operator's functions and shape. `parameters`: one row, the dataclass's fields."""
+    """A compiled operator."""
 
     shape: DriverShape
     process: Callable[..., int]
+    """Applies records."""
     fire: Callable[..., int] | None
+    """Rings timers and closes windows; None if the operator has neither."""
     parameters: np.ndarray | None
+    """The fields of the operator's dataclass, as one row; None without any."""
 
 
 def build(spec: OperatorSpec, ticks: int) -> Built:

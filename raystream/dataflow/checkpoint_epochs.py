@@ -94,8 +94,12 @@ class CheckpointEpochs:
             self.skipped = tuple(run for run in self.skipped if run[1] > committed)
 
     def missed(self, position: int) -> int:
-        """The newest epoch up to a position that was asked for, but passed as no checkpoint; or
-        0."""
+        """The newest epoch that was asked for as a checkpoint, and that the instance has passed
+        without taking one; 0 if there is none.
+
+        Args:
+            position: the last epoch that the instance has applied.
+        """
         if not self._asked:
             return 0  # as most often, and asked for all the time
         passed = (e for e in self._asked if self.begun < e <= position)

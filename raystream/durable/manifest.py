@@ -65,7 +65,7 @@ class SavedChain(NamedTuple):
 
 @dataclass(frozen=True)
 class SavedLayout:
-    """What must be the same in a run that goes on."""
+    """What a run must have in common with the checkpoint from which it goes on."""
 
     groups: int
     """The number of key groups."""
@@ -334,7 +334,7 @@ def newest_run(job: str, there: Iterable[str]) -> int:
 
 
 def absent(images: Iterable[SavedImage], there: Mapping[str, int]) -> list[SavedImage]:
-    """The images that are not there, or not with their size: what to store, or what is lost."""
+    """Those images that are missing from a store, or have another size there."""
     return [i for i in images if there.get(i.name) != i.size]
 
 

@@ -337,8 +337,8 @@ class LocalJob:
             tenure.act()
 
     def settle(self) -> None:
-        """Forget what only deltas on checkpoints before the newest one need, and where epochs
-        before it ended. For callers that take no such deltas."""
+        """Forget what is older than the newest checkpoint: where its epochs ended, and what only a
+        delta on an older checkpoint needs. For callers that take no such deltas."""
         if self._settled == self.committed:
             return
         self._settled = self.committed
@@ -353,7 +353,7 @@ class LocalJob:
         self.publish(self.committed)
 
     def shortage(self) -> StateError:
-        """The error of this job where there is no memory left. It names the instance that keeps
+        """The error to raise when there is no memory left. It names the instance that keeps the
         most."""
         kept = [holder_of(t.machine, f"{t.machine.vertex.name}/{t.index}") for t in self.tenures]
         return shortage(max(kept, key=lambda h: (h.table_bytes, h.rows)), memory_use())

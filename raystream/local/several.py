@@ -25,7 +25,11 @@ MOST_ROWS = 4096
 
 
 def can_step_together(plan: Plan, machines: list[Instance]) -> bool:
-    """Whether several epochs of a job in one process may be one step. machines: all of it."""
+    """Whether several epochs of a job in one process may be one step.
+
+    Args:
+        machines: all instances of the job.
+    """
     if plan.check or len(machines) != len(plan.vertices):
         return False
     if sum(isinstance(machine, SourceInstance) for machine in machines) != 1:
@@ -34,8 +38,11 @@ def can_step_together(plan: Plan, machines: list[Instance]) -> bool:
 
 
 def until(recorded: Recorded, position: int, every: int) -> int:
-    """The last epoch of the next step of a source at a position, which goes to no later epoch than
-    the next checkpoint. every: epochs between two checkpoints."""
+    """The last epoch of a source's next step. A step never goes beyond the next checkpoint.
+
+    Args:
+        position: the last epoch before the step. every: epochs between two checkpoints.
+    """
     checkpoint = (position // every + 1) * every
     upto = min(position + MOST_EPOCHS, checkpoint)
     return recorded.several_until(position + 1, upto, MOST_ROWS)

@@ -120,7 +120,8 @@ def _compile(dispatcher: Any, types: Any) -> Any:
 
 
 def keep_apart(file: Any) -> None:
-    """Have an `IndexDataCacheFile` of Numba name each file by the content of the file."""
+    """Have an `IndexDataCacheFile` of Numba name each file of machine code by its source and types,
+    not by a number that another process may give, too."""
     file.save = partial(_save, file)
 
 

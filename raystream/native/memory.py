@@ -55,7 +55,7 @@ def _limit(total: int) -> int:
 
 
 def _node(root: Path) -> tuple[int, int]:
-    """Used and total bytes: of the control group if it has less than the node."""
+    """Used and total bytes of the node, or of the control group if that may use less."""
     used = total = 0
     with suppress(OSError, ValueError, KeyError):
         info = _table(root / "proc/meminfo")

@@ -35,7 +35,10 @@ ASIDE_SECONDS = 1e-6
 
 
 def set_idle(thread: int, *, idle: bool) -> None:
-    """Give a thread idle priority, or take it away. Does nothing if it could not be taken away."""
+    """Give a thread idle priority, or take it away.
+
+    Gives nothing where this process may not take it away later (`may_return`).
+    """
     if not idle or may_return():
         with suppress(OSError, AttributeError):  # Linux has it
             policy = os.SCHED_IDLE if idle else os.SCHED_OTHER

@@ -79,7 +79,7 @@ class Watcher:
         threading.Thread(target=self._watch, name="watcher", daemon=True).start()
 
     def stop(self) -> None:
-        """End it."""
+        """End the watching."""
         self._over.set()
 
     def _watch(self) -> None:

@@ -156,7 +156,7 @@ LENGTH = ValueKind(
 
 @cache
 def moment_kind(written: TimeFormat) -> ValueKind:
-    """The kind of datetimes that files hold in another way than ISO 8601 with a zone."""
+    """The kind of a datetime field that files write otherwise than as ISO 8601 with a zone."""
     zone = None if written.zone is None else ZoneInfo(written.zone)
     per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}.get(written.unit or "")
 

@@ -124,7 +124,8 @@ def _as_it_is(values: Sequence[Any]) -> bool:
 
 
 def _container(kind: type, args: tuple[Any, ...], alike: bool) -> Check:
-    """Checks that values have exactly this type: a subclass, as Counter, would not come back."""
+    """Checks that values have exactly this type: a subclass, such as Counter,
+    would not come back as what it was."""
     inner = _inner(kind, args, alike)
     if alike:
         kinds = (dict,) if kind is dict else (list, tuple)

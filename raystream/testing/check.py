@@ -84,10 +84,11 @@ def check_operator(
 
 @dataclass(frozen=True, slots=True)
 class _Epoch:
-    """groups: the source's key group of each record, ascending: how the input is cut."""
+    """The input of one epoch."""
 
     records: list[Any]
     groups: list[int]
+    """For each record the key group of its source's split, ascending."""
     watermark: int
 
 

@@ -118,7 +118,8 @@ class _ReadPlay:
 
 @dataclass(frozen=True)
 class _ReadCut:
-    """A checkpoint: by split its position, its watermark and what is known of its senders."""
+    """A checkpoint of the source. A split has its position, its watermark, and what is known of its
+    senders."""
 
     epoch: int
     splits: dict[str, tuple[int, int, Senders]]

@@ -41,7 +41,7 @@ class ActorHandles:
         return found if name.startswith(KEEPER) else SeatHandle(found, seat)
 
     def of(self, processes: Iterable[str]) -> tuple[Any, ...]:
-        """The handles of those that are there, in order."""
+        """The handles of these processes, in their order, without those that are gone."""
         return tuple(h for p in processes if (h := self[p]) is not None)
 
     def started(self, process: str, handle: Any) -> None:

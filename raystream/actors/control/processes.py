@@ -84,7 +84,7 @@ class Restores:
         return Ways(Links(pairs=dict(self.links.pairs)), nodes)
 
     def became(self, process: str, attempt: do.Attempt, answer: ServesAt | Refusal) -> Event:
-        """What it means that a process was given a place."""
+        """The event for the answer of a process that was asked to become an instance."""
         if isinstance(answer, ServesAt):
             if answer.gathered:
                 self.told.append(answer.gathered)
@@ -94,7 +94,7 @@ class Restores:
         return on.Missing(process, attempt)
 
     def said(self, process: str, use: KeeperUse) -> Event:
-        """What it means what a keeper says of itself."""
+        """The event for what a keeper has told of itself."""
         self.links.learn(use.links)
         return on.KeeperSaid(process, use)
 

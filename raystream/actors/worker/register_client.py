@@ -151,8 +151,10 @@ class Claimer:
     def _round(
         self, view: PlaceSet[Any], epoch: int, wanted: Mapping[str, Boundary]
     ) -> dict[str, HeldBoundary] | None:
-        """One round for each of the entries, side by side; None when a place refused or did not
-        answer."""
+        """Claim several boundaries of an epoch, by name, in one round of questions to the places.
+
+        Returns the boundaries that the places hold then; None if a place refused or did not answer.
+        """
         rounds = {name: claim(view, name, epoch, boundary) for name, boundary in wanted.items()}
         answers: Mapping[str, HeldBoundary | None] | None = dict.fromkeys(rounds)
         while answers is not None:

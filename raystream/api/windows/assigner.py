@@ -210,7 +210,7 @@ def month_of(day: Any) -> Any:
 
 
 def first_day(month: Any) -> Any:
-    """The first day of a month: days and months since January 1970."""
+    """The first day of a month. Months are counted from January 1970, days from its first."""
     months = month + 1970 * 12 - 2  # months since March of the year 0
     years, of_year = months // 12, months % 12
     era, of_era = years // 400, years % 400

@@ -37,16 +37,18 @@ _MANY = (
 
 
 def taken(hint: Any, batch: int) -> Any | None:
-    """What the records are that a function takes, by the annotation of its argument; None if that
-    is no list, and has to be one."""
+    """The type of record that a function takes, from the annotation of its argument.
+
+    None if the function takes batches (`batch` > 0), and the annotation is no list.
+    """
     if not batch:
         return hint
     return typing.get_args(hint)[0] if typing.get_origin(hint) in (list, Sequence) else None
 
 
 def emitted(hint: Any) -> Any | None:
-    """What the records are that a function emits, by its annotation: a class, or a union of them.
-    `type(None)` if it emits none; None if the annotation says nothing of the kind."""
+    """The type of record that a function emits, from its return annotation: a class, or a union.
+    `type(None)` if it emits nothing; None if the annotation names no type of record."""
     if typing.get_origin(hint) in _MANY:
         hint = typing.get_args(hint)[0]
     if typing.get_origin(hint) in (typing.Union, types.UnionType):

@@ -288,7 +288,7 @@ class Expressions(ast.NodeTransformer):
         return ast.copy_location(self._compared(node), node)
 
     def _no_identity(self, node: ast.Compare) -> None:
-        """Numbers have no identity, and what may be None is never True when compiled."""
+        """Refuse `is` between values, except with None: compiled numbers have no identity."""
         sides = [node.left, *node.comparators]
         for op, pair in zip(node.ops, pairwise(sides), strict=True):
             nothing = any(isinstance(s, ast.Constant) and s.value is None for s in pair)

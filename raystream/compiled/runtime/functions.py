@@ -68,7 +68,7 @@ def _total(values: Any, start: Any = 0) -> Any:
 
 
 def there(value: Any) -> Any:
-    """A value that is not None."""
+    """The value; compiled code raises a TypeError if it is None."""
     raise NotImplementedError
 
 

@@ -180,6 +180,6 @@ class _Compiler(CompilerBase):
 
 
 def written_jit(function: F) -> F:
-    """Compile what a user wrote."""
+    """Compile a function of the user's, by the rules for users' code (`USER_FLAGS`)."""
     compiled: F = njit(pipeline_class=_Compiler, **USER_FLAGS)(function)
     return compiled

@@ -23,13 +23,14 @@ _ROWS = (types.List, types.Array)
 
 
 def unrolled(head: str, result: str, **names: Any) -> Any:
-    """A function of one expression: the length of a tuple's type is known when it is compiled."""
+    """A function that returns one expression, made from text. Loops over a tuple are written out in
+    it: Numba knows how long a tuple is, but does not loop over values of several types."""
     exec(f"def impl({head}):\n    return {result}", names)
     return names["impl"]
 
 
 def inside(kind: Any) -> tuple[Any, ...]:
-    """The types of what a sequence of this Numba type holds."""
+    """The types of the items of a sequence, from its Numba type; empty if it is no sequence."""
     if isinstance(kind, types.BaseTuple):
         items: Any = kind
         return tuple(items)

@@ -35,7 +35,7 @@ def program_of(plan: Plan) -> str:
 
 
 def _objects(vertices: Iterable[Vertex]) -> list[Any]:
-    """What the user has written of a flow: operators, records, sources."""
+    """The objects of the user that a flow is made of: operators, types of records, sources."""
     found: list[Any] = []
     for v in vertices:
         found += [schema.cls for schema in v.schemas]

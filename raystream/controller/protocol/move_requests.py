@@ -49,7 +49,7 @@ checkpoint, so that little is left to replay (Rhino, SIGMOD 2020)."""
 
 @dataclass(frozen=True, slots=True)
 class RescaleRequest:
-    """How an operator is to be served."""
+    """A request to serve an operator with other instances, or on other nodes."""
 
     operator: str
     """The name of the operator."""

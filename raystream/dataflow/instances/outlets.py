@@ -29,8 +29,8 @@ from raystream.state.log.epoch_log import Bound, EpochLog, LogEntry
 
 
 def port_names(vertex: Vertex) -> list[str]:
-    """What is counted for itself: of a sink each type of record that it is given, of all others
-    what goes out at each port."""
+    """The names under which records are counted: for a sink one for each type of record that it is
+    given, for any other vertex one for each port."""
     if vertex.kind == "sink":
         return [f"{vertex.name}.{schema.name}" for schema in vertex.schemas]
     aside = ".ahead" if vertex.kind == "source" else ".late"

@@ -170,7 +170,7 @@ class Tiered(Logic):
 
 
 class _Structured(Tiered):
-    """Batch operators with state."""
+    """A batch operator whose rows may lie on disk."""
 
     def __init__(
         self, inner: Any, spec: OperatorSpec, ticks: int, memory: int, folder: Path

@@ -79,8 +79,10 @@ class ChangedRows(CapturedSource[U]):
         yield from _Changes(self)
 
     def stored(self, split: Split, sequences: Mapping[str, int], /) -> None:
-        """Let the server forget what a checkpoint holds: the stream says so, or if there is none
-        this call does."""
+        """Tell the server that it may forget the changes which a checkpoint has.
+
+        While the stream of changes is read, that stream tells the server; otherwise this call does.
+        """
         upto = sequences.get(LOG, -1) + 1
         if upto <= self._confirmed:
             return

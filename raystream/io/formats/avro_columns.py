@@ -151,14 +151,14 @@ class _Cursor:
         return found
 
     def _taken(self, rows: Array, width: int) -> Array:
-        """`width` bytes of each: uint8 of shape (rows, width)."""
+        """The next `width` bytes of each of these rows: uint8 of shape (rows, width)."""
         begins = self.at[rows]
         self._advance(rows, width)
         taken: Array = self.data[begins[:, None] + np.arange(width)]
         return taken
 
     def _varints(self, rows: Array) -> Array:
-        """A number of each: int64."""
+        """The next number of each of these rows: int64."""
         found = np.zeros(len(rows), np.uint64)
         begins, left = self.at[rows], np.arange(len(rows))
         size = np.zeros(len(rows), np.int64)

@@ -113,7 +113,8 @@ class Topic:
         """Make the topics that are missing.
 
         Raises:
-            OutputError: there is no such topic, or the journal cannot be one.
+            OutputError: the topic is missing and is not to be made, or the topic that should be the
+                journal was made for something else.
         """
         client = self._asked()
         made: dict[str, tuple[int, dict[str, str]]] = {}

@@ -226,10 +226,11 @@ def _text(answer: web.Response) -> str:
 
 
 def _error(status: int, said: Mapping[str, Any]) -> Exception:
-    """The Flight error of a request that is not taken.
+    """The Flight error for a request that is refused.
 
     Args:
-        status: of HTTP. said: what `extra_info` has beside it.
+        status: the HTTP status with which the same request would be refused.
+        said: what `extra_info` has beside the status.
     """
     words = str(said.get("error", "not taken"))
     extra = json.dumps({"status": status, **said}).encode()

@@ -141,7 +141,7 @@ def partition(image: Image, ranges: Sequence[KeyRange]) -> list[Image]:
 
 
 def part_of(header: ImageHeader, keys: KeyRange) -> ImageHeader:
-    """The header of the part of an image for a range inside its own."""
+    """The header of a part of an image: of a range inside that of the image."""
     if keys == header.keys:
         return header
     s = header.input_position

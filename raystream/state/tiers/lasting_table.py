@@ -87,7 +87,7 @@ class LastingTable(TieredTable):
         self._cuts = [c for c in self._cuts if c > cut]
 
     def _stay(self, leaving: Leaving) -> None:
-        """These rows were written, and stay in memory."""
+        """Note that these rows were written to disk. They stay in memory, too."""
 
     @abstractmethod
     def _clean_counts(self) -> np.ndarray:

@@ -88,7 +88,7 @@ class _Demand:
 
     @property
     def part(self) -> float:
-        """The share of the parcel that comes in a second."""
+        """The share of the parcel that arrives each second, by all paths together."""
         return sum(self.given.values()) / max(self.parcel.nbytes, 1.0)
 
 

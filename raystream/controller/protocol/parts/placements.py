@@ -120,7 +120,11 @@ class Placements:
         purpose: Purpose | None = None,
         node: str = "",
     ) -> Placement:
-        """A new placement. Without a purpose it begins the job, or replaces the dead."""
+        """Begin a placement: processes are to be found for places that wait for one.
+
+        Args:
+            purpose: what it is for; without one it begins the job, or replaces the dead.
+        """
         self._drawn += 1
         p = Placement(
             number=self._drawn,
