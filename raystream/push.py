@@ -30,6 +30,7 @@ from decimal import Decimal
 from typing import Any
 
 from raystream.errors import ConfigError, InputError, JobError
+from raystream.schema.lengths import Seconds, seconds_of
 from raystream.security.certificates import read
 from raystream.security.contexts import NAME, Certificates, connecting
 
@@ -60,13 +61,14 @@ class Client:
         sequence: the number of the first request. A client that goes on under the name of an
             earlier one goes on after the last number of that one, too: `client.sequence`.
         batch: how many records are sent at once, at most.
-        give_up: after how many seconds a request that is not recorded is an error.
+        give_up: after how long a request that is not recorded is an error: seconds, a timedelta or
+            text such as "5m".
         tls: the folder with the certificates, for a job that runs with `tls`; the client shows
             them as well. An https:// address without `tls` is that of a proxy before the job: its
             certificate is checked as browsers do, for the host name.
 
     Raises:
-        ConfigError: an address is none, or the certificates cannot be used.
+        ConfigError: an address or a length of time is none, or the certificates cannot be used.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class Client:
         sender: str | None = None,
         sequence: int = 1,
         batch: int = BATCH_RECORDS,
-        give_up: float = GIVE_UP_SECONDS,
+        give_up: Seconds = GIVE_UP_SECONDS,
         tls: str | os.PathLike[str] | Certificates | None = None,
     ) -> None:
         given = [addresses] if isinstance(addresses, str) else [*addresses]
@@ -95,7 +97,8 @@ class Client:
         """The name of this client."""
         self.sequence = sequence
         """The number of the next request."""
-        self._batch, self._give_up = batch, give_up
+        self._batch = batch
+        self._give_up = give_up_of(give_up)
         self._lines: list[bytes] = []
         self._nbytes = 0
 
@@ -249,6 +252,15 @@ class Client:
         """Ask the next address from now on."""
         self.close()
         self._at = (self._at + 1) % len(self._addresses)
+
+
+def give_up_of(given: Seconds) -> float:
+    """After how many seconds a request that is not recorded is an error.
+
+    Raises:
+        ConfigError: it is no length of time.
+    """
+    return float(seconds_of("Client", "give_up", given, zero=True, error=ConfigError))
 
 
 class AsyncClient:

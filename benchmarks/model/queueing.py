@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from raystream.controller.elastic.detector import Detector, Owner
+from raystream.controller.elastic.detector import Detector, Owner, interval_of
 from raystream.controller.elastic.policy import Policy, Target
 from raystream.controller.elastic.range_cuts import even
 from raystream.dataflow.plan import Edge, Plan, Vertex
@@ -220,7 +220,7 @@ class Model:
         """The input up to a second."""
         ticks = int(seconds / self.world.tick)
         instances, latency, weights = np.zeros(ticks), np.zeros(ticks), np.zeros(ticks)
-        interval = self.policy.interval if self.policy is not None else END
+        interval = interval_of(self.policy) if self.policy is not None else END
         judged = 0.0
         for i in range(ticks):
             self.now = (i + 1) * self.world.tick

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from raystream.controller.elastic.detector import interval_of
 from raystream.controller.elastic.policy import CpuThreshold, Policy
 from raystream.controller.elastic.pool import PoolOptions
 from raystream.controller.planning.run_options import bytes_of
@@ -53,11 +54,13 @@ def options_of(
     """
     if isinstance(policy, str) and policy == "auto":
         policy = None if pool is None else CpuThreshold()
-    if policy is not None and not _is_policy(policy):
-        raise ConfigError(
-            f"policy={policy!r} is none: it has no `decide`, or no `interval` of seconds",
-            hint="For example policy=rs.CpuThreshold().",
-        )
+    if policy is not None:
+        if not _is_policy(policy):
+            raise ConfigError(
+                f"policy={policy!r} is none: it has no `decide`, or no `interval`",
+                hint="For example policy=rs.CpuThreshold().",
+            )
+        interval_of(policy)
     if cluster is None and (policy is not None or bounds or pool is not None):
         raise ConfigError(
             "policy, bounds and pool need a cluster: in this process nothing scales",
@@ -85,9 +88,8 @@ def options_of(
 
 def _is_policy(given: object) -> bool:
     """Whether an object is a policy, as far as can be seen without calling it."""
-    seconds = getattr(given, "interval", None)
-    timed = isinstance(seconds, int | float) and seconds > 0
-    return timed and callable(getattr(given, "decide", None)) and not isinstance(given, type)
+    decides = callable(getattr(given, "decide", None)) and not isinstance(given, type)
+    return decides and hasattr(given, "interval")
 
 
 def with_room(

@@ -10,8 +10,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import Any
 
-from raystream.errors import ConfigError, GraphError
-from raystream.schema.records import caller
+from raystream.errors import ConfigError, GraphError, caller
 
 Seconds = float | timedelta | str
 """A number of seconds, a timedelta, or text such as "5m", "1h30m" or "250ms"."""

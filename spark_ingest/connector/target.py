@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from raystream.errors import ConfigError, InputError
-from raystream.push import Client
+from raystream.push import Client, give_up_of
 
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 KNOWN = ("address", "token", "path", "lane", "key", "order", "give_up", "query", "name")
 _SPARKS = ("checkpointlocation", "path")
 
@@ -117,10 +119,8 @@ def target(options: Mapping[str, str], query: str) -> Target:
         )
     if "lane" in given and "key" in given:
         raise ConfigError("raystream: the options lane and key exclude each other")
-    try:
-        give_up = float(given.get("give_up", "300"))
-    except ValueError:
-        raise ConfigError("raystream: give_up is a number of seconds") from None
+    told = given.get("give_up", "300")
+    give_up = give_up_of(float(told) if _NUMBER.fullmatch(told) else told)
     return Target(
         addresses=_names(given["address"]),
         token=token,

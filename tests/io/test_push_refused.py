@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 
 from raystream.api.batch import Batch
+from raystream.errors import ConfigError
 from raystream.io.push.lane import Lane, Waiting
 from raystream.push import Client
 from raystream.security.tokens import PUSH, signed
@@ -58,3 +59,10 @@ def test_a_lane_that_has_ended_or_left_takes_nothing(how: str) -> None:
     getattr(lane, how)()
     assert not lane.put(waiting) and lane.take(0.0) is None
     loop.close()
+
+
+def test_when_a_client_gives_up_is_a_length_of_time() -> None:
+    assert Client("http://127.0.0.1:1", "t", give_up="5m")._give_up == 300.0
+    with pytest.raises(ConfigError, match=r"Client\(give_up='soon'\) is no length of") as raised:
+        Client("http://127.0.0.1:1", "t", give_up="soon")
+    assert raised.value.where is not None and raised.value.where.file == __file__

@@ -19,12 +19,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from raystream.controller.elastic.policy import KEPT, Load, Policy, Report, Target, Unable
+from raystream.controller.elastic.policy import (
+    KEPT,
+    Load,
+    Policy,
+    Report,
+    Target,
+    Unable,
+)
 from raystream.controller.elastic.range_cuts import within
 from raystream.controller.protocol.move_requests import vertex_of
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.progress import Progress
 from raystream.errors import ConfigError
+from raystream.schema.lengths import wait_of
 from raystream.schema.types import KeyRange
 from raystream.state.keys import tiles
 
@@ -111,7 +119,7 @@ class Detector:
         bounds: Mapping[str, tuple[int, int]] | None = None,
         cooldown: float = COOLDOWN_SECONDS,
     ) -> None:
-        self.policy = policy
+        self.policy, self._interval = policy, interval_of(policy)
         self.groups = plan.groups
         self.cooldown = cooldown
         by_name = bounds_in(plan, bounds or {})
@@ -142,7 +150,7 @@ class Detector:
             known.series.pop(progress.name, None)
         elif series is None:
             known.series[progress.name] = _Series(progress)
-        elif progress.seconds - series.since.seconds >= self.policy.interval:
+        elif progress.seconds - series.since.seconds >= self._interval:
             before, series.since = series.since, progress
             series.reports.append(report_of(before, progress, keys, now))
             own = known.by_group[keys.lo : keys.hi]
@@ -351,3 +359,12 @@ def _usual(plan: Plan, vertex: Vertex) -> Bounds:
     if vertex.kind == "sink":
         return Bounds(*2 * (len(plan.ranges[vertex.id]),))
     return Bounds(1, plan.groups)
+
+
+def interval_of(policy: Policy) -> float:
+    """How many seconds lie between the reports that a policy wants.
+
+    Raises:
+        ConfigError: its `interval` is no length of time.
+    """
+    return wait_of(type(policy).__name__, "interval", policy.interval, zero=False)

@@ -16,6 +16,7 @@ import numpy as np
 
 from raystream.controller.elastic.range_cuts import even, heaviest, weight
 from raystream.errors import ConfigError, caller, placed_class
+from raystream.schema.lengths import Seconds, wait_of
 from raystream.schema.types import KeyRange
 
 KEPT = 64
@@ -121,8 +122,8 @@ class Policy(Protocol):
     """Decides which ranges operators are to have."""
 
     @property
-    def interval(self) -> float:
-        """The length of the interval of a report, in seconds."""
+    def interval(self) -> Seconds:
+        """The length of the interval of a report."""
         ...
 
     def decide(self, loads: Sequence[Load], /) -> Iterable[Target | Unable]:
@@ -157,15 +158,15 @@ class CpuThreshold:
     """The share of a core above which an instance is a bottleneck."""
     reports: int = 2
     """In how many reports in a row it has to be above."""
-    interval: float = 5.0
-    """Seconds between reports."""
+    interval: Seconds = 5.0
+    """How long lies between reports."""
     low: float = 0.35
     """The share of a core below which neighbours are merged."""
     lull: int = 6
     """In how many reports in a row they have to be below."""
 
     def __post_init__(self) -> None:
-        _counts(self.reports, self.lull, self.interval)
+        _counts(self, self.reports, self.lull)
         _numbers(threshold=self.threshold, low=self.low)
         if not 0 < self.low < self.threshold <= 1:
             raise ConfigError(
@@ -280,15 +281,15 @@ class RateBased:
     """The share of its time that an instance may be busy."""
     reports: int = 2
     """How many reports are averaged."""
-    interval: float = 5.0
-    """Seconds between reports."""
+    interval: Seconds = 5.0
+    """How long lies between reports."""
     slack: float = 0.2
     """The share of `use` that has to stay free when instances are taken away."""
     lull: int = 6
     """In how many reports in a row fewer instances have to be enough."""
 
     def __post_init__(self) -> None:
-        _counts(self.reports, self.lull, self.interval)
+        _counts(self, self.reports, self.lull)
         _numbers(use=self.use, slack=self.slack)
         if not (0 < self.use <= 1 and 0 < self.slack < 1):
             raise ConfigError(
@@ -394,14 +395,12 @@ def _numbers(**given: object) -> None:
             raise ConfigError(f"{name}={value!r:.80} of a policy is a number", where=caller()[0])
 
 
-def _counts(reports: int, lull: int, interval: float) -> None:
-    _numbers(reports=reports, lull=lull, interval=interval)
-    if reports < 1 or lull < 1 or not interval > 0:
-        raise ConfigError(
-            f"reports={reports}, lull={lull}, interval={interval}: at least one report each, of"
-            " more than no seconds",
-            where=caller()[0],
-        )
+def _counts(policy: Policy, reports: int, lull: int) -> None:
+    wait_of(type(policy).__name__, "interval", policy.interval, zero=False)
+    _numbers(reports=reports, lull=lull)
+    if min(reports, lull) < 1:
+        wrong = f"reports={reports}, lull={lull}: at least one report each"
+        raise ConfigError(wrong, where=caller()[0])
     if max(reports, lull) > KEPT:
         raise ConfigError(
             f"reports={reports}, lull={lull}: of an instance the newest {KEPT} reports are kept, so"

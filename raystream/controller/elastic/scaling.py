@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from raystream.controller.elastic.detector import Detector, Owner
+from raystream.controller.elastic.detector import Detector, Owner, interval_of
 from raystream.controller.elastic.policy import Policy
 from raystream.controller.protocol.members import Member
 from raystream.controller.protocol.move_requests import Move, RescaleRequest
@@ -34,7 +34,7 @@ class Scaling:
     def __init__(
         self, plan: Plan, policy: Policy, bounds: Mapping[str, tuple[int, int]] | None = None
     ) -> None:
-        self._detector = Detector(plan, policy, bounds, cooldown=2 * policy.interval)
+        self._detector = Detector(plan, policy, bounds, cooldown=2 * interval_of(policy))
         self._operators = tuple(v.name for v in plan.vertices)
 
     def look(self, owners: Iterable[Member], moves: Iterable[Move], now: float) -> Wishes:

@@ -12,6 +12,7 @@ from raystream.io.buckets.urls import place_name
 from raystream.io.files.columns import renamed
 from raystream.io.tables.sink import LakeSink
 from raystream.schema.fields import AnyRecord
+from raystream.schema.lengths import Seconds, wait_of
 
 if TYPE_CHECKING:
     from raystream.io.tables.iceberg_source import IcebergRows
@@ -53,7 +54,7 @@ def iceberg(
     properties: Mapping[str, Any] | None = None,
     columns: Mapping[str, str] | None = None,
     start: Literal["earliest", "latest"] = "earliest",
-    follow: bool | float = False,
+    follow: bool | Seconds = False,
     splits: int = 1,
 ) -> IcebergRows[U]: ...
 @overload
@@ -77,7 +78,7 @@ def iceberg(
     create: bool = False,
     columns: Mapping[str, str] | None = None,
     start: Any = "earliest",
-    follow: bool | float = False,
+    follow: bool | Seconds = False,
     splits: int = 1,
 ) -> Any:
     """A table of Apache Iceberg: with a record type a source, without one a sink.
@@ -94,8 +95,8 @@ def iceberg(
             namespace.
         columns: the names of columns by field, where they are others.
         start: of a source: `"earliest"` begins with all rows that there are, `"latest"` after them.
-        follow: of a source: whether to read on when snapshots append rows; a number is how many
-            seconds lie between two looks at the table, 10 with True.
+        follow: of a source: whether to read on when snapshots append rows; a length of time is
+            how long lies between two looks at the table, 10 seconds with True.
         splits: of a source: into how many parts its files are divided.
 
     Raises:
@@ -118,10 +119,10 @@ def iceberg(
         )
     if start not in ("earliest", "latest"):
         raise ConfigError(f'{ICEBERG}(start={start!r:.80}): "earliest" or "latest"')
-    if not (isinstance(follow, int | float) and 0 <= follow <= 86_400):
-        raise ConfigError(f"{ICEBERG}(follow={follow!r:.80}): True, or seconds up to a day")
     splits = whole(ICEBERG, "splits", splits, 1, 1024, ConfigError)
-    seconds = None if follow is False else FOLLOW_SECONDS if follow is True else float(follow)
+    seconds = None
+    if follow is not False:
+        seconds = wait_of(ICEBERG, "follow", FOLLOW_SECONDS if follow is True else follow)
     return IcebergRows(made, record, columns, start=start, follow=seconds, number=splits)
 
 

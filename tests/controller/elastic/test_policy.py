@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raystream.controller.elastic.detector import interval_of
 from raystream.controller.elastic.policy import (
     CpuThreshold,
     Load,
@@ -339,7 +341,8 @@ def test_rates_need_one_step_where_the_threshold_needs_several() -> None:
         (lambda: CpuThreshold(threshold=1.5), "both are shares"),
         (lambda: CpuThreshold(low=0.7), "low is the lesser"),
         (lambda: CpuThreshold(reports=0), "at least one report"),
-        (lambda: CpuThreshold(interval=0), "more than no seconds"),
+        (lambda: CpuThreshold(interval=0), r"CpuThreshold\(interval=0\): must be above 0"),
+        (lambda: RateBased(interval="soon"), r"interval='soon'\) is no length of time"),
         (lambda: CpuThreshold(lull=65), "there would never be enough"),
         (lambda: RateBased(reports=65), "there would never be enough"),
         (lambda: RateBased(use=0), "both are shares"),
@@ -348,8 +351,15 @@ def test_rates_need_one_step_where_the_threshold_needs_several() -> None:
     ],
 )
 def test_policies_that_make_no_sense_are_refused(make, why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ConfigError, match=why) as raised:
         make()
+    assert raised.value.where is not None and raised.value.where.file == __file__
+
+
+@pytest.mark.parametrize("interval", ["1m", timedelta(minutes=1), 60])
+@pytest.mark.parametrize("policy", [CpuThreshold, RateBased])
+def test_an_interval_is_a_length_of_time(policy, interval) -> None:
+    assert interval_of(policy(interval=interval)) == 60.0
 
 
 def test_costs_follow_records_inside_an_instance() -> None:

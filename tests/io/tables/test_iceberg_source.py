@@ -109,7 +109,7 @@ def test_a_table_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             raise EOFError
 
     flow = rs.Flow("followed")
-    stream = flow.source(source(tmp_path, follow=0.01), epochs=rs.by_arrival(seconds=0.01))
+    stream = flow.source(source(tmp_path, follow="10ms"), epochs=rs.by_arrival(seconds=0.01))
     stream.to(rs.io.callable(take))
 
     def job() -> None:

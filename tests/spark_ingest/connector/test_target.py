@@ -26,6 +26,7 @@ ROWS = pa.record_batch({"n": [1, 2, 3, 4], "lane": [3, 0, 3, 0], "text": ["a", "
 
 
 def test_options_say_where_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert of(give_up="5m").give_up == 300.0
     found = of(order="time, vid", Key="n", give_up="5")
     assert (found.addresses, found.path, found.order, found.key, found.give_up) == (
         ("http://a:1", "http://b:2"), "/push", ("time", "vid"), ("n",), 5.0,
@@ -41,7 +42,7 @@ def test_options_say_where_to(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"token": ""}, "token is missing"),
         ({"adress": "x"}, "no option 'adress'"),
         ({"lane": "a", "key": "b"}, "exclude each other"),
-        ({"give_up": "soon"}, "number of seconds"),
+        ({"give_up": "soon"}, "no length of time"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, str], why: str) -> None:
