@@ -30,7 +30,7 @@ SLOWEST = 3
 """How many links between nodes `status` shows."""
 SHARES = "█ busy ▒ blocked"
 FIRST_TO_GO = (
-    "pid", "state", "rows", "key groups", "out/s", "waiting", "node", SHARES, "instances",
+    "state", "rows", "key groups", "out/s", "waiting", "node", SHARES, "pid", "instances",
 )  # fmt: skip
 """The columns that are left out, in this order, where there is no room for all."""
 
@@ -69,7 +69,7 @@ def top_view(
     now: Status, before: Status | None, nodes: Mapping[str, str], height: int
 ) -> RenderableType:
     """The same in up to `height` lines: of the instances those that use most of their CPU."""
-    room = max(1, height - len(now.operators) - 14)
+    room = max(1, height - len(now.operators) - 15)
     most = sorted(now.workers, key=lambda w: -_used(pace(w, now, before)))
     parts: list[RenderableType] = [
         headline(now),
@@ -77,17 +77,22 @@ def top_view(
         instances_table(now, before, nodes, most[:room]),
     ]
     if len(most) > room:
-        parts.append(Text(f"and {len(most) - room:,} instances that use less", style="dim"))
+        parts.append(Text(f"and {_count(len(most) - room, 'instance')} with less", style="dim"))
     if now.story:
         parts.append(story_view(now.story[-1:]))
     return Group(*parts)
 
 
 def headline(status: Status) -> Text:
-    """The run, for how long it has been running, and how old its committed checkpoint is."""
+    """The run: for how long it has been running, and with what; below that its checkpoint."""
     line = Text(status.run, style="bold")
     since = f"for {_time(status.t)}" if status.t >= 0 else f"begins in {-status.t:.1f} s"
-    line.append(f"   {since}", style="not bold")
+    on = {w.node for w in status.workers}
+    line.append(
+        f"   {since}   {_count(len(status.workers), 'instance')} on {_count(len(on), 'node')},"
+        f" {_count(len(status.keepers), 'keeper')}",
+        style="not bold",
+    )
     if status.committed is not None:
         short = bool(
             status.committed.under_replicated
@@ -96,14 +101,8 @@ def headline(status: Status) -> Text:
             or status.committed.unstored
         )
         line.append(
-            f"   {committed_line(status.committed)}", style="yellow" if short else "not bold"
+            f"\n{committed_line(status.committed)}", style="yellow" if short else "not bold"
         )
-    on = {w.node for w in status.workers}
-    line.append(
-        f"   {_count(len(status.workers), 'instance')} on {_count(len(on), 'node')},"
-        f" {_count(len(status.keepers), 'keeper')}",
-        style="not bold",
-    )
     return line
 
 
@@ -159,7 +158,7 @@ def story_view(story: Iterable[Told]) -> RenderableType:
             below.append(each + (f" = {_seconds(total)}" if len(told.phases) > 1 else "") + state)
         style = "red" if told.failed else "dim"
         lines += [Padding(Text(line, style=style), (0, 0, 0, 24), expand=False) for line in below]
-    return Group(*lines) if lines else Text("nothing happened yet", style="dim")
+    return Group(*lines) if lines else Text("nothing was decided yet", style="dim")
 
 
 def as_data(now: Status, before: Status | None, nodes: Mapping[str, str]) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def _bar(name: str, cells: Iterable[Cell], by: str) -> str:
         if by == "heat":
             look = f'class="rs-f-heat" fill-opacity="{min(1.0, 0.08 + 0.4 * c.share):.2f}"'
         else:
-            look = f'class="rs-f-{c.mood}" fill-opacity="{0.35 + 0.65 * min(1.0, c.share):.2f}"'
+            look = f'class="rs-f-{c.mood}" fill-opacity="{0.5 + 0.5 * min(1.0, c.share):.2f}"'
         says = f"key groups {c.lo} to {c.hi - 1}: {c.says}"
         rects.append(
             f'<rect {look} x="{x:.1f}" y="0" width="{max(0.5, w - 1.2):.1f}" height="14">'
@@ -176,7 +176,7 @@ def _bar(name: str, cells: Iterable[Cell], by: str) -> str:
 def instances(job: JobPicture) -> str:
     """The instances that use most of their CPU."""
     rows = "".join(_row(i) for i in job.listed)
-    more = f'<p class="rs-dimtext">and {job.more:,} that use less</p>' if job.more else ""
+    more = f'<p class="rs-dimtext">and {job.more:,} with less</p>' if job.more else ""
     heads = "".join(f"<th>{h}</th>" for h in HEADS)
     return (
         f'<div class="rs-scroll"><table class="rs-table"><thead><tr>{heads}</tr></thead><tbody>'
@@ -217,7 +217,7 @@ def nodes(job: JobPicture) -> str:
 def story(job: JobPicture) -> str:
     """What happened: a time line, and below it each decision with its reason and phases."""
     if not job.story:
-        return '<p class="rs-dimtext">Nothing happened yet.</p>'
+        return '<p class="rs-dimtext">Nothing was decided yet.</p>'
     begin, end = min(0.0, job.story[-1].t), max(job.t, job.story[0].t, 1.0)
     marks = "".join(
         f'<rect class="rs-k-{_kind(t)}" x="{1000 * (t.t - begin) / (end - begin):.0f}" y="2"'

@@ -26,7 +26,7 @@ COLOURS = ("#2f8f5b", "#2563a8", "#d97706", "#8e5bb5", "#c53a3a", "#3aa6a6", "#9
 CHARTS = {
     "records/s": ("records a second", ("records/s",)),
     "latency": ("seconds from source to sink", ("p50", "p99")),
-    "behind": ("behind, in seconds; in epochs where the source has no pace", ("behind",)),
+    "behind": ("seconds behind, or epochs without a pace", ("behind",)),
 }
 Parts = dict[str, Callable[[JobPicture], str]]
 PARTS: Parts = {

@@ -144,8 +144,8 @@ def test_status_shows_who_runs_where_and_how_hard() -> None:
     )
     assert lines["count"][1:5] == ["2", "20,000", "10,000", "80%"]  # the highest share
     assert lines["collect/0"][-1] == "-"  # nothing was heard of it yet
-    assert "for 1 min 42 s   checkpoint 1,200 committed 2.1 s ago, checkpoint 1,100 saved" in shown
-    assert "4 instances on 2 nodes, 2 keepers" in shown
+    assert "checkpoint 1,200 committed 2.1 s ago, checkpoint 1,100 saved\n" in shown
+    assert "for 1 min 42 s   4 instances on 2 nodes, 2 keepers\n" in shown
 
 
 def test_status_shows_that_a_job_is_to_end_and_why_it_has_not() -> None:
@@ -184,10 +184,17 @@ def test_rates_are_between_two_looks_and_since_the_beginning_of_who_is_new() -> 
 
 
 def test_top_shows_those_that_use_most_where_there_is_little_room() -> None:
-    shown = text_of(top_view(at(102.0), at(100.0), NODES, 19))
+    shown = text_of(top_view(at(102.0), at(100.0), NODES, 20))
     assert "count/0" in shown and "count/1" in shown and "lines/0" not in shown
-    assert "and 2 instances that use less" in shown
+    assert "and 2 instances with less" in shown
+    assert "and 1 instance with less" in text_of(top_view(at(102.0), at(100.0), NODES, 21))
     assert "lines/0" in text_of(top_view(at(102.0), at(100.0), NODES, 60))
+
+
+def test_a_terminal_of_80_columns_has_the_process_of_each_instance() -> None:
+    lines = text_of(status_view(at(102.0), at(100.0), NODES), 80).splitlines()
+    assert "pid" in next(line for line in lines if "instance " in line)
+    assert lines[1].startswith("checkpoint 1,200 committed") and max(map(len, lines)) <= 80
 
 
 def test_the_story_tells_reason_outcome_and_phases_in_order() -> None:
@@ -204,7 +211,7 @@ def test_the_story_tells_reason_outcome_and_phases_in_order() -> None:
         "1 min 35 s  move      raystream scale",
         "count stays as it is: no process could be had",
     ]
-    assert text_of(story_view(())) == "nothing happened yet\n"
+    assert text_of(story_view(())) == "nothing was decided yet\n"
 
 
 def test_the_controllers_knowledge_becomes_a_status() -> None:
@@ -272,7 +279,7 @@ def test_where_there_is_no_room_columns_are_left_out_and_numbers_are_whole(width
     shown = text_of(status_view(at(102.0), at(100.0), NODES), width)
     assert "…" not in shown
     (count,) = (line.split() for line in shown.splitlines() if line.startswith(" count/0 "))
-    assert {"10,000", "80%"} <= {*count} and ("4000" in count) == (width == 119)
+    assert {"10,000", "80%"} <= {*count} and ("4000" in count) == (width >= 80)
 
 
 def test_shares_and_sizes_for_people() -> None:
