@@ -23,7 +23,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from functools import cache, wraps
 from types import FrameType
 from typing import Any, ClassVar, NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
@@ -337,6 +337,7 @@ def user_traceback(error: BaseException) -> str:
     return "".join(told.format()).rstrip()
 
 
+@cache
 def _of_library(file: str) -> bool:
     """Whether a file belongs to Python or to an installed package. Of what Cython compiled, and of
     what is made as text, as methods of dataclasses are, there is no such file."""

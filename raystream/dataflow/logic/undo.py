@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import types
+import typing
+from collections.abc import Callable
 from copy import deepcopy
+from functools import cache
 from typing import Any, NamedTuple
 
+from raystream.schema.fields import is_record, unwrap
+from raystream.schema.kinds import kind_of
+from raystream.schema.records import record_hints
 from raystream.schema.state import State
 from raystream.state.images.row_shape import RowShape
 from raystream.state.tables.object_table import ObjectTable
 
 _FIXED = (int, float, str, bytes, bool, type(None))
 """Values of these types cannot change."""
+
+Copier = Callable[[Any], Any]
 
 
 class _Saved(NamedTuple):
@@ -29,7 +38,7 @@ class UndoTable(ObjectTable):
 
     def __init__(self, shape: RowShape, groups: int) -> None:
         super().__init__(shape, groups)
-        self._names = [f.name for f in shape.state.fields]
+        self._copiers = {f.name: copier(f.hint) for f in shape.state.fields}
         self._saved: dict[Any, tuple[_Saved | None, int | None, int | None]] = {}
         self._noting = False
         self.get = self._get  # type: ignore[assignment]
@@ -66,7 +75,7 @@ class UndoTable(ObjectTable):
             return
         row, saved = self.rows.get(key), None
         if row is not None:
-            values = {name: _copied(getattr(row, name)) for name in self._names}
+            values = {name: copy(getattr(row, name)) for name, copy in self._copiers.items()}
             saved = _Saved(row, values, row._mark)
         self._saved[key] = saved, self.ends.get(key), self.removed.get(key)
 
@@ -92,5 +101,45 @@ def _put(values: dict[Any, Any], key: Any, value: Any) -> None:
         values[key] = value
 
 
-def _copied(value: Any) -> Any:
+@cache
+def copier(hint: Any) -> Copier:
+    """What copies values of a type, so that nothing that is done to one changes the other. What
+    cannot change is not copied: a record copies all of its row, so the list that grows there is
+    copied by Python's own loop, not by one of `deepcopy`.
+    """
+    base, marks, _ = unwrap(hint)
+    if typing.get_origin(base) in (typing.Union, types.UnionType):
+        parts = [copier(part) for part in typing.get_args(base)]
+        return _same if all(part is _same for part in parts) else _deep
+    if base in _FIXED or kind_of(base, marks) is not None:
+        return _same
+    kind, args = typing.get_origin(base) or base, typing.get_args(base)
+    if kind is list and args:
+        return _copier(list, _same_or_all(copier(args[0])))
+    if kind is dict and args:
+        return _copier(dict, _same_or_values(copier(args[1])))
+    if is_record(kind) or (kind is tuple and args):
+        inner = record_hints(kind).values() if is_record(kind) else set(args) - {...}
+        return _same if all(copier(h) is _same for h in inner) else _deep
+    return _deep
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _deep(value: Any) -> Any:
     return value if type(value) in _FIXED else deepcopy(value)
+
+
+def _copier(kind: type, copy: Copier) -> Copier:
+    """What copies values of one class; anything else that is there, as None, is copied whole."""
+    return lambda value: copy(value) if type(value) is kind else _deep(value)
+
+
+def _same_or_all(item: Copier) -> Copier:
+    return list.copy if item is _same else lambda values: [item(v) for v in values]
+
+
+def _same_or_values(item: Copier) -> Copier:
+    return dict.copy if item is _same else lambda d: {k: item(v) for k, v in d.items()}
