@@ -68,7 +68,7 @@ def ask_key(job: JobPicture, address: str, *, values: bool) -> None:
     operators = [o.name for o in job.operators if o.kind == "operator"]
     with _question(f"A row of {job.run}") as dialog:
         which = _choice(operators, value=next(iter(operators), None), label="operator")
-        key = ui.input("key").props("dense autofocus")
+        key = ui.input("key", placeholder='of several fields: ["ann", 60]').props("dense autofocus")
         _answers(
             dialog,
             "Show",
@@ -98,7 +98,7 @@ def ask_stop(job: JobPicture, address: str) -> None:
     """Ask whether the job is to end, and whether with a saved checkpoint."""
     with _question(f"Stop {job.run}?") as dialog:
         if job.can_save:
-            ui.label("With a saved checkpoint, `raystream run --resume` goes on from there.")
+            ui.label("With a saved checkpoint, another run can go on from there.")
             with ui.row():
                 _answers(dialog, "Save and stop", lambda: _stopped(job.run, address, save=True))
                 _answers(dialog, "Stop at once", lambda: _stopped(job.run, address, save=False), "")
@@ -131,7 +131,7 @@ def _question(title: str) -> ui.card:
 
 
 def _choice(options: list[str] | dict[str, str], *, value: str | None, label: str) -> ui.select:
-    return ui.select(options, value=value, label=label).props("dense").classes("w-full")
+    return ui.select(options, value=value, label=label).props("dense").style("width:100%")
 
 
 def _answers(card: ui.card, yes: str, do: Callable[[], str], no: str = "Cancel") -> None:

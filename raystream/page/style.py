@@ -84,7 +84,7 @@ body { background:var(--bg); color:var(--ink); font:14px/1.45 system-ui,"DejaVu 
 .rs-chart { height:210px; width:100% }
 .rs-empty { padding:40px 10px; text-align:center; color:var(--dim) }
 .body--dark :is(.rs-head,.q-dialog,.q-menu) { --q-primary:#6ba8ee }
-.body--dark .q-btn.bg-primary { color:var(--bg)!important }
+.body--dark .q-btn.bg-primary .q-btn__content { color:var(--bg) }
 :focus-visible { outline:3px solid var(--accent); outline-offset:2px }
 @media(max-width:600px) {
   .nicegui-content { padding:8px }
