@@ -9,6 +9,7 @@ replay    a job again, from a saved checkpoint; no sink is written
 probe     looks at single calls of operators in a replay
 hearing   what sinks would be given
 forking   a job that is fed by the edges of a running one
+rereading what sources of that job have read, again
 comparing what two versions of a flow make of the same input
 run       `run_here`: runs a plan at its pace and saves its checkpoints, for `raystream.run`
 """

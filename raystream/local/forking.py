@@ -13,8 +13,8 @@ leave it. So a fork asks nothing, unless it is to. What such an operator would a
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from raystream.dataflow.asking.claiming import asks
 from raystream.dataflow.inlet import Inlet
 from raystream.dataflow.instances.inputs import ReceivingInstance
 from raystream.dataflow.instances.keyed import KeyedInstance
+from raystream.dataflow.instances.source import SourceInstance
 from raystream.dataflow.logic.interpreted import in_order
 from raystream.dataflow.order import assemble
 from raystream.dataflow.pieces import Header, Piece
@@ -31,8 +32,9 @@ from raystream.dataflow.upgrading.versions import CodeVersion
 from raystream.local.comparing import bits_of
 from raystream.local.hearing import Hearing, SinkOutput, show
 from raystream.local.job import LocalJob
+from raystream.local.rereading import ReadStep, ReadSteps
 from raystream.local.run import name_here
-from raystream.local.source import Ends
+from raystream.local.source import Ends, LocalSource
 from raystream.schema.types import NEVER, KeyRange
 from raystream.state.images.image import Image
 
@@ -175,11 +177,15 @@ class _ForkedJob(LocalJob):
     Args:
         code: the number of the version of the code that made what it is given.
         ask: whether it asks the world.
+        again: the sources of which it is given what they read, and not what they emit.
     """
 
-    def __init__(self, plan: Plan, images: Images, code: int, *, ask: bool) -> None:
+    def __init__(
+        self, plan: Plan, images: Images, code: int, *, ask: bool, again: Collection[int]
+    ) -> None:
         self._code = CodeVersion(number=code, after=0, code=b"", settled=True)
-        self._asks = ask
+        self._asks, self._again = ask, again
+        self.read: dict[int, SourceInstance] = {}
         super().__init__(plan, run=name_here(), resume=images)
         for machine in self.machines:
             if self.is_taken(machine.vertex):
@@ -189,8 +195,16 @@ class _ForkedJob(LocalJob):
         """Whether what a vertex emits comes from the running job."""
         return taken_from_job(vertex) and not (self._asks and asks(vertex))
 
-    def _add_source(self, *_: Any) -> None:
-        """A fork has none."""
+    def _add_source(
+        self, vertex: Vertex, keys: KeyRange, images: Sequence[Sequence[Image]], checkpoint: int
+    ) -> None:
+        """A fork has none. What is read again goes through the functions inside the source."""
+        if vertex.id in self._again:
+            at = checkpoint if images else 0
+            made = LocalSource(self.plan, vertex, keys, {}, None, images, committed=at).machine
+            made.outlets.open()
+            made.runs(self._code)
+            self.read[vertex.id] = made
 
     def _made(self, vertex: Vertex, keys: KeyRange) -> ReceivingInstance:
         taken = self.is_taken(vertex)
@@ -222,6 +236,7 @@ class Fork:
         images: with which it begins. code: see `EdgeFeed`.
         write_to: see `Hearing`.
         ask: whether its operators ask the world, and are not given what the job was answered.
+        again: the sources that are read again, see `ReadAgain`.
     """
 
     def __init__(
@@ -232,6 +247,7 @@ class Fork:
         *,
         write_to: str | None = None,
         ask: bool = False,
+        again: Collection[int] = (),
     ) -> None:
         self.plan = plan
         self.boundaries: Ends = {}
@@ -240,7 +256,10 @@ class Fork:
         """The version with which this one is compared: output of epochs that the other one has not
         applied waits."""
         self._hearing, self._waiting = Hearing(plan, write_to), list[SinkOutput]()
-        self.job = _ForkedJob(plan, images, code, ask=ask)
+        self.job = _ForkedJob(plan, images, code, ask=ask, again=again)
+        self._came, self._made = Counter[int](), Counter[int]()
+        """By edge of a source that is read again the rows that came from the job, and those that
+        this version makes."""
 
     def __enter__(self) -> Fork:
         return self
@@ -280,13 +299,43 @@ class Fork:
         consumer = self.plan.edges[edge].consumer
         return [p for m in self.job.by_vertex[consumer] for p in m.inlets[edge].ended]
 
-    def give(self, pieces: Iterable[tuple[int, Piece]]) -> None:
-        """Take pieces of edges of the running job."""
+    def give(self, pieces: Iterable[tuple[int, Piece]], read: ReadSteps | None = None) -> None:
+        """Take pieces of edges of the running job.
+
+        Args:
+            read: what the sources that are read again have read of the same epochs.
+        """
         for edge, piece in pieces:
-            if not self.job.is_taken(self.plan.vertices[self.plan.edges[edge].producer]):
-                continue
-            for machine in self.job.by_vertex[self.plan.edges[edge].consumer]:
-                machine.receive(edge, piece)
+            producer = self.plan.edges[edge].producer
+            if producer in self.job.read:
+                self._came[edge] += piece.rows.length
+            elif self.job.is_taken(self.plan.vertices[producer]):
+                self._receive(edge, piece)
+        for vertex, steps in (read or {}).items():
+            for step in steps:
+                self._emit(self.job.read[vertex], step)
+
+    def _receive(self, edge: int, piece: Piece) -> None:
+        for machine in self.job.by_vertex[self.plan.edges[edge].consumer]:
+            machine.receive(edge, piece)
+
+    def _emit(self, source: SourceInstance, step: ReadStep) -> None:
+        """Send what this version makes of what a source has read."""
+        epoch = source.step(step.rows).epoch
+        for edge in source.vertex.outputs:
+            made = source.outlets.piece(edge.id, epoch, KeyRange(0, self.plan.groups))
+            header = made.header._replace(checkpoint=step.checkpoint)
+            self._made[edge.id] += made.rows.length
+            self._receive(edge.id, made._replace(header=header))
+        source.outlets.trim(epoch)
+
+    def made_otherwise(self) -> str:
+        """A source of which this version makes another number of rows than came from the job; empty
+        if there is none. It is to be asked when the pieces of all its edges have come."""
+        for edge, made in self._made.items():
+            if made != self._came[edge]:
+                return self.plan.vertices[self.plan.edges[edge].producer].name
+        return ""
 
     def turn(self, to: int = NEVER) -> bool:
         """Apply what was given. Returns whether there was something.

@@ -31,6 +31,7 @@ from raystream.dataflow.tenure import AfterRefusal
 from raystream.dataflow.upgrading.versions import begins_of, version_at
 from raystream.errors import ConfigError, JobError
 from raystream.local.forking import EdgeFeed, Images, fed_edges
+from raystream.local.rereading import is_read_again
 from raystream.schema.types import KeyRange
 
 LOOK_SECONDS = 0.3
@@ -277,11 +278,11 @@ class RunningJob:
             return False
 
     def _images(self, plan: Plan, routes: StateRoutes) -> Images | None:
-        """The images of all operators and sinks at the committed checkpoint; None if they are
-        gone."""
+        """The images of all operators and sinks, and of sources that are read again, at the
+        committed checkpoint; None if they are gone."""
         keepers = [k for p in routes.keepers if (k := actor(self.run, p)) is not None]
         begins, found = begins_of(routes.assignment.versions), dict[str, Any]()
-        for v in (v for v in plan.vertices if v.kind != "source"):
+        for v in (v for v in plan.vertices if v.kind != "source" or is_read_again(plan, v)):
             place = Place(v.id, v.name, KeyRange(0, plan.groups), 0)
             try:
                 fetched = fetch(keepers, place, routes.committed, versions=begins)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from raystream.api.flow import Flow
     from raystream.local.comparing import Compared, Pair
     from raystream.local.forking import Fork
+    from raystream.local.rereading import ReadAgain
 
 WAIT_SECONDS = 0.5
 """How long to wait for the next epoch before Ctrl-C, and whether the job has ended, are looked
@@ -55,6 +56,7 @@ def fork_live(wanted: LiveFork) -> bool:
     """
     from raystream.actors.client.forking import running_job
     from raystream.local.forking import Fork, fork_plan
+    from raystream.local.rereading import ReadAgain
 
     flow = load(wanted.job) if ":" in wanted.job else None
     with running_job(wanted.job if flow is None else flow.name, wanted.address) as running:
@@ -70,14 +72,16 @@ def fork_live(wanted: LiveFork) -> bool:
         edges, images = running.begin(f"fork/{wanted.name}", plan)
         try:
             say(f"from checkpoint {edges.checkpoint} of {running.run}, on what its sources emit")
-            one = Fork(plan, images, code.number)
-            out = wanted.out or None
-            two = Fork(second, images, code.number, write_to=out, ask=wanted.ask)
+            again = ReadAgain(plan, images)
+            again.hand_splits(second)
+            read, out = again.vertices, wanted.out or None
+            one = Fork(plan, images, code.number, again=read)
+            two = Fork(second, images, code.number, write_to=out, ask=wanted.ask, again=read)
             del images
-            for note in _notes(running, one, ask=wanted.ask):
+            for note in _notes(running, one, again, ask=wanted.ask):
                 say(note)
             edges.begin(one.ended_at_first)
-            return _compared(wanted, running, edges, one, two)
+            return _compared(wanted, running, edges, one, two, again)
         finally:
             edges.stop()
 
@@ -106,8 +110,8 @@ def _refuse_others(running: RunningJob, flow: Flow) -> None:
         ) from None
 
 
-def _notes(running: RunningJob, one: Fork, *, ask: bool) -> list[str]:
-    """What of the flow is not run here, in words."""
+def _notes(running: RunningJob, one: Fork, again: ReadAgain, *, ask: bool) -> list[str]:
+    """What of the flow is not run here, in words; and what is read besides what the job emits."""
     found = []
     if running.code.number:
         found.append(
@@ -116,8 +120,13 @@ def _notes(running: RunningJob, one: Fork, *, ask: bool) -> list[str]:
         )
     for vertex in one.plan.vertices:
         fused = ", ".join(f.name for f in vertex.fused)
-        if vertex.kind == "source" and fused:
-            found.append(f"{vertex.name} is the job's, with {fused}: that code is not compared")
+        if vertex.id in again.vertices:
+            found.append(f"{vertex.name} is read again, so that {fused} can be compared, too")
+        elif vertex.kind == "source" and fused:
+            found.append(
+                f"{vertex.name} is the job's, with {fused}: that code is not compared, because"
+                f" {again.why_not(vertex)}"
+            )
         if vertex.spec is not None and vertex.spec.asking is not None and not ask:
             more = f", with {fused}" if fused else ""
             found.append(
@@ -127,7 +136,12 @@ def _notes(running: RunningJob, one: Fork, *, ask: bool) -> list[str]:
 
 
 def _compared(
-    wanted: LiveFork, running: RunningJob, edges: LiveEdges, one: Fork, two: Fork
+    wanted: LiveFork,
+    running: RunningJob,
+    edges: LiveEdges,
+    one: Fork,
+    two: Fork,
+    again: ReadAgain,
 ) -> bool:
     """Compare the versions until there is no more to compare. Returns whether they differ."""
     from raystream.local.comparing import Pair
@@ -143,8 +157,11 @@ def _compared(
                     given = edges.next(LAST_SECONDS)  # it was under way
                     if not given:
                         break
-                one.give(given)
-                two.give(given)
+                read = again.read(given)
+                one.give(given, read)
+                if name := one.made_otherwise():
+                    raise _not_that_of_the_job(name, one.at + 1)
+                two.give(given, read)
                 telling.tell(pair.turn(telling.to))
                 if not (pair.failed or wanted.ask):
                     _refuse_other_questions(one, two)
@@ -157,6 +174,14 @@ def _compared(
             raise
         say(_end(pair, first, telling.found))
     return telling.found > 0
+
+
+def _not_that_of_the_job(source: str, epoch: int) -> JobError:
+    return JobError(
+        f"{source} of the first version makes other records than the job from epoch {epoch} on",
+        hint="The current folder has to hold the code that the job runs, and what the source reads"
+        " has to be as it was.",
+    )
 
 
 def _refuse_other_questions(one: Fork, two: Fork) -> None:
