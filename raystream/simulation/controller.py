@@ -20,13 +20,13 @@ from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.calls import InstanceCalls
 from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.messages.events import Event
-from raystream.controller.protocol.recovery import Place
 from raystream.controller.protocol.register_views import AskContent, Fill, Recall, Tell
 from raystream.dataflow.register import PlaceSet
 from raystream.dataflow.upgrading.versions import begins_of, version_at
 from raystream.errors import StateError
 from raystream.simulation.bounds import check_given, check_hired
 from raystream.simulation.journal import SimulatedJournal
+from raystream.simulation.laws import check_together
 from raystream.simulation.processes.instances import Blank, SimulatedInstance
 from raystream.simulation.processes.keepers import LINK, KeeperWatch
 from raystream.simulation.restoring import holds, images_of, waits
@@ -112,6 +112,7 @@ class SimulatedController(Box):
                 self.hear(on.Gone(process.process, f"did not answer for {SILENCE:g} s"))
         for gone in self._keepers.silent(self.machine.journal.keepers):
             self.hear(gone)
+        check_together(self.machine)
         self.hear(on.Tick(self.job.nodes, self.job.for_operators, self.job.zones))
         self.world.after(POLL, self, self._poll)
 
@@ -280,7 +281,6 @@ class SimulatedController(Box):
         those that are cut off; 0 if none was asked yet."""
         process, place, committed = command.process, command.place, command.committed
         begins, version = begins_of(command.versions), version_at(command.versions, committed)
-        now = self.world.now
         if process in self.job.takers:
             self.hear(on.AlreadyPlaced(process, command.attempt))
             return
@@ -288,11 +288,12 @@ class SimulatedController(Box):
         if not blank.alive:  # it may have died before it was given the place
             self.job.troubles[place] += 1
             return
-        asked, until = (self.job, place, committed, command.holders, begins), until or now + FIND
+        asked, now = (self.job, place, committed, command.holders, begins), self.world.now
+        until = until or now + FIND
         if blank.asleep or (now < until and committed and waits(*asked)):
             self.world.after(RESTORE, self, self._fetch, command, until)
             return
-        if self._trouble(place):
+        if not self.job.at_work(process) and self._trouble(command):
             self.world.tell(process, "dies while it takes a place")
             self.job.kill(process)
             return
@@ -305,16 +306,15 @@ class SimulatedController(Box):
         if images is None and not waits(*asked):
             placement = self.machine.placement_of(process)
             # A move that misses something is tried again, from a later checkpoint.
-            recovers = placement is not None and not placement.operator
-            if self.job.controller is self and recovers:
+            if self.job.controller is self and placement is not None and not placement.operator:
                 self.job.check_lost(place, committed)
             self.hear(on.Missing(process, command.attempt))
             return
-        if images is None or self._trouble(place):  # nobody knows whether it is lost
+        if images is None or self._trouble(command):  # nobody knows whether it is lost
             self.hear(on.Missing(process, command.attempt, again=True))
             return
-        keepers = self.job.keepers
-        holders = {h for h in command.holders if holds(keepers[h], place, committed, begins)}
+        there = {h: self.job.keepers[h] for h in command.holders}
+        holders = {h for h, keeper in there.items() if holds(keeper, place, committed, begins)}
         taker = SimulatedInstance(
             self.job, process, place, blank.node, committed, images, holders, files, version
         )
@@ -347,7 +347,7 @@ class SimulatedController(Box):
         for process, _ in command.to:
             self.world.after(RESTORE, self.job.takers[process], taken, process)
 
-    def _trouble(self, place: Place) -> bool:
+    def _trouble(self, asked: do.Become) -> bool:
         """Whether the taking of a place goes wrong: not so often that the job gives up."""
         strikes = self.world.rng.random() < self.job.fragile
-        return strikes and self.job.troubled(place, TROUBLES_MAX)
+        return strikes and self.job.troubled_in(asked, self.machine, TROUBLES_MAX)

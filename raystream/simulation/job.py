@@ -7,7 +7,9 @@ from typing import Any
 
 from raystream.api.row_shapes import shape_of
 from raystream.controller.protocol.journal import JournalEntry, newest
+from raystream.controller.protocol.machine import Machine
 from raystream.controller.protocol.members import ProtocolOptions, process_of
+from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.events import Event
 from raystream.controller.protocol.recovery import ATTEMPTS_MAX, Place
@@ -263,6 +265,11 @@ class SimulatedJob(Laws):
         shared = process_of(process)
         return [s for p, s in self.takers.items() if s.alive and process_of(p) == shared]
 
+    def at_work(self, process: str) -> bool:
+        """Whether an instance in the process has begun."""
+        begun = {s.process for s in self.entry.instances}
+        return any(s.process in begun for s in self.sharing(process))
+
     def kill(self, process: str) -> None:
         """End a process, and with it all of its instances."""
         blank, shared = self.started[process_of(process)], self.sharing(process)
@@ -301,6 +308,12 @@ class SimulatedJob(Laws):
         begun = {s.process for s in self.entry.instances}
         new = [s for s in self.sharing(process.process) if s.process not in begun]
         return all(self.troubled(s.place, STRIKES_MAX) for s in new)
+
+    def troubled_in(self, asked: do.Become, machine: Machine, most: int) -> bool:
+        """The same of all places that share the process of one."""
+        placement, process = machine.placement_of(asked.process), process_of(asked.process)
+        given = [] if placement is None else placement.given(process)
+        return all(self.troubled(place, most) for place in given or [asked.place])
 
     def may_lose(self, process: str) -> bool:
         """As `may_die`, for a process that has begun no place, but may have been given one."""

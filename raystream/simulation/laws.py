@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import chain
 
 from raystream.controller.protocol.journal import InstanceRecord, JournalEntry
-from raystream.controller.protocol.members import ProtocolOptions
+from raystream.controller.protocol.machine import Machine
+from raystream.controller.protocol.members import ProtocolOptions, process_of, sharing
 from raystream.controller.protocol.recovery import Place
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.upgrading.versions import CodeVersion
@@ -167,3 +168,21 @@ class Laws:
             raise Wrong(
                 f"{place.name} at {committed} is not lost: {[(k.name, k.alive) for k in held]}"
             )
+
+
+def check_together(machine: Machine) -> None:
+    """Check that the instances of a bundle share a process, and no others do. Not while some of
+    them are dead: an instance that had nothing left to do is not replaced. Nor of operators that
+    are moved: a sink is ended first, and a process that was thought dead may have lived."""
+    if any(m.dead for m in machine.members):
+        return
+    moving = {move.operator for move in machine.journal.moves}
+    members = [m for m in machine.members if m.record.place.operator not in moving]
+    shared: dict[str, set[str]] = defaultdict(set)
+    for m in members:
+        shared[process_of(m.record.process)].add(m.name)
+    groups = sharing((m.record.place for m in members), machine.moves.job.elsewhere)
+    expected = [{place.name for place in group} for group in groups]
+    for names in shared.values():
+        if names not in expected:
+            raise Wrong(f"{sorted(names)} share a process, and not {expected}")

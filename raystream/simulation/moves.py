@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
 from raystream.controller.protocol.messages import events as on
-from raystream.controller.protocol.move_requests import MoveMode, RescaleRequest
+from raystream.controller.protocol.move_requests import MoveMode, RescaleRequest, elsewhere
 from raystream.dataflow.assignment import Serving
 from raystream.dataflow.plan import Vertex
 from raystream.schema.types import KeyRange
@@ -88,6 +89,40 @@ class Mover:
 
     def _mode(self) -> MoveMode:
         return self.world.rng.choice(("replay", "handover"))
+
+
+class Easer:
+    """Asks for instances to leave the threads that they share, and to come back, as the random
+    numbers of its own decide.
+
+    Args:
+        at: for each request the number of events after which it is made, ascending.
+        chance: the random numbers.
+    """
+
+    def __init__(self, job: SimulatedJob, at: list[int], chance: random.Random) -> None:
+        self.job, self.at, self._chance = job, at, chance
+
+    def strike(self) -> None:
+        """Make the requests that are due."""
+        job = self.job
+        while self.at and self.at[0] <= job.world.events:
+            self.at.pop(0)
+            machine, kinds = job.controller.machine, job.plan.vertices
+            threads = machine.threads()
+            apart = [m for t in threads for m in t.apart]
+            here = [m for t in threads for m in t.here]
+            here = [m for m in here if kinds[m.record.place.vertex].kind != "source"]
+            if not (apart or here):
+                continue
+            m = self._chance.choice(apart or here)
+            owned = {o.name: (o.record.place.operator, o.record.place.keys) for o in machine.owners}
+            wanted = replace(
+                elsewhere(m.name, "", owned, "eased", self._chance.choice(("replay", "handover"))),
+                thread="together" if m.record.place.apart else "apart",
+            )
+            job.world.tell("wanted:", wanted)
+            job.world.send(LINK, job.controller, job.controller.hear, on.Rescale(0, (wanted,)))
 
 
 class Upgrader:

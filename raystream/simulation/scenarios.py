@@ -81,6 +81,8 @@ class Scenario:
     flows that have none, and not where checkpoints are saved."""
     together: bool | None = None
     """Whether instances of different vertices share a process, and die with it."""
+    eases: int | None = None
+    """How often an instance is asked to leave the thread that it shares, or to come back."""
     image_bytes: int | None = None
     """What one more image costs a restore, in bytes. With a low cost, rows are refreshed soon."""
     state_memory: int | None = None
@@ -102,6 +104,7 @@ def drawn(s: Scenario, rng: random.Random) -> Scenario:
     apart = random.Random(repr(rng.getstate()[1][:2]))  # seeds that are known stay what they were
     upgrades, together = apart.choice((0, 0, 1, 1, 2)), apart.random() < 0.25
     cuts = 0 if s.faults == 0 else apart.choice((0, 0, 0, 0, 1))
+    eases = apart.choice((0, 8, 30))
     few = rng.sample([*KINDS], rng.randrange(1, 4)) if rng.random() < 0.5 else ()
     return replace(
         s,
@@ -125,6 +128,7 @@ def drawn(s: Scenario, rng: random.Random) -> Scenario:
         zones=rng.choice((0, 0, 2, 3)) if s.zones is None else s.zones,
         part_bytes=s.part_bytes or rng.choice((WHOLE, WHOLE, 500, 100)),
         together=together if s.together is None else s.together,
+        eases=eases if s.eases is None else s.eases,
         upgrades=upgrades if s.upgrades is None else s.upgrades,
         image_bytes=rng.choice((IMAGE_BYTES, 0, 0)) if s.image_bytes is None else s.image_bytes,
         budget=s.budget or rng.choice((WHOLE, WHOLE, 2000, 500, 1)),

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Literal
 
 from raystream.controller.planning.resuming import durably
-from raystream.controller.protocol.members import ProtocolOptions
+from raystream.controller.protocol.members import ProtocolOptions, seat_of
+from raystream.controller.protocol.parts.journal import SEATS_FROM
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.upgrading.versions import version_at
 from raystream.durable.manifest import Saved
@@ -31,7 +32,7 @@ from raystream.errors import ConfigError, JobError, LostError, RaystreamError, S
 from raystream.simulation.faults import Faults, NodeCuts
 from raystream.simulation.flows import FLOWS
 from raystream.simulation.job import SimulatedJob
-from raystream.simulation.moves import Mover, Upgrader
+from raystream.simulation.moves import Easer, Mover, Upgrader
 from raystream.simulation.processes.database import (
     DatabaseSink,
     SimulatedDatabase,
@@ -66,6 +67,7 @@ AFTERWARDS = 300
 
 
 Verdict = Literal["right", "lost", "wrong"]
+Striker = Mover | NodeCuts | Upgrader | Easer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +84,8 @@ class Outcome:
     """How many events it took."""
     faults: Counter[str]
     """Faults by kind. Moves are counted with them: done, given up or refused; and how often an
-    instance has begun with rows on disk that another one had left."""
+    instance has begun with rows on disk that another one had left, or was given a place in a
+    process at work."""
     story: list[str] = field(default_factory=list)
     """One line per event, if the story was asked for."""
 
@@ -108,30 +111,23 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
     world.tell(s)
     world.loss, world.doubling, world.slow = s.loss or 0.0, s.doubling or 0.0, s.slow or 0.0
     faults: Faults | None = None
-    cuts: NodeCuts | None = None
+    others: list[Striker] = []
     why, kind, before = "", "right", Counter[str]()
     readers = Readers(world, seed, s.queries, s.flow)
     try:
         job = _job(world, s, replace(plan, checkpoint_every=s.checkpoint_every), reference)
-        upgrader = Upgrader(job, _times(rng, changes, len(plan.instances())), s.flow)
-        late = rng.randrange(1 + (s.faults or 0))
-        faults = Faults(
-            job, _times(rng, (s.faults or 0) - late, len(plan.instances())), late, s.kinds
-        )
-        cuts = NodeCuts(job, _times(random.Random(seed), s.cuts or 0, len(plan.instances())))
-        mover = Mover(job, _times(rng, s.moves or 0, len(plan.instances())))
-        if s.stop and job.tier is not None:
-            mover.stop_at = rng.randrange(150 * len(plan.instances()))
+        faults, others = _strikers(job, s, seed, changes)
         readers.begin(job)
-        _run(world, job, faults, mover, cuts, upgrader)
+        _run(world, job, faults, others)
         while (saved := _left(job)) is not None:
             what = "stopped:" if isinstance(job.error, Stopped) else "all is lost:"
             world.tell(what, job.error, "; goes on from", saved)
             before += _moves(job) + Counter({"resumed after an upgrade": int(saved.version > 0)})
             job = _job(world, s, _with_its_code(job, saved), reference, saved, job)
-            faults.job = mover.job = upgrader.job = cuts.job = job
+            for each in (faults, *others):
+                each.job = job
             readers.begin(job, None if reference is not None else saved.checkpoint)
-            _run(world, job, faults, mover, cuts, upgrader)
+            _run(world, job, faults, others)
         counted = totals_of_flow(s.flow) if reference is not None else _judge(job, undisturbed)
         if job.error is None:
             readers.judge(job)
@@ -140,7 +136,7 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
         kind, why = "wrong", _said(error)
     world.tell(kind, why)
     done = Counter() if faults is None else faults.done + _moves(faults.job) + readers.counts
-    done += before + Counter({"node cut": 0 if cuts is None else cuts.done})
+    done += before + Counter({"node cut": sum(o.done for o in others if isinstance(o, NodeCuts))})
     return Outcome(
         seed=seed,
         kind=kind,  # type: ignore[arg-type]
@@ -149,6 +145,23 @@ def simulate(scenario: Scenario, seed: int, *, story: bool = False) -> Outcome:
         faults=done,
         story=world.story or [],
     )
+
+
+def _strikers(
+    job: SimulatedJob, s: Scenario, seed: int, changes: int
+) -> tuple[Faults, list[Striker]]:
+    """What disturbs a job: faults, and other things that happen to it."""
+    rng, size = job.world.rng, len(job.plan.instances())
+    upgrader = Upgrader(job, _times(rng, changes, size), s.flow)
+    late = rng.randrange(1 + (s.faults or 0))
+    faults = Faults(job, _times(rng, (s.faults or 0) - late, size), late, s.kinds)
+    cuts = NodeCuts(job, _times(random.Random(seed), s.cuts or 0, size))
+    mover = Mover(job, _times(rng, s.moves or 0, size))
+    chance, eases = random.Random(f"eases of {seed}"), s.eases if s.together else 0
+    easer = Easer(job, _times(chance, eases or 0, size), chance)
+    if s.stop and job.tier is not None:
+        mover.stop_at = rng.randrange(150 * size)
+    return faults, [mover, cuts, upgrader, easer]
 
 
 def _judge(job: SimulatedJob, plan: Plan) -> Totals:
@@ -186,7 +199,9 @@ def _with_a_database(plan: Plan) -> Plan:
 def _moves(job: SimulatedJob) -> Counter[str]:
     ended = Counter("move given up" if m.failed else "move" for m in job.entry.moved)
     upgrades = Counter("upgrade given up" if u.failed else "upgrade" for u in job.entry.upgraded)
+    seated = sum(seat_of(process)[1] >= SEATS_FROM for process in job.takers)
     counted = {"move refused": job.answers["refused"], "files opened": job.opened}
+    counted["seat at work"] = seated
     return ended + upgrades + Counter(counted)
 
 
@@ -263,18 +278,15 @@ def _run(
     world: World,
     job: SimulatedJob,
     faults: Faults,
-    mover: Mover,
-    cuts: NodeCuts,
-    upgrader: Upgrader | None = None,
+    others: Sequence[Striker],
 ) -> None:
     quiet, most = 0, _most_events(job)
     while not job.over:
         faults.strike()
-        mover.strike()
-        cuts.strike()
-        if upgrader is not None:
-            upgrader.strike()
-        if faults.at or cuts.at:
+        for each in others:
+            each.strike()
+        cuts = next(each.at for each in others if isinstance(each, NodeCuts))
+        if faults.at or cuts:
             quiet = 0
         elif not quiet:
             world.tell("no more faults")
@@ -284,7 +296,7 @@ def _run(
             quiet = world.events
         if world.events % 1000 == 0:
             most = max(most, _most_events(job))
-        if not world.step() or world.events > quiet + most + 1000 * len(faults.at + cuts.at):
+        if not world.step() or world.events > quiet + most + 1000 * len(faults.at + cuts):
             at = {
                 i.name: (p.machine.position, p.tenure.storing.chain.stored)
                 for i, p in job.members()

@@ -30,6 +30,7 @@ def test_schedules_with_rows_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 DEATHS: dict[str, Any] = {
     "cuts": 0,
+    "eases": 0,
     "moves": 0,
     "kinds": ("kill",),
     "faults": 5,

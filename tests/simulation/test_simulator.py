@@ -71,6 +71,17 @@ def test_without_faults_all_that_is_asked_for_in_time_moves(flow: str) -> None:
     assert sum(o.faults["move"] for o in outcomes) > 6
 
 
+@pytest.mark.parametrize("flow", ["windows", "join", "arriving"])
+def test_instances_leave_a_shared_thread_and_come_back(flow: str) -> None:
+    """Whatever fails meanwhile: whoever is calm is where its bundle is (`check_together`)."""
+    scenario = Scenario(flow, together=True, eases=40, recovery="state", durable=False, moves=0)
+    calm = replace(scenario, faults=0, cuts=0, loss=0, doubling=0, slow=0, fragile=0)
+    for each in (calm, scenario):
+        outcomes = [simulate(each, seed) for seed in range(6)]
+        assert not [o.why for o in outcomes if o.kind == "wrong"]
+        assert sum(o.faults["seat at work"] for o in outcomes)
+
+
 def test_a_node_is_left_although_moves_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first death ends a move, and another one begins soon."""
     monkeypatch.setattr(rebalancing, "TRIES_MAX", 1)

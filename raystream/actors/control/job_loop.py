@@ -20,6 +20,7 @@ from raystream.actors.control.processes import ActorPool
 from raystream.actors.control.reporter import Reporter
 from raystream.actors.control.requests import Requests
 from raystream.controller.elastic.scaling import Scaling
+from raystream.controller.elastic.thread_sharing import ThreadSharing
 from raystream.controller.protocol.journal import JournalEntry
 from raystream.controller.protocol.machine import Machine
 from raystream.controller.protocol.members import whose_turn
@@ -27,6 +28,7 @@ from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.messages.events import Event
+from raystream.controller.protocol.move_requests import LEAVE_AGAIN_SECONDS
 from raystream.controller.reporting.report import JobReport
 from raystream.controller.reporting.story import Notes
 from raystream.dataflow.plan import Plan
@@ -73,6 +75,7 @@ class JobLoop:
         traces = charter.options.traces
         self._tracer = traces and Tracer(plan.job, charter.run, traces, self.note)
         self._scaling: Scaling | None = None
+        self._sharing = ThreadSharing(plan)
         self._hires: list[do.Hire] = []
         """Processes that are to be started when the head answers again."""
         self._turn = 0
@@ -220,15 +223,28 @@ class JobLoop:
     def _scale(self) -> list[Command]:
         """Ask for what the policy finds."""
         machine = self.machine
-        if self._scaling is None or not machine.members or machine.ended:
+        if not machine.members or machine.ended:
             return []
+        asked = self._ease()
+        if self._scaling is None:
+            return asked
         now = time.time() - self.reporter.started
         found = self._scaling.look(machine.owners, machine.journal.moves, now)
         for note in found.notes:
             self.note(note)
-        asked: list[Command] = []
         for wanted in found.wanted:
             asked += self._ask_self(partial(on.Rescale, wanted=(wanted,)))
+        return asked
+
+    def _ease(self) -> list[Command]:
+        """Ask for moves off shared threads, and back to them."""
+        machine, now = self.machine, time.time()
+        lately = machine.journal.given_up_since(now - LEAVE_AGAIN_SECONDS)
+        asked: list[Command] = []
+        for turn in self._sharing.look(machine.threads(), now, lately):
+            if not machine.journal.moves:
+                wanted = turn.request(machine.owners)
+                asked += self._ask_self(partial(on.Rescale, wanted=(wanted,)))
         return asked
 
     def _ask_self(self, request: Callable[[int], Event]) -> list[Command]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import threading
 from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
@@ -46,7 +47,9 @@ class InstanceActor:
         sys.setswitchinterval(SWITCH_SECONDS)
         self._plan: Plan
         self._shared = SharedThread() if seats > 1 else None
-        self._seats = [Seat(credentials, n, self._shared, self._goes_on) for n in range(seats)]
+        self._credentials = credentials
+        self._seats: dict[int, Seat] = {}
+        self._making = threading.Lock()
         self._loading = Loading()
         name_lines(self._writer)
 
@@ -54,10 +57,9 @@ class InstanceActor:
         """Take the plan, and report what process this is. It is not done by the constructor,
         because Ray hides what a constructor raises."""
         self._plan = plan
-        for seat in self._seats:
-            seat.plan = plan
         show_code(plan.vertices)
-        return Hello(versions(), node_id(), os.getpid(), any(s.placed for s in self._seats))
+        placed = any(s.placed for s in [*self._seats.values()])
+        return Hello(versions(), node_id(), os.getpid(), placed)
 
     def warm(self) -> None:
         """Begin to load what any instance may need, while no other process needs the processor."""
@@ -73,9 +75,10 @@ class InstanceActor:
     def _writer(self) -> LineWriter:
         """Who writes a line of log: on the shared thread the instance that works just now,
         elsewhere any of those that are here."""
+        seats = [s for s in [*self._seats.values()] if s.writer is not None]
         if self._shared is not None and (mine := self._shared.at_work()) is not None:
-            return next(s.writer for s in self._seats if s.writer and s.inbox is mine)
-        writers = [s.writer for s in self._seats if s.writer is not None]
+            seats = [s for s in seats if s.inbox is mine] or seats
+        writers = [s.writer for s in seats if s.writer is not None]
         if len(writers) < 2:
             return writers[0] if writers else LineWriter("", "", "")
         _, operators, instances = zip(*writers, strict=True)
@@ -86,17 +89,26 @@ class InstanceActor:
     def place(self, seat: int, method: str, args: tuple[Any, ...]) -> Any:
         """Call a method of a seat that gives it its place."""
         self._loading.hurry()
-        return getattr(self._seats[seat], method)(*args)
+        return getattr(self._seat(seat), method)(*args)
 
     @ray.method(concurrency_group="park")
     def watch(self, seat: int, method: str, args: tuple[Any, ...]) -> Any:
         """Call a method of a seat that returns when its work is done."""
-        return getattr(self._seats[seat], method)(*args)
+        return getattr(self._seat(seat), method)(*args)
 
     @ray.method(concurrency_group="control")
     def control(self, seat: int, method: str, args: tuple[Any, ...]) -> Any:
         """Call any other method of a seat."""
-        return getattr(self._seats[seat], method)(*args)
+        return getattr(self._seat(seat), method)(*args)
+
+    def _seat(self, number: int) -> Seat:
+        """A seat, which is made when it is called first."""
+        with self._making:
+            if number not in self._seats:
+                made = Seat(self._credentials, number, self._shared, self._goes_on)
+                made.plan = self._plan
+                self._seats[number] = made
+            return self._seats[number]
 
     def _goes_on(self) -> bool:
-        return any(s.at_work for s in self._seats)
+        return any(s.at_work for s in [*self._seats.values()])

@@ -99,6 +99,8 @@ class Seat:
         self.writer: LineWriter | None = None
         """By whom its lines of log are; None without a role."""
         self._ended = False
+        self._last: Progress | None = None
+        """What it had done when it was told to end."""
         self._number, self._shared, self._goes_on = number, shared, goes_on
         self._credentials = credentials
         self._folder: Path | None = None
@@ -114,7 +116,7 @@ class Seat:
     @property
     def placed(self) -> bool:
         """Whether it has, or had, a role."""
-        return self._shell is not None
+        return self._shell is not None or self._last is not None
 
     @property
     def at_work(self) -> bool:
@@ -137,7 +139,7 @@ class Seat:
             RayError: an image cannot be had: its keeper died. Another may have it.
         """
         with self._placing, _told():
-            if self._shell is not None:
+            if self._shell is not None or self._ended:
                 return Refusal.PLACED
             began, begins = time.monotonic(), begins_of(versions)
             version = version_at(versions, committed)
@@ -164,15 +166,19 @@ class Seat:
             self._folder = self._folder or spill_folder()
             self._uploads = Uploads(place.name, place.vertex, node_id())
             try:
-                self._shell = self._made(role, self._uploads.store if ships else None)
+                shell = self._made(role, self._uploads.store if ships else None)
             except NotHeldError:
                 return Refusal.MISSING
+            self._shell = shell
             if not held:
-                self._shell.open()
+                shell.open()
             self._has_role.set()
+            if self._ended:  # it was told so meanwhile
+                shell.stop()
+                return Refusal.PLACED
         told = found.told(time.monotonic() - began)
         gathered = f"{place.name}: {told}" if told else ""
-        return ServesAt(self._shell.address, found.nbytes, gathered)
+        return ServesAt(shell.address, found.nbytes, gathered)
 
     def _made(self, role: Role, ship: Ship | None) -> Shell:
         return Shell(
@@ -254,15 +260,16 @@ class Seat:
     # ------------------------------------------------------------ watched and controlled
 
     def watch(self) -> RaystreamError | None:
-        """Returns when the work is done, with the error if it failed, or when there is a newer
-        call. If the call itself fails, this process is dead."""
+        """Returns when the work is done, with the error if it failed, when there is a newer call,
+        or when it is to end. If the call itself fails, this process is dead."""
         self._watchers += 1
         mine = self._watchers
-        while mine == self._watchers:
-            if self._shell is None:
+        while mine == self._watchers and not self._ended:
+            shell = self._shell
+            if shell is None:
                 self._has_role.wait(LOOK_SECONDS)
-            elif self._shell.done.wait(LOOK_SECONDS):
-                return self._shell.error
+            elif shell.done.wait(LOOK_SECONDS):
+                return shell.error
         return None
 
     def begin(
@@ -306,6 +313,8 @@ class Seat:
 
     def progress(self) -> Progress:
         """What the instance has done so far."""
+        if self._last is not None:
+            return self._last
         unstored = "" if self._uploads is None else self._uploads.unstored
         return self._mine().progress(view=self._claimer.view, unstored=unstored)
 
@@ -326,7 +335,10 @@ class Seat:
             shutil.rmtree(self._folder, ignore_errors=True)
         if self._files is not None:
             self._files.remove()
-        return self._goes_on()
+        goes_on = self._goes_on()
+        if goes_on and self._shell is not None:  # the process no longer needs its state
+            self._last, self._shell, self.writer = self.progress(), None, None
+        return goes_on
 
 
 @contextmanager

@@ -9,12 +9,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from raystream.controller.protocol.journal import JournalEntry
-from raystream.controller.protocol.members import Member, ProtocolOptions, process_of, sharing
+from raystream.controller.protocol.members import (
+    BundleThread,
+    Member,
+    ProtocolOptions,
+    home_of,
+    process_of,
+    sharing,
+)
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.parts.journal import Journal
 from raystream.controller.protocol.placement import Placement
-from raystream.controller.protocol.recovery import Place
+from raystream.controller.protocol.recovery import ALONE, Place
 from raystream.controller.protocol.strategies import RecoveryStrategy
 from raystream.dataflow.asking.claiming import claiming
 from raystream.dataflow.assignment import Assignment
@@ -98,7 +105,13 @@ class Job:
     def first_places(self) -> list[Place]:
         """The places with which the job begins."""
         return [
-            Place(vertex=v.id, operator=v.name, keys=keys, index=index)
+            Place(
+                vertex=v.id,
+                operator=v.name,
+                keys=keys,
+                index=index,
+                bundle=index if self.options.together else ALONE,
+            )
             for v in self.plan.vertices
             for index, keys in enumerate(self.plan.ranges[v.id])
         ]
@@ -134,16 +147,35 @@ class Job:
 
     def sharing(self, places: Iterable[Place]) -> list[list[Place]]:
         """The places, in groups that share a process each."""
-        vertices = [v.id for v in self.plan.vertices if v.kind == "operator"]
-        apart = vertices if self.for_operators else ()
-        return sharing(places, self.options.together, apart)
+        return sharing(places, self.elsewhere)
 
-    def sharing_now(self) -> list[list[Member]]:
-        """The owners, in groups that share a process each."""
-        groups: dict[str, list[Member]] = {}
-        for m in self.owners:
-            groups.setdefault(process_of(m.record.process), []).append(m)
-        return [*groups.values()]
+    @property
+    def elsewhere(self) -> frozenset[int]:
+        """The vertices whose instances belong on other nodes than the rest."""
+        operators = frozenset(v.id for v in self.plan.vertices if v.kind == "operator")
+        return operators if self.for_operators else frozenset()
+
+    def home_of(self, place: Place) -> Member | None:
+        """A living owner on the thread of a place's bundle."""
+        return home_of(place, self.owners, self.elsewhere)
+
+    def at_work(self, process: str) -> Member | None:
+        """A living instance in the process of this name, or of a seat of it."""
+        shared = process_of(process)
+        at = (m for m in self.members if process_of(m.record.process) == shared and not m.dead)
+        return next(at, None)
+
+    def threads(self) -> list[BundleThread]:
+        """The threads that instances share."""
+        found: dict[str, BundleThread] = {}
+        owners = [m for m in self.owners if m.record.place.bundle != ALONE]
+        for m in sorted(owners, key=lambda m: m.record.place.apart):
+            apart = m.record.place.apart
+            home = self.home_of(m.record.place) if apart else m
+            if home is not None:
+                thread = found.setdefault(process_of(home.record.process), BundleThread([], []))
+                (thread.apart if apart else thread.here).append(m)
+        return [*found.values()]
 
     def used(self) -> Counter[str]:
         """How many instances there are on each node."""

@@ -137,6 +137,11 @@ class JournalEntry:
             return self.keepers
         return tuple(p for p in self.keepers if p.node not in self.drained) or self.keepers
 
+    def given_up_since(self, t: float) -> frozenset[str]:
+        """The operators whose last move was given up after a Unix time."""
+        last = {r.operator: r for r in self.moved}
+        return frozenset(o for o, r in last.items() if r.failed and r.ended > t - self.started)
+
     def places(self, copies: int) -> tuple[str, ...]:
         """The keepers that hold the journal."""
         return tuple(p.process for p in self.lasting[:copies])

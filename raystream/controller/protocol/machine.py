@@ -25,6 +25,7 @@ from raystream.controller.protocol.job import Job
 from raystream.controller.protocol.journal import JournalEntry, first_entry
 from raystream.controller.protocol.members import (
     STALL_SECONDS,
+    BundleThread,
     Member,
     ProtocolOptions,
     process_of,
@@ -136,6 +137,10 @@ class Machine:
         """Why the newest checkpoint that should be saved is not; empty if it is."""
         return self.commits.saver.unsaved
 
+    def threads(self) -> list[BundleThread]:
+        """The threads that instances share."""
+        return self._job.threads()
+
     def placement_of(self, process: str) -> Placement | None:
         """The placement that a process has a place of, until it begins."""
         return self.placements.of(process)
@@ -166,9 +171,7 @@ class Machine:
         job.nodes, job.for_operators, job.now = tuple(nodes), for_operators, now
         job.zones = zones or {}
         if self.journal.over is None and not self.members:
-            self.placements.open(
-                self._job.first_places(), "the job begins", committed=self.plan.begins
-            )
+            self.placements.open(job.first_places(), "the job begins", committed=self.plan.begins)
             self._out += self.placements.hire()  # before the journal: its keepers start meanwhile
         entry = self.journal
         known = {process_of(r.process) for r in entry.instances}
@@ -299,7 +302,7 @@ class Machine:
 
     def _move(self) -> None:
         """Do what is due of moves and upgrades."""
-        self._out += self._requests.ease() + self.moves.look() + self._upgrades.look()
+        self._out += self.moves.look() + self._upgrades.look()
         self._out += self.placements.tick()
         if self.journal.drained:
             self._out += self._requests.leave("its node is to be left")
@@ -338,7 +341,7 @@ class Machine:
     # ------------------------------------------------------------ deciding
 
     def _decide(self) -> None:
-        self._out += self.moves.deaths()
+        self._out += self.moves.deaths() + self.placements.homeless()
         for decision in self._decisions.due():
             match decision:
                 case Commit(epoch):

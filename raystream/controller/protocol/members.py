@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from raystream.controller.protocol.journal import InstanceRecord
-from raystream.controller.protocol.recovery import Place
+from raystream.controller.protocol.recovery import ALONE, Place
 from raystream.controller.protocol.strategies import RecoveryMode
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
@@ -42,7 +42,8 @@ class ProtocolOptions:
     stand_by: float = STAND_BY_SECONDS
     """How many seconds after the job began spare processes are started."""
     together: bool = False
-    """Whether instances of different vertices share a process; see `sharing`."""
+    """Whether instances of different vertices share a process: those that have the same index when
+    the job begins, so that an operator with several instances still uses several processors."""
     switch_seconds: float = SWITCH_SECONDS
     """How far ahead, in seconds, the epoch is after which a job goes over to other code."""
 
@@ -88,23 +89,43 @@ class SpareProcess(NamedTuple):
     """Its process id on that node."""
 
 
-def sharing(
-    places: Iterable[Place], together: bool, apart: Collection[int] = ()
-) -> list[list[Place]]:
-    """The places, in groups that share a process each.
+class BundleThread(NamedTuple):
+    """A thread that the instances of a bundle share."""
 
-    A process has at most one instance of each vertex: those with the same index. So an operator
-    with several instances still uses several processors.
+    here: list[Member]
+    """Those on it."""
+    apart: list[Member]
+    """Those that have left it for now."""
+
+
+def home_of(
+    place: Place, members: Iterable[Member], elsewhere: Collection[int] = ()
+) -> Member | None:
+    """A living instance on the thread of a place's bundle; None if there is none.
 
     Args:
-        apart: vertices whose instances belong on other nodes than the rest, and share no process
-            with it.
+        elsewhere: see `sharing`.
     """
-    if not together:
-        return [[place] for place in places]
-    groups: dict[tuple[int, bool], list[Place]] = {}
+    for m in members:
+        there = m.record.place
+        together = there.bundle == place.bundle != ALONE and not there.apart and not m.dead
+        if together and (there.vertex in elsewhere) == (place.vertex in elsewhere):
+            return m
+    return None
+
+
+def sharing(places: Iterable[Place], elsewhere: Collection[int] = ()) -> list[list[Place]]:
+    """The places, in groups that share a process each: those of one bundle.
+
+    Args:
+        elsewhere: vertices whose instances belong on other nodes than the rest, and share no
+            process with it.
+    """
+    groups: dict[Hashable, list[Place]] = {}
     for place in places:
-        groups.setdefault((place.index, place.vertex in apart), []).append(place)
+        shares = place.bundle != ALONE and not place.apart
+        group = (place.bundle, place.vertex in elsewhere) if shares else place
+        groups.setdefault(group, []).append(place)
     return [sorted(group, key=lambda place: place.vertex) for group in groups.values()]
 
 

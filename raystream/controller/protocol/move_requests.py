@@ -46,6 +46,11 @@ checkpoint and replay the producers' logs since then (SEEP recovers like this, S
 the old instance goes on meanwhile). "handover": the owners also send what has changed since that
 checkpoint, so that little is left to replay (Rhino, SIGMOD 2020)."""
 
+ThreadUse = Literal["own", "apart", "together"]
+"""Where a new instance is that has exactly the range of one before it. "own": in a process of its
+own. "apart": the same, until the thread that the one before it shares has time again. "together":
+on that thread."""
+
 
 @dataclass(frozen=True, slots=True)
 class RescaleRequest:
@@ -63,6 +68,8 @@ class RescaleRequest:
     """The node where new instances are to be, "" for any."""
     mode: MoveMode = "replay"
     """How new instances get to the owners' position."""
+    thread: ThreadUse = "own"
+    """Where new instances are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +95,9 @@ class Move:
     """When there were processes for all its places."""
     restored: float = 0.0
     """When these processes had their state."""
+    seat: str = ""
+    """The name of its candidate in a process at work, from before this is given its place until the
+    attempt is over; otherwise empty."""
     base: int = 0
     """The newest epoch with whose state a candidate began. The owners may go only once a checkpoint
     at this epoch or later is committed."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from raystream.controller.protocol.members import Member, SpareProcess
+from raystream.controller.protocol.members import Member, SpareProcess, process_of
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.commands import Attempt, Command
 from raystream.controller.protocol.phases import Subject
@@ -156,6 +156,12 @@ class Placement(Subject[PlacementPhase]):
         """All of its places."""
         found = [*self.waiting, *(place for _, place in self.preparing.values())]
         return found + [place for _, place, _ in self.ready.values()]
+
+    def given(self, process: str) -> list[Place]:
+        """Those of its places that were given to a process."""
+        given = {s: place for s, (_, place) in self.preparing.items()}
+        given |= {s: place for s, (_, place, _) in self.ready.items()}
+        return [place for s, place in given.items() if process_of(s) == process]
 
     def attempt(self, process: str, incarnation: int) -> Attempt:
         """Number a request to a process, so that its answer is known again."""

@@ -16,6 +16,9 @@ DEATHS_MAX = 10
 """With more deaths of one range than this since the last commit, the job stops: that is no bad
 luck."""
 
+ALONE = -1
+"""The bundle of a place that shares a process with no other one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -31,6 +34,12 @@ class Place:
     """The number that tells it from the other instances of the vertex."""
     number: int = 0
     """How many instances have had the place before it."""
+    bundle: int = ALONE
+    """The number of its bundle: places of one bundle share a process and its thread."""
+    apart: bool = False
+    """Whether it has a process of its own for now, because the thread of its bundle was busy."""
+    left: int = 0
+    """How many times it has left that thread."""
 
     @property
     def name(self) -> str:
@@ -50,7 +59,7 @@ def successors(place: Place, into: int, free: int) -> tuple[Place, ...]:
     first, *others = [KeyRange(lo + share.lo, lo + share.hi) for share in shares]
     return (
         replace(place, keys=first, number=place.number + 1),
-        *(replace(place, keys=k, index=free + i, number=0) for i, k in enumerate(others)),
+        *(Place(place.vertex, place.operator, keys, free + i) for i, keys in enumerate(others)),
     )
 
 

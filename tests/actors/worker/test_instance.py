@@ -11,6 +11,7 @@ import raystream as rs
 from raystream.actors.worker import seat as module
 from raystream.actors.worker.seat import Seat
 from raystream.controller.planning.plans import make_plan
+from raystream.controller.protocol.messages.calls import Refusal
 from raystream.controller.protocol.recovery import Place
 from raystream.errors import InternalError
 from raystream.schema.types import KeyRange
@@ -41,3 +42,12 @@ def test_the_death_of_a_keeper_is_no_fault_of_who_restores(
     seat.plan = make_plan(flow)
     with pytest.raises(leaves):
         seat.become(place, 5, [], True, False)
+
+
+def test_a_seat_that_is_told_to_end_takes_no_place_and_is_watched_no_more() -> None:
+    """Others of its process go on: what comes late does no harm."""
+    seat = Seat(Credentials("token"), goes_on=lambda: True)
+    assert seat.stop()
+    assert seat.watch() is None
+    taken = seat.become(Place(0, "count", KeyRange(0, 16), 0), 5, [], True, False)
+    assert taken is Refusal.PLACED

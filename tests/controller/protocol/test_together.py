@@ -1,8 +1,9 @@
-"""Instances that share a process: they take it together, and die together."""
+"""Instances that share a process: they take it together, die together, leave it and come back."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,8 @@ from raystream.controller.protocol.machine import Machine
 from raystream.controller.protocol.members import in_seat, seat_of, sharing
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
-from raystream.controller.protocol.parts.requests import EASE_SECONDS
+from raystream.controller.protocol.messages.commands import Command
+from raystream.controller.protocol.move_requests import ThreadUse, elsewhere
 from raystream.controller.protocol.recovery import Place
 from raystream.schema.types import KeyRange
 from tests.controller.protocol.driven import Driven
@@ -47,13 +49,16 @@ def test_names_of_seats() -> None:
     assert seat_of("keeper-1.7") == ("keeper-1.7", 0)
 
 
-def test_places_of_one_index_share_a_process_unless_they_belong_on_other_nodes() -> None:
+def test_places_of_one_bundle_share_a_process_unless_they_belong_on_other_nodes() -> None:
     places = [Place(v, "abc"[v], KeyRange(i, i + 1), i) for v in (2, 0, 1) for i in (0, 1)]
-    assert [len(group) for group in sharing(places, False)] == [1] * 6
-    names = [[p.name for p in group] for group in sharing(places, True)]
+    assert [len(group) for group in sharing(places)] == [1] * 6
+    places = [replace(place, bundle=place.index) for place in places]
+    names = [[p.name for p in group] for group in sharing(places)]
     assert names == [["a/0", "b/0", "c/0"], ["a/1", "b/1", "c/1"]]
-    apart = [{p.name for p in group} for group in sharing(places, True, apart=[1])]
-    assert apart == [{"a/0", "c/0"}, {"a/1", "c/1"}, {"b/0"}, {"b/1"}]
+    elsewhere = [{p.name for p in group} for group in sharing(places, [1])]
+    assert elsewhere == [{"a/0", "c/0"}, {"a/1", "c/1"}, {"b/0"}, {"b/1"}]
+    for_now = [replace(place, apart=place.vertex > 0) for place in places]
+    assert [len(group) for group in sharing(for_now)] == [1] * 6
 
 
 def test_a_job_begins_with_a_process_for_each_index(job: Driven) -> None:
@@ -101,37 +106,118 @@ def test_a_process_that_dies_before_it_begins_is_replaced_with_all_its_places(jo
     assert new != first.process and len(processes(job)[new]) == len(names)
 
 
-def busy(job: Driven, seconds: float, shares: dict[str, float]) -> None:
-    """Members say that they were busy for these shares of the time since the beginning."""
-    for m in job.machine.members:
-        share = shares.get(m.record.place.operator, 0.0)
-        job.at(10, only=m.name, seconds=seconds, busy=seconds * share)
+def moved(job: Driven, instance: str, thread: ThreadUse) -> list[Command]:
+    """Ask for an instance to leave its thread, or to come back; what follows at once."""
+    owned = {m.name: (m.record.place.operator, m.record.place.keys) for m in job.machine.owners}
+    wanted = replace(elsewhere(instance, "", owned, "asked"), thread=thread)
+    return job.hear(on.Rescale(1, (wanted,)))
 
 
-@pytest.mark.parametrize(("count", "moved"), [(0.2, []), (0.35, ["count/0"])])
-def test_where_a_thread_has_no_time_left_the_busiest_goes(
-    job: Driven, count: float, moved: list[str]
+def brought(job: Driven, since: int, position: int) -> None:
+    """Let a move that was asked for come to its end."""
+    replace_all(job, since)
+    job.at(position)
+    job.tick()
+
+
+def left(job: Driven) -> None:
+    """Have the counting instance of the first thread leave it, and store what it has."""
+    job.at(10)
+    since = len(job.said)
+    assert not refusals(moved(job, "count/0", "apart"))
+    brought(job, since, 10)
+    job.at(20)
+    job.tick()
+    assert {"count/2"} in processes(job).values() and not job.machine.journal.moves
+
+
+def refusals(commands: list[Command]) -> list[str]:
+    return [c.refusal for c in commands if isinstance(c, do.Answer) and c.refusal]
+
+
+def test_an_instance_leaves_its_thread_and_comes_back(job: Driven) -> None:
+    job.at(10)
+    before = processes(job)
+    assert refusals(moved(job, "count/0", "together"))
+    left(job)
+    assert refusals(moved(job, "count/2", "apart"))
+    ((thread, _),) = [(t, p) for p, t in processes(job).items() if "lines/0" in t]
+    assert thread == {"lines/0", "chain/0", "collect/0"}
+    since, hired = len(job.said), len(job.all(do.Hire))
+    assert not refusals(moved(job, "count/2", "together"))
+    brought(job, since, 30)
+    assert len(job.all(do.Hire)) == hired  # it needs no process
+    home = next(p for p, names in before.items() if "lines/0" in names)
+    assert processes(job)[home] == {"lines/0", "chain/0", "collect/0", "count/3"}
+    (place,) = [m.record.place for m in job.machine.members if m.name == "count/3"]
+    assert (place.bundle, place.apart, place.left) == (0, False, 1)
+    names = [m.record.process for m in job.machine.members]
+    assert len(set(names)) == len(names)
+    last = job.all(do.Kill)[-1]
+    assert last.gently  # of the process that it had for itself
+
+
+def test_who_has_come_back_is_replaced_with_the_others(job: Driven) -> None:
+    left(job)
+    since = len(job.said)
+    moved(job, "count/2", "together")
+    brought(job, since, 30)
+    home = next(p for p, names in processes(job).items() if "lines/0" in names)
+    since = len(job.said)
+    job.hear(on.Gone(home, "died"))
+    (recovery,) = [p for p in job.machine._job.placements if p.gone]
+    assert len(recovery.gone) == 4
+    replace_all(job, since)
+    assert {"lines/0.1", "chain/0.1", "collect/0.1", "count/3.1"} in processes(job).values()
+
+
+def test_who_is_apart_is_replaced_apart(job: Driven) -> None:
+    left(job)
+    since = len(job.said)
+    own = next(p for p, names in processes(job).items() if names == {"count/2"})
+    home = next(p for p, names in processes(job).items() if "lines/0" in names)
+    for process in (own, home):
+        job.hear(on.Gone(process, "died"))
+    replace_all(job, since)
+    found = processes(job).values()
+    assert {"count/2.1"} in found and {"lines/0.1", "chain/0.1", "collect/0.1"} in found
+
+
+def test_a_thread_that_dies_while_an_instance_comes_back_leaves_it_where_it_is(
+    job: Driven,
 ) -> None:
-    """The thread of index 0 does all four, that of index 1 only two of them."""
-    shares = {"lines": 0.15, "count": count, "chain": 0.1, "collect": 0.01}
-    for seconds in (10.0, 20.0, 30.0):
-        busy(job, seconds, shares)
-        job.now += EASE_SECONDS
-        job.tick()
-    assert [name for m in job.machine.journal.moves for name in m.wanted.leave] == moved
-    for move in job.machine.journal.moves:
-        assert move.wanted.ranges == (KeyRange(0, 8), KeyRange(8, 16))
-        assert "busy for 61% of the time" in move.wanted.because
+    left(job)
+    since = len(job.said)
+    moved(job, "count/2", "together")
+    (become,) = [c for c in job.said[since:] if isinstance(c, do.Become)]
+    home = seat_of(become.process)[0]
+    since = len(job.said)
+    job.hear(on.Gone(home, "died"))
+    assert job.machine.placement_of(become.process) is None
+    replace_all(job, since)
+    assert {"lines/0.1", "chain/0.1", "collect/0.1"} in processes(job).values()
+    assert {"count/2"} in processes(job).values()
+    (move,) = job.machine.journal.moves
+    assert move.tries == 1
+    since = len(job.said)  # and then it comes back to those that are there now
+    job.at(30)
+    job.tick()
+    brought(job, since, 30)
+    assert {"lines/0.1", "chain/0.1", "collect/0.1", "count/4"} in processes(job).values()
 
 
-def test_who_has_a_process_of_its_own_may_be_as_busy_as_it_likes() -> None:
-    job = Driven(Options(spares=0), instances=(1, 2))
-    job.start()
-    for seconds in (10.0, 20.0):
-        busy(job, seconds, {"count": 0.9})
-        job.now += EASE_SECONDS
-        job.tick()
-    assert not job.machine.journal.moves
+def test_a_seat_that_only_the_controller_before_knew_is_ended(job: Driven) -> None:
+    left(job)
+    since = len(job.said)
+    moved(job, "count/2", "together")
+    (become,) = [c for c in job.said[since:] if isinstance(c, do.Become)]
+    again = Driven(job.options)
+    again.machine = Machine(job.plan, job.options, job.machine.journal, 2)
+    again.hear_of(again.machine.start(("a", "b"), [*processes(job)], job.now))
+    again.at(20)
+    again.tick()
+    kills = [c for c in again.all(do.Kill) if c.process == become.process]
+    assert [c.gently for c in kills] == [True]
 
 
 def test_a_controller_that_goes_on_takes_no_process_for_a_spare_one(job: Driven) -> None:

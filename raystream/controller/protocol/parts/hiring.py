@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 
 from raystream.controller.protocol.job import Job
-from raystream.controller.protocol.members import SpareProcess, in_seat
+from raystream.controller.protocol.members import SpareProcess, in_seat, process_of
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.placement import Placement
-from raystream.controller.protocol.recovery import ATTEMPTS_MAX, Place
+from raystream.controller.protocol.recovery import ALONE, ATTEMPTS_MAX, Place
 
 SETTLE_SECONDS = 2.0
 """How long after places were taken the next spare process is started. Its start would take the
@@ -46,6 +46,8 @@ class Hiring:
         free = [*(s.node for s in self.spares.values()), *self.asked.values()]
         for p in sorted(self._job.placements, key=lambda p: not p.node):
             for places in self._job.sharing(p.waiting):
+                if self._has_home(p, places):
+                    continue
                 at = next((n for n in free if self._fits(p, n, places)), None)
                 if at is not None:
                     free.remove(at)
@@ -113,12 +115,16 @@ class Hiring:
     def match(self, p: Placement) -> list[tuple[SpareProcess, Place]]:
         """A process for each waiting place of a placement, where it should be and on a node that
         has few instances; none at all while one of the places has none. Where places share a
-        process, each has a name of it."""
+        process, each has a name of it. Where others of their bundle are at work, it is theirs."""
         groups = self._job.sharing(p.waiting)
-        if len(self.spares) < len(groups):
-            return []
         used, left, matched = self._job.used(), sorted(self.spares, key=_by_age), []
         for places in groups:
+            if self._has_home(p, places):
+                seats = self._seats_at_home(places)
+                if not seats:
+                    return []
+                matched += seats
+                continue
             fit = [s for s in left if self._fits(p, self.spares[s].node, places)]
             if not fit:
                 return []
@@ -131,6 +137,31 @@ class Hiring:
             for seat, place in enumerate(places):
                 matched.append((spare._replace(process=in_seat(best, seat)), place))
         return matched
+
+    def _has_home(self, p: Placement, places: list[Place]) -> bool:
+        """Whether the bundle of places is at work, or is about to be: its dead are being replaced.
+        A move waits for any of these, a recovery for those that began before."""
+        job = self._job
+        if places[0].bundle == ALONE or places[0].apart:
+            return False
+        if job.home_of(places[0]) is not None:
+            return True
+        recoveries = [o for o in job.placements if not o.operator]
+        before = [o for o in recoveries if p.operator or o.number < p.number]
+        shared = [job.sharing([places[0], place]) for o in before for place in o.places]
+        return any(len(groups) == 1 for groups in shared)
+
+    def _seats_at_home(self, places: list[Place]) -> list[tuple[SpareProcess, Place]]:
+        """For each place a new seat in the process where its bundle is at work."""
+        home = self._job.home_of(places[0])
+        if home is None:
+            return []
+        process, record = process_of(home.record.process), home.record
+        seats = [in_seat(process, self._job.journal.new_seat()) for _ in places]
+        return [
+            (SpareProcess(seat, record.node, record.pid), place)
+            for seat, place in zip(seats, places, strict=True)
+        ]
 
     # ------------------------------------------------------------ for the pool of nodes
 
@@ -190,7 +221,7 @@ class Hiring:
 
     def dismiss(self, processes: Iterable[str], why: str) -> list[Command]:
         """End processes that have no place."""
-        kills = [do.Kill(p, why) for p in processes]
+        kills = [do.Kill(p, why, self._job.at_work(p) is not None) for p in processes]
         # A controller that was overtaken must kill nothing, so the journal is written first.
         return [*self._job.journal.write(), *kills] if kills else []
 

@@ -8,6 +8,9 @@ from raystream.controller.protocol.journal import JournalEntry
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages.commands import Command
 
+SEATS_FROM = 1_000_000
+"""Lesser numbers are for the instances with which a process begins."""
+
 
 class Journal:
     """The newest entry, and the names that this controller has drawn.
@@ -41,3 +44,8 @@ class Journal:
         """A name for a process that no process of the job has had."""
         self._drawn += 1
         return f"{self.entry.incarnation}.{self._drawn}"
+
+    def new_seat(self) -> int:
+        """A number for an instance in a process at work that no other one there has had."""
+        self._drawn += 1
+        return SEATS_FROM * self.entry.incarnation + self._drawn

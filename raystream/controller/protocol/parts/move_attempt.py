@@ -58,8 +58,9 @@ class MoveAttempt:
         """The attempt starts from the committed checkpoint; nothing newer is committed for now."""
         p.committed = self._job.entry.committed
         gone = tuple(m.name for m in p.gone)
+        seat = next((s for s in p.processes if self._job.at_work(s) is not None), "")
         return self._moves.change(
-            self.operator, committed=p.committed, gone=gone, placed=self._job.now
+            self.operator, committed=p.committed, gone=gone, placed=self._job.now, seat=seat
         )
 
     def donor(self, p: Placement, place: Place) -> Member | None:

@@ -11,7 +11,7 @@ from collections import Counter
 
 from raystream.controller.protocol.decide import Recover
 from raystream.controller.protocol.job import Job
-from raystream.controller.protocol.members import Member
+from raystream.controller.protocol.members import Member, process_of
 from raystream.controller.protocol.messages import commands as do
 from raystream.controller.protocol.messages import events as on
 from raystream.controller.protocol.messages.commands import Attempt, Command
@@ -159,7 +159,9 @@ class Placements:
         commands = job.journal.write()
         for m in gone:  # an instance that cannot be reached may still run, and write
             m.dead = m.dead or "what it sent is needed again"
-            commands.append(do.Kill(m.record.process, m.dead))
+        for m in gone:
+            goes_on = job.at_work(m.record.process) is not None
+            commands.append(do.Kill(m.record.process, m.dead, goes_on))
         because = ", ".join(m.name for m in dead) + " died"
         if job.strategy.replaces_together and self._job.placements:
             p = self._job.placements[0]
@@ -236,6 +238,17 @@ class Placements:
         """
         commands = self._step(p, PlacementEvent.DIED, process, why)
         return commands if p.phase is PlacementPhase.OVER else commands + self.prepare()
+
+    def homeless(self) -> list[Command]:
+        """Take places again that were given to processes whose instances have died since."""
+        commands: list[Command] = []
+        dead = {process_of(m.record.process) for m in self._job.members if m.dead}
+        for p in [*self._job.placements]:
+            for process in sorted(p.processes):
+                if process_of(process) in dead and self._job.at_work(process) is None:
+                    commands += self._step(p, PlacementEvent.DIED, process, "it shared a process")
+                    break
+        return commands
 
     def stopped(self, process: str) -> list[Command]:
         """A process has ended: an instance of a sink may have waited for that."""

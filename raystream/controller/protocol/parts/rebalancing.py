@@ -31,6 +31,7 @@ from raystream.controller.protocol.move_requests import (
     NEAR_TICKS,
     TRIES_MAX,
     Move,
+    ThreadUse,
     changes,
     vertex_of,
 )
@@ -43,6 +44,7 @@ from raystream.controller.protocol.phases import Ignored, PhaseTable, Subject, r
 from raystream.controller.protocol.placement import Placement
 from raystream.controller.protocol.recovery import Place
 from raystream.dataflow.plan import Vertex
+from raystream.schema.types import KeyRange
 
 
 class MovePhase(Enum):
@@ -213,15 +215,21 @@ class Rebalancing:
         if job.ending:
             return self._finish(move, "the job has come to the end of its input")
         free = self.job.free_index(vertex.id)
+        gone = tuple(m for m in mine if m.name in leaving)
         waiting = [
-            Place(vertex=vertex.id, operator=vertex.name, keys=k, index=free + i)
-            for i, k in enumerate(ranges)
+            _place(vertex, k, free + i, move.wanted.thread, gone) for i, k in enumerate(ranges)
         ]
+        if move.wanted.thread == "together":
+            home = job.home_of(waiting[0])
+            if home is None or home.record.node in job.entry.drained:
+                return self._finish(move, "the thread that it left is gone")
         commands = job.journal.write(indices={**job.entry.indices, vertex.id: free + len(ranges)})
+        if move.seat:  # a controller before this one gave it the place, and nobody let it begin
+            commands.append(do.Kill(move.seat, "nobody knows it", True))
         state.placement = self._placements.open(
             waiting,
             move.wanted.because,
-            gone=tuple(m for m in mine if m.name in leaving),
+            gone=gone,
             purpose=MoveAttempt(self, move.operator),
             node=move.wanted.node,
         )
@@ -373,6 +381,19 @@ class Rebalancing:
             nbytes=move.nbytes,
         )
         return (*entry.moved, record)[-RECORDS_MAX:]
+
+
+def _place(
+    vertex: Vertex, keys: KeyRange, index: int, thread: ThreadUse, gone: Sequence[Member]
+) -> Place:
+    """The place of a new instance. It belongs to the bundle of the one with its range that it
+    replaces, unless it is to have a process of its own."""
+    place = Place(vertex=vertex.id, operator=vertex.name, keys=keys, index=index)
+    before = next((m.record.place for m in gone if m.record.place.keys == keys), None)
+    if thread == "own" or before is None:
+        return place
+    apart = thread == "apart"
+    return replace(place, bundle=before.bundle, apart=apart, left=before.left + apart)
 
 
 WANTED, PLACING = MovePhase.WANTED, MovePhase.PLACING

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from raystream.controller.protocol.job import Job
-from raystream.controller.protocol.members import Member
 from raystream.controller.protocol.messages.commands import Command
 from raystream.controller.protocol.move_requests import (
     LEAVE_AGAIN_SECONDS,
@@ -18,25 +17,8 @@ from raystream.controller.protocol.move_requests import (
 from raystream.controller.protocol.parts.hiring import Hiring
 from raystream.controller.protocol.parts.placements import Placements
 from raystream.controller.protocol.parts.rebalancing import Rebalancing
+from raystream.controller.protocol.recovery import ALONE
 from raystream.errors import ConfigError
-
-EASE_SECONDS = 5.0
-"""How often the controller checks how busy shared threads are."""
-BUSY_SHARE = 0.5
-"""A thread that is busy for more than this part of the time is shared by too many."""
-
-
-def share_of(before: tuple[float, float] | None, now: tuple[float, float] | None) -> float:
-    """The part of the time between two checks, 0 to 1, for which an instance was busy; 0 if this is
-    the first check.
-
-    Args:
-        before, now: at each check, the seconds since the instance began, and how many of these it
-            was busy.
-    """
-    if before is None or now is None or now[0] <= before[0]:
-        return 0.0
-    return (now[1] - before[1]) / (now[0] - before[0])
 
 
 class RequestHandler:
@@ -49,9 +31,6 @@ class RequestHandler:
         self._hiring = hiring
         self._placements = placements
         self._moves = moves
-        self._spent: dict[str, tuple[float, float]] = {}
-        """By instance, what `share_of` compares with the next check."""
-        self._looked = 0.0
 
     def rescale(self, wanted: Sequence[RescaleRequest]) -> tuple[str, list[Command]]:
         """Take up all of several requests, or none. Returns why they were refused, empty if they
@@ -88,6 +67,10 @@ class RequestHandler:
             raise ConfigError("the job has come to the end of its input")
         nodes = [n for n in job.nodes if n not in job.entry.drained]
         check(job.plan, wanted, {m.name: m.record.place.keys for m in owners}, nodes)
+        for place in [m.record.place for m in owners if m.name in wanted.leave]:
+            there = "apart" if place.apart else "together"
+            if wanted.thread != "own" and (place.bundle == ALONE or there == wanted.thread):
+                raise ConfigError(f"{place.name} shares no thread, or is where it should be")
 
     def drain(self, node: str, because: str) -> tuple[str, list[Command]]:
         """Leave a node. Returns why that was refused, empty if it was taken up; and the commands
@@ -112,7 +95,8 @@ class RequestHandler:
         """Move instances off nodes that are being left, unless their operator is being moved. If
         such a move was given up, another one begins after a while."""
         job = self._job
-        busy = {move.operator for move in job.entry.moves} | self._given_up_lately()
+        lately = job.entry.given_up_since(job.now - LEAVE_AGAIN_SECONDS)
+        busy = {move.operator for move in job.entry.moves} | lately
         commands: list[Command] = []
         for vertex in job.plan.vertices:
             mine = [m for m in job.owners if m.record.place.vertex == vertex.id]
@@ -122,44 +106,3 @@ class RequestHandler:
                 request = RescaleRequest(vertex.name, ranges, because, leave, mode="handover")
                 commands += self.rescale([request])[1]
         return commands
-
-    def ease(self) -> list[Command]:
-        """Where the thread that instances share is busy for more than half of the time, give the
-        busiest of them a process of its own."""
-        job = self._job
-        if not job.options.together or job.now < self._looked + EASE_SECONDS:
-            return []
-        self._looked = job.now
-        before, kinds = self._spent, {v.id: v.kind for v in job.plan.vertices}
-        spent = {m.name: (m.progress.seconds, m.progress.busy) for m in job.owners if m.progress}
-        self._spent = spent
-        commands: list[Command] = []
-        for members in job.sharing_now():
-            shares = {m: share_of(before.get(m.name), spent.get(m.name)) for m in members}
-            movable = [m for m in members if kinds[m.record.place.vertex] != "source"]
-            if sum(shares.values()) <= BUSY_SHARE or len(members) < 2 or not movable:
-                continue
-            if job.entry.moves or any(m.dead for m in members):
-                continue
-            # A sink is ended before another one begins in its place; an operator moves at work.
-            operators = [m for m in movable if kinds[m.record.place.vertex] == "operator"]
-            busiest = max(operators or movable, key=lambda m: shares[m])
-            commands += self._apart(busiest, sum(shares.values()))
-        return commands
-
-    def _apart(self, member: Member, share: float) -> list[Command]:
-        name = member.record.place.operator
-        if name in self._given_up_lately():
-            return []
-        mine = [m for m in self._job.owners if m.record.place.operator == name]
-        ranges = tuple(m.record.place.keys for m in mine)
-        because = f"the thread that it shares is busy for {share:.0%} of the time"
-        request = RescaleRequest(name, ranges, because, (member.name,), mode="handover")
-        return self.rescale([request])[1]
-
-    def _given_up_lately(self) -> set[str]:
-        """The operators whose last move was given up within `LEAVE_AGAIN_SECONDS`."""
-        entry = self._job.entry
-        last = {r.operator: r for r in entry.moved}
-        lately = self._job.now - entry.started - LEAVE_AGAIN_SECONDS
-        return {name for name, r in last.items() if r.failed and r.ended > lately}
