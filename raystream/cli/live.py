@@ -62,7 +62,8 @@ class Screen:
             totals_table(
                 JobReport(
                     job=self.job, cluster="ray", started=0.0, elapsed=last.t, operators=operators
-                )
+                ),
+                "stopped",
             )
         )
 
@@ -176,11 +177,11 @@ def committed_line(committed: Committed) -> str:
     )
 
 
-def totals_table(report: JobReport) -> Table:
-    """What a finished job did."""
+def totals_table(report: JobReport, how: str = "ended") -> Table:
+    """What a finished job did, and in a word how it has finished."""
     where = "in this process" if report.cluster == "local" else "on Ray"
     table = _table(
-        f"{report.job}: ended after {report.elapsed:.1f} s {where}",
+        f"{report.job}: {how} after {report.elapsed:.1f} s {where}",
         ["instances", "in", "out", "CPU s", "state rows", "late", "epochs"],
     )
     for o in report.operators:

@@ -153,7 +153,7 @@ def test_a_job_that_was_stopped_has_totals() -> None:
         screen.update(sample(1.0, 1234))
         raise Stopped("enough")
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "job: ended after 1.0 s" in shown and "1,234" in shown
+    assert "job: stopped after 1.0 s" in shown and "1,234" in shown
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then() -> None:

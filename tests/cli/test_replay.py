@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -137,7 +138,7 @@ def test_a_job_may_delete_the_checkpoint_that_is_replayed(
         *code,
     )
     result = call(*asked)
-    assert lists == 3 and "compared epochs" in result.output, result.output
+    assert lists == 3 and "no epoch was compared" in result.output, result.output
 
 
 def test_a_checkpoint_that_is_always_deleted_before_it_is_read_is_said_to_be(
@@ -239,6 +240,16 @@ def test_the_debugger_opens_where_the_job_has_failed(words: Path) -> None:
     )
     assert result.exit_code == 1
     assert '-> raise ValueError("enough of this")' in result.stdout and "(34, 12)" in result.stdout
+
+
+def test_where_no_epoch_was_compared_none_is_named() -> None:
+    first, second = SimpleNamespace(at=908), SimpleNamespace(at=909)
+    pair: Any = SimpleNamespace(alone=[], failed="total raised", first=first, second=second)
+    assert versions.outcome(pair, 909, 0).splitlines() == [
+        "the first version ended in epoch 909: total raised",
+        "the second went through that epoch, up to 909",
+        "no epoch was compared",
+    ]
 
 
 def test_another_version_is_compared_record_by_record(words: Path) -> None:

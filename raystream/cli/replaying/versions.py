@@ -346,6 +346,8 @@ def outcome(pair: Pair, first: int, found: int) -> str:
     if pair.failed is not None:
         lines.append(f"the first version ended in epoch {pair.first.at + 1}: {pair.failed}")
         lines.append(f"the second went through that epoch, up to {pair.second.at}")
+    if pair.first.at < first:
+        return "\n".join([*lines, "no epoch was compared"])
     places = "place" if found == 1 else "places"
     differ = f"they differ in {found:,} {places}" if found else "no record differs"
     lines.append(
