@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record
@@ -133,7 +134,7 @@ class _Numbered(MessageConnection):
                     hint="Is there a stream with that subject?",
                 ) from None
             finally:
-                runner.run(client.close())
+                runner.run(_closed(client))
 
     def _let_in(self, runner: asyncio.Runner) -> Any:
         from nats.errors import Error
@@ -155,21 +156,35 @@ class _Numbered(MessageConnection):
             """The connection is made again by `again_and_again`, which says what is wrong."""
             causes.append(error)
 
-        client = Client()
+        class Careful(Client):
+            """Sends no password in the clear where TLS is asked for. nats-py does, if the server
+            does not offer TLS."""
+
+            def _connect_command(self) -> bytes:
+                if tls and not self._server_info.get("tls_required"):
+                    raise plain
+                return super()._connect_command()
+
+        tls = self._of.url.startswith("tls://")
+        plain = refused(
+            self._of, "the server does not encrypt", "Use nats://, or set up TLS there."
+        )
+        client = Careful()
         try:
-            await client.connect(
-                self._of.url,
-                allow_reconnect=False,
-                max_reconnect_attempts=1,
-                reconnect_time_wait=0,
-                connect_timeout=ANSWER_SECONDS,
-                error_cb=note,
-            )
-        except NoServersError as error:  # which does not say why
-            await client.close()
+            async with asyncio.timeout(2 * ANSWER_SECONDS):
+                await client.connect(
+                    self._of.url,
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=0,
+                    connect_timeout=ANSWER_SECONDS,
+                    error_cb=note,
+                )
+        except (NoServersError, TimeoutError) as error:  # which do not say why
+            await _closed(client)
             raise next((c for c in causes if isinstance(c, OSError)), error) from None
         except BaseException:
-            await client.close()  # it keeps the connection of a server that does not let it in
+            await _closed(client)  # it keeps the connection of a server that does not let it in
             raise
         return client
 
@@ -200,3 +215,10 @@ class _Numbered(MessageConnection):
         if found:
             self._last = found[-1].number
         return found
+
+
+async def _closed(client: Any) -> None:
+    """Close a client. One whose TLS has failed would wait for ever."""
+    with suppress(Exception):
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await client.close()

