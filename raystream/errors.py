@@ -190,8 +190,11 @@ def caller(depth: int = 1) -> tuple[Where, dict[str, Any]]:
 
 
 def what_was_raised(error: BaseException) -> str:
-    """The class and message of an exception, also of one that cannot show itself."""
+    """The class and message of an exception, also of one that cannot show itself. Of an error of
+    raystream's without its line, which whoever raises another one for it names."""
     name = type(error).__name__
+    if isinstance(error, RaystreamError):
+        return f"{name}: " + "\n  ".join(filter(None, [error.message, error.hint]))
     try:
         said = str(error)
     except Exception as other:

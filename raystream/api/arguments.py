@@ -32,12 +32,16 @@ def check_flag(call: str, name: str, value: Any) -> None:
         raise GraphError(f"{call}({name}={value!r:.80}): it is True or False", where=caller()[0])
 
 
-def check_function(call: str, function: Any, takes: str, number: int = 1) -> None:
+def check_function(
+    call: str, function: Any, takes: str, number: int = 1, *, lazy: bool = False
+) -> None:
     """Refuse what is no function, or one that does not take what it is called with.
 
     Args:
         takes: what that is, in words.
         number: how many arguments that are.
+        lazy: whether it may be an `async def` or have a `yield`: its caller goes through what it
+            returns.
     """
     if not callable(function):
         raise ConfigError(
@@ -54,6 +58,21 @@ def check_function(call: str, function: Any, takes: str, number: int = 1) -> Non
         ) from None
     except ValueError:
         pass  # not written in Python
+
+    if not lazy and (why := undone(function)):
+        raise ConfigError(f"{call}: {named(function)} {why}", where=caller()[0], hint=DO_IT)
+
+
+DO_IT = "Write a plain function; in it asyncio.run(...) runs what is async."
+
+
+def undone(function: Any) -> str:
+    """Why a call of a function does nothing by itself; empty if it does."""
+    if inspect.iscoroutinefunction(function):
+        return "is an `async def`: it is called, and nobody awaits what it returns"
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        return "has a `yield`: it is called, and nobody goes through what it returns"
+    return ""
 
 
 def named(function: Any) -> str:

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from raystream.api.arguments import DO_IT, undone
 from raystream.api.batch import Batch
 from raystream.api.looking import look_at
 from raystream.api.operator_checks import unfit_key
@@ -365,7 +366,11 @@ def _check_methods(
             continue
         if not callable(found):
             why = f"{name} is not a {kind}: it has no `{method}`"
-            raise GraphError(why, where=where, hint=_USUAL[kind])
+            begun = any(map(inspect.isfunction, map(vars(type(given)).get, ("read", "write"))))
+            derive = f"Derive it, class {name}(rs.{kind.title()}), and it has what may be left out."
+            raise GraphError(why, where=where, hint=derive if begun else _USUAL[kind])
+        if (kind == "sink" or inspect.iscoroutinefunction(found)) and (why := undone(found)):
+            raise GraphError(f"{name}.{method} {why}", where=where, hint=DO_IT)
         try:
             signature = inspect.signature(found)
         except (TypeError, ValueError):

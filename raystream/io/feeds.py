@@ -71,7 +71,7 @@ def recorded(feed: Callable[..., Any], record: type[U], /, *, splits: int = 1) -
     if type(splits) is not int or splits < 1:
         raise ConfigError(f"recorded(splits={splits!r}): a whole number, at least 1", where=where)
     takes = "the number of its split" if splits > 1 else "nothing"
-    check_function("recorded()", feed, takes, int(splits > 1))
+    check_function("recorded()", feed, takes, int(splits > 1), lazy=True)
     return Feeds(feed, record, splits)
 
 

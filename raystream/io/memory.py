@@ -40,7 +40,7 @@ class Records(Source[U]):
                 hint="Pass a list of records, or a function that returns an iterator over them.",
             )
         if not isinstance(self.records, Iterable):
-            check_function("iterable()", self.records, "nothing", 0)
+            check_function("iterable()", self.records, "nothing", 0, lazy=True)
         if isinstance(self.records, Iterator):
             raise _read_once()
         if isinstance(self.records, set | frozenset):

@@ -13,7 +13,7 @@ import pytest
 import raystream as rs
 from raystream.api.connectors import AdaptedSink, as_given
 from raystream.api.nodes import SinkNode, SourceNode
-from raystream.errors import GraphError
+from raystream.errors import GraphError, InputError, OperatorError
 from raystream.testing import Collect
 
 
@@ -224,3 +224,27 @@ def test_an_override_that_could_not_be_called_is_refused() -> None:
 
     with pytest.raises(GraphError, match=r"Wrong\.prepare takes \(\), but a sink is called"):
         rs.Flow("x").source(Read()).to(Wrong())
+
+
+def test_the_name_of_a_split_is_text() -> None:
+    class Numbered(Read):
+        def splits(self) -> list[rs.Split]:
+            return [rs.Split(3)]  # type: ignore[arg-type]
+
+    flow = rs.Flow("numbered")
+    flow.source(Numbered()).to(Collect())
+    with pytest.raises(InputError, match=r"Split\(name=3, begin=0\) among its(.|\n)*are text"):
+        flow.run()
+
+
+def test_a_source_that_ends_the_program_is_named() -> None:
+    class Ends(Read):
+        def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Word]]]:
+            exit("enough")
+            yield
+
+    flow = rs.Flow("ends")
+    flow.source(Ends(), epochs=rs.by_time()).to(Collect())
+    with pytest.raises(OperatorError, match=r"called sys\.exit\('enough'\)") as told:
+        flow.run()
+    assert told.value.where is not None and told.value.where.file == __file__

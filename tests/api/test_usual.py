@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import raystream as rs
+from raystream.errors import OperatorError
 from raystream.testing import Collect
 from tests.api.refusals import Build, Cases, Tally, Word, check, stream
 
@@ -114,6 +115,31 @@ def a_class_for_a_sink() -> None:
     stream(Word).to(Collect)  # type: ignore[arg-type]  # here
 
 
+@refused(r"is not a sink: it has no `commit`(.|\n)*class Printer\(rs.Sink\)")
+def a_sink_that_is_derived_from_nothing() -> None:
+    class Printer:
+        def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Any]) -> None: ...
+
+    stream(Word).to(Printer())  # type: ignore[arg-type]  # here
+
+
+@refused("Sender.commit is an `async def`: it is called, and nobody awaits(.|\n)*asyncio.run")
+def a_sink_that_is_awaited() -> None:
+    class Sender(Collect):
+        async def commit(self, epoch: int) -> None: ...  # type: ignore[override]
+
+    stream(Word).to(Sender())  # here
+
+
+@refused("Sender.close has a `yield`: it is called, and nobody goes through")
+def a_sink_that_yields() -> None:
+    class Sender(Collect):
+        def close(self) -> Iterator[int]:  # type: ignore[override]
+            yield 1
+
+    stream(Word).to(Sender())  # here
+
+
 @refused("is not a sink(.|\n)*rs.io.callable")
 def a_function_for_a_sink() -> None:
     stream(Word).to(print)  # type: ignore[arg-type]  # here
@@ -127,3 +153,18 @@ def a_list_for_a_source() -> None:
 @pytest.mark.parametrize(("build", "message"), CASES)
 def test_usual_mistakes_are_refused(build: Build, message: str) -> None:
     check(build, message)
+
+
+def test_an_error_of_a_call_in_an_operator_names_its_line_once() -> None:
+    @rs.operator()
+    def timely(word: Word) -> Iterator[Word]:
+        rs.now()
+        yield word
+
+    flow = rs.Flow("timely")
+    flow.source(rs.io.iterable([Word(1, "a")], Word)).through(timely).to(Collect())
+    with pytest.raises(
+        OperatorError, match=r"timely raised ConfigError(.|\n)*recorded=True"
+    ) as told:
+        flow.run()
+    assert str(told.value).count(__file__) == 1

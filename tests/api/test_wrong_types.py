@@ -208,6 +208,13 @@ def test_a_wrong_value_is_refused_in_words(name: str, parameter: str, value: Any
         assert "/raystream/api/" not in refused.where.file
 
 
+async def awaited(batch: Any) -> None: ...
+
+
+def yielding(line: str) -> Iterator[Word]:
+    yield Word(1, line)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -219,6 +226,8 @@ def test_a_wrong_value_is_refused_in_words(name: str, parameter: str, value: Any
         (lambda: rs.io.text("x", Word, lambda: None), "with a line, which it does not take"),
         (lambda: rs.io.callable(lambda: None), "with a batch, which it does not take"),
         (lambda: rs.io.callable(lambda: None, each=True), "with a record, which it does not take"),
+        (lambda: rs.io.callable(awaited), "awaited is an `async def`(.|\n)*asyncio.run"),
+        (lambda: rs.io.text("x", Word, yielding), "yielding has a `yield`"),
         (lambda: rs.io.iterable(lambda n: [], Word), "with nothing, which it does not take"),
         (lambda: rs.sliding(seconds=10**6, every=1), "1,000,000 windows"),
     ],

@@ -110,11 +110,12 @@ def _splits(node: SourceNode) -> list[Split]:
             where=user_frame(error) or node.where,
         ) from error
     for split in found:
-        if not isinstance(split, Split):
+        if not (isinstance(split, Split) and isinstance(split.name, str)):
+            found_one = repr(split) if isinstance(split, Split) else f"a {type(split).__name__}"
             raise InputError(
-                f"{node.name}.splits() returns a {type(split).__name__} among its splits",
+                f"{node.name}.splits() returns {found_one} among its splits",
                 where=node.where,
-                hint="Return a list of rs.Split(name).",
+                hint="Return a list of rs.Split(name), whose names are text.",
             )
     names = [s.name for s in found]
     if not names:

@@ -16,6 +16,7 @@ from raystream.errors import (
     RaystreamError,
     StateError,
     Where,
+    exited,
     user_frame,
     what_was_raised,
 )
@@ -230,6 +231,8 @@ def told(source: str, method: str, split: Split, where: Where | None = None) -> 
     except RaystreamError as error:
         error.where = error.where or where
         raise
+    except SystemExit as error:
+        raise exited(error) from None
     except OSError as error:
         could_not = f"{source}: cannot read {split.name}"
         raise InputError(
