@@ -84,7 +84,7 @@ def slices_found() -> Path | None:
 
     The data may not be redistributed, so it is no part of this repository.
     """
-    folder = Path(os.environ.get("RAYSTREAM_LRB_SLICES", ROOT.parent / "together" / "lrb"))
+    folder = Path(os.environ.get("RAYSTREAM_LRB_SLICES", ROOT.parent / "shared" / "lrb"))
     return folder if folder.is_dir() else None
 
 
