@@ -112,8 +112,8 @@ Live = Annotated[
     bool,
     typer.Option(
         "--live",
-        help="Take what the sources of the running job emit, from its committed checkpoint on,"
-        " and read no source. The streams of the flow are those of the job.",
+        help="Take what the sources of the running job emit, from its committed checkpoint on;"
+        " read only sources in which functions run. The streams of the flow are those of the job.",
         rich_help_panel=LIVE,
     ),
 ]

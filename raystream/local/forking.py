@@ -1,5 +1,5 @@
 """A version of a flow beside a running job: it takes what the job's sources emit, so it has the
-same epochs, and it reads no source.
+same epochs. It reads no source, but for those in which functions run (`rereading`).
 
     feed = EdgeFeed(...)                 what has come on the edges of the job
     fork = Fork(plan, images, feed ...)  the operators and sinks of a version, in this process

@@ -1,4 +1,5 @@
-"""`fork --live`: the versions take what the running job's sources emit, and read no source."""
+"""`fork --live`: the versions take what the running job's sources emit. Only those in which
+functions run are read again, if they can be."""
 
 from __future__ import annotations
 
