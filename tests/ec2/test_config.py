@@ -69,18 +69,19 @@ def test_what_the_autoscaler_reads(
 def test_nodes_get_all_that_installing_the_project_takes(prepared: dict[str, Any]) -> None:
     mounts = {k.rpartition("/")[2]: v for k, v in prepared["file_mounts"].items()}
     assert mounts.pop("auth_token") == "~/.ray/auth_token"
+    assert mounts.pop("ca") == "~/.ray/ca"
     assert all((ROOT / path).exists() and name == path for name, path in mounts.items())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert {*packages, *project["project"]["license-files"]} <= {*mounts}
     (install,) = [c for c in prepared["setup_commands"] if "pip install" in c]
-    assert "constraints.txt" in install and "[s3]" in install
-    assert "s3" in project["project"]["optional-dependencies"]
+    assert "constraints.txt" in install and "[s3,tls]" in install
+    assert {"s3", "tls"} <= {*project["project"]["optional-dependencies"]}
 
 
 def test_every_node_wants_the_token(prepared: dict[str, Any]) -> None:
     commands = prepared["head_start_ray_commands"] + prepared["worker_start_ray_commands"]
-    starts = [c for c in commands if "ray start" in c or "raystream" in c]
+    starts = [c for c in commands if "ray start" in c or "raystream.actors" in c]
     assert len(starts) == 3
     assert all("RAY_AUTH_MODE=token" in c for c in starts)
 
@@ -99,7 +100,7 @@ def test_the_watcher_for_spot_notices_is_started_as_it_wants(prepared: dict[str,
 
     from raystream.actors.cluster.spot import main
 
-    (line,) = [c for c in prepared["worker_start_ray_commands"] if "raystream" in c]
+    (line,) = [c for c in prepared["worker_start_ray_commands"] if "raystream.actors" in c]
     arguments = re.search(r"-m raystream\.actors\.cluster\.spot (.*?)>>", line)
     assert arguments is not None and line.endswith("&")
     app = Typer()
@@ -110,7 +111,7 @@ def test_the_watcher_for_spot_notices_is_started_as_it_wants(prepared: dict[str,
 
 
 def test_the_watcher_of_another_head_does_not_keep_it_away(prepared: dict[str, Any]) -> None:
-    (line,) = [c for c in prepared["worker_start_ray_commands"] if "raystream" in c]
+    (line,) = [c for c in prepared["worker_start_ray_commands"] if "raystream.actors" in c]
     lock = re.search(r"flock -n (\S+) ", line)
     assert lock is not None and "$RAY_HEAD_IP" in lock[1]
 

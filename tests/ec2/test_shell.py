@@ -16,20 +16,34 @@ from tests.ec2.conftest import cluster_yaml
 from tests.gates import LIMIT_SECONDS, until
 
 SAY = """#!/bin/bash
-printf '%s\\n' "$(basename $0) $*|$RAY_AUTH_MODE|$RAY_enable_autoscaler_v2|$RAY_OVERRIDE_LABELS" \\
-  >> ~/said
+shown="$RAY_AUTH_MODE:$RAY_USE_TLS|$RAY_enable_autoscaler_v2|$RAY_OVERRIDE_LABELS"
+printf '%s\\n' "$(basename $0) $*|$shown" >> ~/said
 """
 BASHRC = "case $- in *i*) ;; *) return;; esac\n"
 """As on Ubuntu: whatever is behind it, only interactive shells read."""
+
+
+ADDRESSES = ("10.0.0.7", "172.17.0.1")
+"""Those of the node; with Docker it has two."""
+
+
+def signing(home: Path) -> str:
+    """How the node signs its certificate."""
+    hosts = " ".join(f"--host {address}" for address in ADDRESSES)
+    ray = home / ".ray"
+    return f"raystream certificates {ray}/node --by {ray}/ca --days 3650 {hosts}"
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     (tmp_path / "venv" / "bin").mkdir(parents=True)
     (tmp_path / ".bashrc").write_text(BASHRC)
-    for name in ("ray", "python", "pip"):
+    for name in ("ray", "python", "pip", "raystream", "hostname"):
         (tmp_path / "venv" / "bin" / name).write_text(SAY)
         (tmp_path / "venv" / "bin" / name).chmod(0o755)
+    (tmp_path / "venv" / "bin" / "hostname").write_text(
+        f"#!/bin/sh\necho '{' '.join(ADDRESSES)} '\n"
+    )
     return tmp_path
 
 
@@ -68,13 +82,16 @@ def test_a_head_is_installed_and_started(home: Path) -> None:
     on_node(home, config["head_start_ray_commands"], v2, RAY_OVERRIDE_RESOURCES={"CPU": 4})
     (home / "ray-head").unlink()  # what begins the head again ends with that
     until(lambda: "ray start" in (home / "said").read_text())
-    pip, stop, *others = (line.split("|") for line in (home / "said").read_text().splitlines())
+    pip, stop, signed, *others = (
+        line.split("|") for line in (home / "said").read_text().splitlines()
+    )
     start = next(each for each in others if each[0].startswith("ray start"))
-    assert ["ray status", "token", "1", ""] in others
-    assert pip[0].startswith("pip install") and pip[0].endswith(f"{home}/raystream[s3]")
-    assert stop == ["ray stop", "token", "1", ""]
+    told = ["token:1", "1", ""]
+    assert ["ray status", *told] in others
+    assert pip[0].startswith("pip install") and pip[0].endswith(f"{home}/raystream[s3,tls]")
+    assert (stop, signed) == (["ray stop", *told], [signing(home), *told])
     command, _, system = start[0].partition(" --system-config=")
-    assert command.startswith("ray start --head") and start[1:] == ["token", "1", ""]
+    assert command.startswith("ray start --head") and start[1:] == told
     assert json.loads(system)["health_check_failure_threshold"] == 3
 
 
@@ -85,10 +102,11 @@ def test_an_operator_node_joins_and_watches(home: Path) -> None:
     labels = config["available_node_types"]["operator-spot"]["labels"]
     joins = {"RAY_HEAD_IP": "10.0.0.1", "RAY_CLOUD_INSTANCE_ID": "i-2"}
     on_node(home, config["worker_start_ray_commands"], joins, RAY_OVERRIDE_LABELS=labels)
-    told = ["token", "", '{"market":"spot"}']
-    assert said(home, 5)[2:] == [
+    told = ["token:1", "", '{"market":"spot"}']
+    assert said(home, 6)[2:] == [
         ["ray stop", *told],
+        [signing(home), *told],
         ["ray start --address=10.0.0.1:6379 --object-manager-port=8076", *told],
         ["python -m raystream.actors.cluster.spot --address 10.0.0.1:6379", *told],
     ]
-    assert (home / ".bashrc").read_text().count("venv/bin") == 1
+    assert (home / ".bashrc").read_text().count("ray-env") == 1
