@@ -21,6 +21,7 @@ from tests.actors.helpers.heads import (
 from tests.ec2.conftest import cluster_yaml, head_options
 from tests.ec2.test_shell import on_node
 from tests.gates import LIMIT_SECONDS
+from tests.processes import free_port
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -97,11 +98,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     write_authority(homes / "ca", 1)
     one, two = (signed(homes / f"node{n}", homes / "ca", f"127.0.1.{n}") for n in (1, 2))
     assert one["RAY_USE_TLS"] == "1" and one["RAY_TLS_SERVER_KEY"] != two["RAY_TLS_SERVER_KEY"]
-    at = "--node-ip-address=127.0.1."
+    at = f"127.0.1.1:{free_port()}"
     with (
         token() as shown,
-        started_head(*head_options(), at + "1", env={**one, **shown}) as head,
-        started_node(head, at + "2", '--resources={"operator_node": 1}', env={**two, **shown}),
+        started_head(*head_options(), at=at, env={**one, **shown}) as head,
+        started_node(head, "--node-ip-address=127.0.1.2", env={**two, **shown}),
     ):
         yield Cluster(head, {**one, **shown}, shown)
 
@@ -137,5 +138,6 @@ def test_a_job_on_nodes_with_certificates_of_their_own_recovers(
 
 def test_the_token_alone_opens_no_door(cluster: Cluster) -> None:
     status = ("status", "--address", cluster.head.address)
-    assert asked(cluster, cluster.inside, *status).returncode == 0
+    inside = asked(cluster, cluster.inside, *status)
+    assert inside.returncode == 0 and inside.stdout.count("1 node_") == 2, inside.stdout
     assert asked(cluster, cluster.without, *status).returncode != 0

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from urllib.error import HTTPError
 import psutil
 
 from tests.actors.conftest import GONE_SECONDS
-from tests.gates import LIMIT_SECONDS
+from tests.gates import LIMIT_SECONDS, until
 from tests.processes import family_of, free_port, kill_each
 
 BIN = Path(sys.executable).parent
@@ -28,6 +28,9 @@ ROOT = Path(__file__).resolve().parents[3]
 END_SECONDS = 30.0
 """How long a head may take to end; what is left of it is killed then."""
 AUTOSCALER_SECONDS = 2.0
+STARTS = 3
+"""How often a head or a node is started that does not come up."""
+UP = "Ray runtime started"
 LOG_LINES = 40
 """How much of each log of a head is shown when a test fails."""
 HEAD_ID = "f" * 51 + "00000"
@@ -108,26 +111,24 @@ def started_head(
             address of the cluster. at: its address, if it is to be a certain one.
     """
     port, board, agent, metrics, client = (free_port() for _ in range(5))
-    port = int(at.rpartition(":")[2] or port)
+    host, _, given = at.rpartition(":")
+    host, port = host or "127.0.0.1", int(given or port)
     with short_folder() as folder:
         command = [
             *(BIN / "ray", "start", "--head", "--block", "--num-cpus=2", "--disable-usage-stats"),
-            *("--node-ip-address=127.0.0.1", f"--port={port}", f"--temp-dir={folder}"),
+            *(f"--node-ip-address={host}", f"--port={port}", f"--temp-dir={folder}"),
             *("--dashboard-host=127.0.0.1", f"--dashboard-port={board}"),
             *(f"--dashboard-agent-listen-port={agent}", f"--metrics-export-port={metrics}"),
             *(f"--ray-client-server-port={client}", f"--object-store-memory={100 << 20}"),
             *options,
         ]
-        address, url = f"127.0.0.1:{port}", f"http://127.0.0.1:{board}"
+        address, url = f"{host}:{port}", f"http://127.0.0.1:{board}"
         if config is not None:
             file = folder / "autoscaling.yaml"
             file.write_text(json.dumps(config).replace(json.dumps(GCS), json.dumps(address)))
             command.append(f"--autoscaling-config={file}")
             env = {**AUTOSCALER, **(env or {})}
-        with open(folder / "head.log", "w") as log:
-            head = subprocess.Popen(
-                command, env=environment(**(env or {})), stdout=log, stderr=log, text=True
-            )
+        head = _started(command, env or {}, folder / "head.log")
         try:
             assert answers(f"{url}/api/version", head), "the head does not answer"
             yield Head(address, url, psutil.Process(head.pid), folder)
@@ -137,6 +138,22 @@ def started_head(
         finally:  # nobody tells the machines of an autoscaler that it has ended
             if head.poll() is None:
                 end(head, seconds=END_SECONDS if config is None else AUTOSCALER_SECONDS)
+
+
+def _started(
+    command: Sequence[str | Path], env: Mapping[str, str], log: Path
+) -> subprocess.Popen[str]:
+    """`ray start --block` that says that all has started, or has ended. It is tried again when it
+    ends: Ray gives its processes half a minute, which is not enough on a busy machine."""
+    for attempt in range(STARTS):
+        with open(log, "w") as file:
+            process = subprocess.Popen(
+                command, env=environment(**env), stdout=file, stderr=file, text=True
+            )
+        until(lambda p=process: p.poll() is not None or UP in log.read_text(errors="replace"))
+        if process.poll() is None or attempt == STARTS - 1:
+            break
+    return process
 
 
 def _tell_logs(folder: Path) -> None:
@@ -175,8 +192,7 @@ def started_node(head: Head, *options: str, env: Mapping[str, str]) -> Iterator[
         *(f"--dashboard-agent-listen-port={agent}", f"--metrics-export-port={metrics}"),
         *options,
     ]
-    with open(head.folder / "node.log", "w") as log:
-        node = subprocess.Popen(command, env=environment(**env), stdout=log, stderr=log, text=True)
+    node = _started(command, env, head.folder / "node.log")
     try:
         yield psutil.Process(node.pid)
     finally:
