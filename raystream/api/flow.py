@@ -63,7 +63,11 @@ S = TypeVar("S", bound=State)
 
 
 class Stream(Generic[T_co]):
-    """Records that one or several nodes emit. of: the operator, where it is one."""
+    """A stream of records: what a source or an operator emits, or several of them together.
+
+    `Flow.source` and `through` return one; `a | b` joins two, and `stream[Type]` takes the records
+    of one type.
+    """
 
     __slots__ = ("_branches", "_flow", "_of")
 
@@ -72,7 +76,7 @@ class Stream(Generic[T_co]):
     ) -> None:
         self._flow = flow
         self._branches = branches
-        self._of = of
+        self._of = of  # the operator that emits all of it; None if that is not one
 
     @overload
     def through(

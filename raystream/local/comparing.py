@@ -60,8 +60,8 @@ class Difference(NamedTuple):
 
 
 def difference(sink: str, epoch: int, one: Sequence[Any], two: Sequence[Any]) -> Difference | None:
-    """How two series of records differ; None if they do not. Types count, every bit of a value, and
-    the order."""
+    """How two series of records of a sink differ; None if they have the same types, the same bits
+    of each value, and the same order."""
     first, second = [bits_of(r) for r in one], [bits_of(r) for r in two]
     if first == second:
         return None

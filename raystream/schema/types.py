@@ -174,7 +174,7 @@ class ColumnName:
 
 @placed
 def field(*, factory: Any = None, name: str | None = None) -> Any:
-    """What a field is beyond its type.
+    """What the type of a field does not say: how its default is made, or the name of its column.
 
     Args:
         factory: makes the default of a state field, for each row: `rs.field(factory=list)`.

@@ -25,7 +25,10 @@ def same(one: Any, two: Any) -> bool:
 
 
 def difference(one: Any, two: Any) -> str | None:
-    """The first difference in words, or None."""
+    """The first difference between two records, or series of records, in words.
+
+    None if they are alike in every bit.
+    """
     if not (_series(one) and _series(two)):
         return None if _alike(one, two) else f"{one!r} is not {two!r}{_of_type(one, two)}"
     for i, (a, b) in enumerate(zip_longest(one, two, fillvalue=_END)):

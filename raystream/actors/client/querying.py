@@ -45,14 +45,14 @@ T = TypeVar("T")
 
 
 class KeyState(NamedTuple):
-    """What an operator keeps for a key."""
+    """The row that an operator keeps for a key, and of which moment it is."""
 
     key: Any
     """The key, as the caller gave it."""
     row: dict[str, Any] | None
     """The fields of the row; None if the key has no row."""
     moment: Moment
-    """The number of the run, and the epoch at whose end the row was so."""
+    """The number of the run, and the epoch at whose end the key had this row."""
 
 
 class StateReader:

@@ -68,7 +68,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Load:
-    """What is known of one operator."""
+    """An operator as a policy sees it: its ranges, and what their instances have measured."""
 
     operator: str
     """The name of the operator."""

@@ -35,7 +35,7 @@ does not always have any, and may take one back at any time."""
 @placed_class
 @dataclass(frozen=True, init=False)
 class PoolOptions:
-    """How large a pool is."""
+    """How many nodes a job asks Ray's autoscaler for: the `pool` of `flow.run`."""
 
     spare: int
     """How many nodes are kept ready in addition to those in use."""

@@ -31,7 +31,7 @@ M = TypeVar("M")
 
 
 class BadLine(NamedTuple):
-    """A line that is no record as declared."""
+    """A line of a file that could not be read as a record of the declared type."""
 
     time: Int64
     """That of the record before it in the file, or of the next one if there is none."""

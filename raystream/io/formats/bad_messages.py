@@ -27,7 +27,7 @@ U = TypeVar("U", bound=AnyRecord)
 
 
 class BadMessage(NamedTuple):
-    """A message that is no record as declared."""
+    """A message that could not be read as a record of the declared type."""
 
     split: str
     """Where it was read: a partition of a topic, or what the source is called."""
