@@ -156,6 +156,7 @@ def _answers(card: ui.card, yes: str, do: Callable[[], str], no: str = "Cancel")
                     multi_line=True,
                     timeout=8000,
                     close_button="OK",
+                    classes="rs-said",
                 )
 
     with ui.row():

@@ -82,6 +82,8 @@ body { background:var(--bg); color:var(--ink); font:14px/1.45 system-ui,"DejaVu 
 .rs-k-scale-in,.rs-k-move { fill:var(--accent) }
 .rs-k-note { fill:var(--hot) }
 .rs-chart { height:210px; width:100% }
+.rs-said { white-space:pre-line }
+.q-notification .q-btn .q-btn__content { color:#fff }
 .rs-empty { padding:40px 10px; text-align:center; color:var(--dim) }
 .body--dark :is(.rs-head,.q-dialog,.q-menu) { --q-primary:#6ba8ee }
 .body--dark .q-btn.bg-primary .q-btn__content { color:var(--bg) }
