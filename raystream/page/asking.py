@@ -147,7 +147,8 @@ def _answers(card: ui.card, yes: str, do: Callable[[], str], no: str = "Cancel")
         try:
             said, good = await loop.run_in_executor(_waiting, do), True
         except RaystreamError as error:
-            said, good = str(error), False
+            # Its place would be where the page asks: no code of the user's does.
+            said, good = "\n".join(filter(None, (error.message, error.hint))), False
         if page.has_socket_connection:
             with page.content:
                 ui.notify(
