@@ -63,11 +63,7 @@ S = TypeVar("S", bound=State)
 
 
 class Stream(Generic[T_co]):
-    """A stream of records: what a source or an operator emits, or several of them together.
-
-    `Flow.source` and `through` return one; `a | b` joins two, and `stream[Type]` takes the records
-    of one type.
-    """
+    """What sources and operators emit: see `Flow.source`, `through`, `a | b` and `stream[Type]`."""
 
     __slots__ = ("_branches", "_flow", "_of")
 
