@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -43,11 +43,23 @@ def counted(bar: Bar, tally: Tally) -> Iterator[Bar]:
     yield bar
 
 
-def run(bars: list[Bar], *, keyed: bool) -> tuple[float, float]:
+@rs.operator(key="symbol", window=rs.tumbling(seconds=1))
+class Windowed:
+    def process(self, bar: Bar, tally: Tally) -> None:
+        tally.n += 1
+
+    def close(self, key: str, window: rs.Window, tally: Tally) -> Iterator[Bar]:
+        yield Bar(window.start, key, float(tally.n))
+
+
+OPERATORS = {"stateless": same, "keyed": counted, "windows": Windowed()}
+
+
+def run(bars: list[Bar], operator: Any) -> tuple[float, float]:
     """Seconds on the clock and of CPU until all records are at the sink."""
     sink, flow = Collect(), rs.Flow("epochs")
     stream = flow.source(rs.io.iterable(bars, Bar), epochs=rs.by_time())
-    stream.through(counted if keyed else same).to(sink)
+    stream.through(operator).to(sink)
     began, cpu = time.perf_counter(), time.process_time()
     flow.run()
     took = time.perf_counter() - began, time.process_time() - cpu
@@ -63,12 +75,13 @@ def main(
     """Many epochs of one record, and ten years of daily records, in one process."""
     seconds = [Bar(at, "X", 1.0) for at in range(records)]
     days = [Bar(day * DAY * 365 // YEAR, "X", 1.0) for day in range(years * YEAR)]
-    run(seconds[:100], keyed=True)  # imports and first uses
+    for operator in OPERATORS.values():
+        run(seconds[:100], operator)  # imports and first uses
     table = Table("records", "operator", "epochs", "s", "s of CPU", "us of CPU a record")
     for name, bars in ((f"{records}, a second apart", seconds), (f"{years} years of days", days)):
-        for keyed in (False, True):
-            took, cpu = run(bars, keyed=keyed)
+        for kind, operator in OPERATORS.items():
+            took, cpu = run(bars, operator)
             epochs = f"{bars[-1].time + 1:,}"
             cells = f"{took:.2f}", f"{cpu:.2f}", f"{cpu / len(bars) * 1e6:.0f}"
-            table.add_row(name, "keyed" if keyed else "stateless", epochs, *cells)
+            table.add_row(name, kind, epochs, *cells)
     Console().print(table)

@@ -1,9 +1,9 @@
 """Several small epochs in one step, where it cannot be seen.
 
 A record a second is an epoch for each record, and an epoch costs more than its record. Where one
-instance of each vertex takes all of an epoch, and no vertex does anything at the end of an epoch of
-its own accord, several epochs are one step: a piece has the rows of all of them, apart by epoch and
-key group, and sinks are still given epoch by epoch. `local.job` asks here, and no other driver
+instance of each vertex takes all of an epoch, several epochs are one step: a piece has the rows of
+all of them, apart by epoch and key group. Operators close the windows that are due between two of
+these epochs, and sinks are still given epoch by epoch. `local.job` asks here, and no other driver
 makes such pieces.
 """
 
@@ -15,6 +15,8 @@ from raystream.dataflow.instances.keyed import KeyedInstance
 from raystream.dataflow.instances.sink import SinkInstance
 from raystream.dataflow.instances.source import SourceInstance
 from raystream.dataflow.logic.interpreted import KeyedLogic, Stateless
+from raystream.dataflow.logic.sessions import SessionWindows
+from raystream.dataflow.logic.windows import FixedWindows
 from raystream.dataflow.plan import Edge, Plan
 from raystream.dataflow.sources.recorded import Recorded
 from raystream.dataflow.sources.watermark_rules import PLAIN
@@ -59,8 +61,9 @@ def _takes_several(machine: Instance) -> bool:
     if any(type(logic) is not Stateless for _, logic in machine.outlets.fused):
         return False
     if type(machine) is KeyedInstance:
-        plain = type(machine.logic) is KeyedLogic and machine.spec.sorted_by is None
-        return plain and not machine.spec.counts_late
+        spec, logic = machine.spec, type(machine.logic)
+        plain = logic is KeyedLogic and not spec.counts_late
+        return (plain or logic in (FixedWindows, SessionWindows)) and spec.sorted_by is None
     if type(machine) is SinkInstance:
         return type(machine.sink).end_epoch is Sink.end_epoch
     return isinstance(machine, SourceInstance) and not vertex.sets_aside

@@ -42,6 +42,7 @@ class Input:
     lo: the first key group of the range.
     epochs: how many epochs they are of. If these are several, each has its own key groups, one
     epoch after the other: offsets is int64 [epochs * R + 1].
+    watermarks: of several epochs, the watermark after each.
     """
 
     columns: tuple[Columns, ...]
@@ -50,6 +51,7 @@ class Input:
     offsets: np.ndarray
     lo: int
     epochs: int = 1
+    watermarks: Sequence[int] = ()
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
@@ -58,6 +60,17 @@ class Input:
     def groups(self) -> int:
         """How many key groups the range of the instance has; times the number of epochs."""
         return len(self.offsets) - 1
+
+    def place_of(self, record: int, epoch: int) -> tuple[int, int]:
+        """The epoch of a record, and its number there.
+
+        Args:
+            epoch: the last one that they are of.
+        """
+        size = self.groups // self.epochs
+        before = self.offsets[::size]
+        of = int(before.searchsorted(record, "right")) - 1
+        return epoch - self.epochs + 1 + of, record - int(before[of])
 
     def typed(self, schemas: Sequence[RecordSchema]) -> Input:
         """The same, with records of these classes. The code of an upgrade has classes of its own,

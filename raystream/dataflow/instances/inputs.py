@@ -139,10 +139,12 @@ class ReceivingInstance(Instance):
         return joint(parts)
 
     def _stop(self, epoch: int, last: int) -> int:
-        """The last epoch of a step from `epoch` on, up to `last`. All of these are empty, but what
-        is due in one of them is emitted in a step of its own."""
+        """The last epoch of a step from `epoch` on, up to `last`. Unless these are several epochs
+        with rows, all are empty, and what is due in one of them is emitted in a step of its own."""
         due = self._next_due()
         pieces = {edge: inlet.tiled[epoch] for edge, inlet in self.inlets.items()}
+        if any(piece.rows.length for ps in pieces.values() for piece in ps):
+            return last  # several epochs with rows are one step: their piece is not divided
         if due > self._watermark_after(last, pieces)[0]:
             return last
         epochs = range(epoch, last)

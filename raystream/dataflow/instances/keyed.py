@@ -92,6 +92,9 @@ class KeyedInstance(ReceivingInstance):
         head, late = [*self._nothing], None
         if header.epochs > 1 and len(given):
             given.epochs = header.epochs
+            epochs = range(header.first, header.epoch + 1)
+            after = [header.watermark_after(epoch, self._clock) for epoch in epochs]
+            given.watermarks = [max(before, watermark) for watermark in after]
         if len(given) or self._releases(header.watermark):
             output = logic.process(given, header.epoch, before, header.watermark)
             head, late = emissions(output), output.late
@@ -105,6 +108,6 @@ class KeyedInstance(ReceivingInstance):
         if spec.counts_late:
             too_late = [late_emission(late, given, t, s) for t, s in enumerate(spec.inputs)]
             for e in too_late if late is not None else ():
-                self.counts.add(LATE, e.offsets)
+                self.counts.add(LATE, folded(e.offsets, len(self.keys)))
             head += too_late
         self.outlets.emit(head, header, self.counts)

@@ -48,29 +48,66 @@ class WindowLogic(Logic):
         """The watermark at the end of the epoch before."""
         self.upto = BEFORE_ALL
         """The watermark at the end of this epoch."""
+        self._fired: Output | None = None
+        """What the windows emitted that closed within several epochs that were one step."""
         self._held: list[Any] = []  # keys of the rows of this epoch, where these are tidied
         self._holds = spec.state.tidy is not None
 
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
         self.watermark, self.upto = watermark, upto
-        collector = Collector(self.spec, epoch, given.groups)
+        collector, fired = self._collector(given, epoch), None
+        if given.epochs > 1:
+            fired = self._collector(given, epoch)
         records = in_order(given)
         keys = keys_in_order(self.keys_of, given, records)
         times = self.times_of(given, epoch).tolist()
         late: list[int] = []
-        for g, lo, hi in given.filled():
+        size, of = given.groups // given.epochs, 0
+        for place, lo, hi in given.filled():
+            if fired is not None:
+                of = self._end_epochs(fired, given, of, place // size)
+                collector.stand(place)
+            group = given.lo + place % size
             for at in range(lo, hi):
-                key = keys[at]
                 try:
-                    if not self._take(collector, given.lo + g, key, times[at], records[at]):
+                    if not self._take(collector, group, keys[at], times[at], records[at]):
                         late.append(at)
                 except Exception as error:
+                    doing = collector.number(at)
                     raise operator_error(
-                        self.spec, error, epoch=epoch, key=key, doing=f"record {at}"
+                        self.spec, error, epoch=collector.epoch, key=keys[at], doing=doing
                     ) from error
-            collector.close_group(g)
+            collector.close_group(place)
+        if fired is not None:
+            self._end_epochs(fired, given, of, given.epochs)
+            self._fired = fired.output()
         self._tidy()
         return collector.output(late=late)
+
+    def _collector(self, given: Input, epoch: int) -> Collector:
+        collector = Collector(self.spec, epoch, given.groups)
+        collector.begin(given)
+        return collector
+
+    def _end_epochs(self, fired: Collector, given: Input, first: int, upto: int) -> int:
+        """Do what is due at the ends of some of several epochs.
+
+        Args:
+            fired: takes what is emitted. first, upto: the places of these epochs among the several,
+                without `upto`.
+
+        Returns:
+            upto
+        """
+        size, self.ends = given.groups // given.epochs, False
+        keys = KeyRange(given.lo, given.lo + size)
+        for of in range(first, upto):
+            self._tidy()
+            self.watermark = given.watermarks[of]
+            if self.next <= self.watermark:
+                fired.stand(of * size)
+                self._close_due(fired, keys, self.watermark, of * size)
+        return upto
 
     def _tidy(self) -> None:
         if self._held:
@@ -86,6 +123,7 @@ class WindowLogic(Logic):
         times = values_in_order(given, self.spec.time)
         if len(times) and (times.min() < -FAR or times.max() > FAR):
             record = int(((times < -FAR) | (times > FAR)).argmax())
+            epoch, record = given.place_of(record, epoch)
             raise OperatorError(
                 f"{self.spec.name}: the time of a record is too far off for a window"
                 f" (at epoch {epoch}, record {record})",
@@ -123,16 +161,27 @@ class WindowLogic(Logic):
         return self.next
 
     def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
-        heaps, self.ends = self.dues.heaps, last
-        if self.next > watermark or not heaps:
+        if self._fired is not None:
+            fired, self._fired = self._fired, None
+            return fired
+        self.ends = last
+        if self.next > watermark or not self.dues.heaps:
             return None
         collector = Collector(self.spec, epoch, len(keys))
+        self._close_due(collector, keys, watermark, 0)
+        return collector.output()
+
+    def _close_due(self, collector: Collector, keys: KeyRange, watermark: int, before: int) -> None:
+        """Close the windows that end up to a watermark.
+
+        Args:
+            before: the place of the first key group in the collector.
+        """
         for group in self.dues.groups(watermark, keys):
             for end, key, start in self.ready(group, watermark):
                 self._close(collector, key, Window(start, end))
-            collector.close_group(group - keys.lo)
+            collector.close_group(before + group - keys.lo)
         self.next = self.least()
-        return collector.output()
 
     def ready(self, group: int, watermark: int) -> Iterator[tuple[int, Any, int]]:
         """What is due of a key group, in order: time, key and start of a window. What is noted
@@ -210,7 +259,7 @@ class FixedWindows(WindowLogic):
             self._open(key_group(key, self.groups), key, start, self.assigner.end(start))
 
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
-        if self.assigner.tumbling:
+        if self.assigner.tumbling and given.epochs == 1:
             starts = self.assigner.starts(self.times_of(given, epoch))
             if not len(starts) or self.assigner.end(int(starts.min())) > watermark:
                 return self._tumble(given, starts.tolist(), epoch)
