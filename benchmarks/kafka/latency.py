@@ -87,7 +87,7 @@ def main(
     seconds: Annotated[int, typer.Option(min=5, help="Seconds that are measured.")] = 30,
     warm: Annotated[int, typer.Option(min=0, help="Seconds before that.")] = 10,
     partitions: Annotated[int, typer.Option(min=1, help="Of each topic.")] = 2,
-    epoch_ms: Annotated[int, typer.Option(min=1, help="Length of an epoch.")] = 5,
+    epoch_ms: Annotated[int, typer.Option(min=1, help="Length of an epoch.")] = 10,
     local: Annotated[bool, typer.Option("--local", help="In this process, without Ray.")] = False,
     others: Annotated[
         str, typer.Option(help="Other systems beside it: all, or some of flink,streams,quix.")
