@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import raystream.actors  # noqa: F401  before Ray: it says what Ray is not to print
+from tests.registry_server import RegistryServer
 from tests.servers import Postgres
 
 if TYPE_CHECKING:
@@ -49,6 +50,14 @@ def kafka() -> Iterator[Kafka]:
     server = Kafka()
     yield server
     server.remove()
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryServer]:
+    """A schema registry without schemas."""
+    made = RegistryServer()
+    yield made
+    made.stop()
 
 
 @pytest.fixture(scope="session")

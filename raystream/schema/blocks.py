@@ -5,7 +5,7 @@ Both interpreted logic (`dataflow`) and compiled drivers (`compiled`) speak thes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,7 +42,8 @@ class Input:
     lo: the first key group of the range.
     epochs: how many epochs they are of. If these are several, each has its own key groups, one
     epoch after the other: offsets is int64 [epochs * R + 1].
-    watermarks: of several epochs, the watermark after each.
+    watermark_after: of several epochs, the function from the number of one to the watermark after
+    it.
     """
 
     columns: tuple[Columns, ...]
@@ -51,7 +52,7 @@ class Input:
     offsets: np.ndarray
     lo: int
     epochs: int = 1
-    watermarks: Sequence[int] = ()
+    watermark_after: Callable[[int], int] | None = None
 
     def __len__(self) -> int:
         return int(self.offsets[-1])

@@ -171,9 +171,12 @@ class Laws:
 
 
 def check_together(machine: Machine) -> None:
-    """Check that the instances of a bundle share a process, and no others do. Not while some of
-    them are dead: an instance that had nothing left to do is not replaced. Nor of operators that
-    are moved: a sink is ended first, and a process that was thought dead may have lived."""
+    """Check that the instances of a bundle share a process, and that no others do.
+
+    Nothing is checked while an instance is dead: one that had nothing left to do is not replaced.
+    Operators that are being moved are left out: a sink is ended before its successor begins, and a
+    process that was taken for dead may have lived.
+    """
     if any(m.dead for m in machine.members):
         return
     moving = {move.operator for move in machine.journal.moves}

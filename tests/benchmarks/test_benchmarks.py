@@ -87,7 +87,10 @@ def test_claims_are_timed() -> None:
     """It has a Ray of its own, so it runs in a process of its own."""
     line = [sys.executable, "-m", "benchmarks", "claims", "--turns", "2"]
     told = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True)
-    assert "a claim over a socket" in told.stdout and "a call through Ray" in told.stdout
+    assert "100 of each" in told.stdout
+    for what in ("a claim over a socket", "a call through Ray"):
+        median, late = re.findall(rf"{what} +│ +([\d,]+) µs +│ +([\d,]+) µs", told.stdout)[0]
+        assert 0 < int(median.replace(",", "")) <= int(late.replace(",", ""))
 
 
 @pytest.mark.long

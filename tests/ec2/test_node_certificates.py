@@ -104,7 +104,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         started_head(*head_options(), at=at, env={**one, **shown}) as head,
         started_node(head, "--node-ip-address=127.0.1.2", env={**two, **shown}),
     ):
-        yield Cluster(head, {**one, **shown}, shown)
+        made = Cluster(head, {**one, **shown}, shown)
+        there = status(made, made.inside)
+        assert there.returncode == 0 and there.stdout.count("1 node_") == 2, there.stdout
+        yield made
 
 
 def asked(
@@ -118,6 +121,10 @@ def asked(
         timeout=LIMIT_SECONDS,
         check=False,
     )
+
+
+def status(cluster: Cluster, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return asked(cluster, env, "status", "--address", cluster.head.address)
 
 
 def test_a_job_on_nodes_with_certificates_of_their_own_recovers(
@@ -137,7 +144,5 @@ def test_a_job_on_nodes_with_certificates_of_their_own_recovers(
 
 
 def test_the_token_alone_opens_no_door(cluster: Cluster) -> None:
-    status = ("status", "--address", cluster.head.address)
-    inside = asked(cluster, cluster.inside, *status)
-    assert inside.returncode == 0 and inside.stdout.count("1 node_") == 2, inside.stdout
-    assert asked(cluster, cluster.without, *status).returncode != 0
+    assert status(cluster, cluster.without).returncode != 0
+    assert status(cluster, cluster.inside).returncode == 0

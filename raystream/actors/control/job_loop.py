@@ -239,6 +239,8 @@ class JobLoop:
     def _ease(self) -> list[Command]:
         """Ask for moves off shared threads, and back to them."""
         machine, now = self.machine, time.time()
+        if not self._sharing.is_due(now):  # as at nearly every turn
+            return []
         lately = machine.journal.given_up_since(now - LEAVE_AGAIN_SECONDS)
         asked: list[Command] = []
         for turn in self._sharing.look(machine.threads(), now, lately):

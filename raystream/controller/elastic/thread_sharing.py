@@ -45,7 +45,7 @@ class ThreadPart(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What is to be done."""
+    """An instance that is to leave a shared thread, or to come back to it."""
 
     part: ThreadPart
     """The instance that is moved."""
@@ -113,16 +113,20 @@ class ThreadSharing:
         """By instance that has left its thread, since when this would have had time with it."""
         self._looked = 0.0
 
+    def is_due(self, now: float) -> bool:
+        """Whether it is time for the next look, in seconds."""
+        return now >= self._looked + LOOK_SECONDS
+
     def look(
         self, threads: Iterable[BundleThread], now: float, busy: Collection[str] = ()
     ) -> tuple[Turn, ...]:
-        """What follows from what instances said last: one move at most.
+        """What follows from what instances said last: one move at most, none before it is due.
 
         Args:
             now: in seconds.
             busy: operators that are not to be moved now.
         """
-        if now < self._looked + LOOK_SECONDS:
+        if not self.is_due(now):
             return ()
         self._looked = now
         before, self._spent = self._spent, {}

@@ -92,9 +92,8 @@ class KeyedInstance(ReceivingInstance):
         head, late = [*self._nothing], None
         if header.epochs > 1 and len(given):
             given.epochs = header.epochs
-            epochs = range(header.first, header.epoch + 1)
-            after = [header.watermark_after(epoch, self._clock) for epoch in epochs]
-            given.watermarks = [max(before, watermark) for watermark in after]
+            after = header.watermark_after
+            given.watermark_after = lambda epoch: max(before, after(epoch, self._clock))
         if len(given) or self._releases(header.watermark):
             output = logic.process(given, header.epoch, before, header.watermark)
             head, late = emissions(output), output.late

@@ -103,9 +103,10 @@ def _put(values: dict[Any, Any], key: Any, value: Any) -> None:
 
 @cache
 def copier(hint: Any) -> Copier:
-    """What copies values of a type, so that nothing that is done to one changes the other. What
-    cannot change is not copied: a record copies all of its row, so the list that grows there is
-    copied by Python's own loop, not by one of `deepcopy`.
+    """A function that copies values of a type. A change of the copy does not change the original.
+
+    Values that cannot change are not copied. Each record copies its whole row, so a long list of
+    such values is copied by `list.copy`: `deepcopy` goes through it item by item.
     """
     base, marks, _ = unwrap(hint)
     if typing.get_origin(base) in (typing.Union, types.UnionType):
@@ -133,7 +134,7 @@ def _deep(value: Any) -> Any:
 
 
 def _copier(kind: type, copy: Copier) -> Copier:
-    """What copies values of one class; anything else that is there, as None, is copied whole."""
+    """A function that copies values of one class, and any other value (such as None) whole."""
     return lambda value: copy(value) if type(value) is kind else _deep(value)
 
 

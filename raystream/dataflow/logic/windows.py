@@ -65,7 +65,8 @@ class WindowLogic(Logic):
         size, of = given.groups // given.epochs, 0
         for place, lo, hi in given.filled():
             if fired is not None:
-                of = self._end_epochs(fired, given, of, place // size)
+                self._end_epochs(fired, given, range(of, place // size))
+                of = place // size
                 collector.stand(place)
             group = given.lo + place % size
             for at in range(lo, hi):
@@ -79,7 +80,7 @@ class WindowLogic(Logic):
                     ) from error
             collector.close_group(place)
         if fired is not None:
-            self._end_epochs(fired, given, of, given.epochs)
+            self._end_epochs(fired, given, range(of, given.epochs))
             self._fired = fired.output()
         self._tidy()
         return collector.output(late=late)
@@ -89,25 +90,21 @@ class WindowLogic(Logic):
         collector.begin(given)
         return collector
 
-    def _end_epochs(self, fired: Collector, given: Input, first: int, upto: int) -> int:
+    def _end_epochs(self, fired: Collector, given: Input, epochs: range) -> None:
         """Do what is due at the ends of some of several epochs.
 
         Args:
-            fired: takes what is emitted. first, upto: the places of these epochs among the several,
-                without `upto`.
-
-        Returns:
-            upto
+            fired: takes what is emitted. epochs: the places of these epochs among the several.
         """
+        assert given.watermark_after is not None
         size, self.ends = given.groups // given.epochs, False
         keys = KeyRange(given.lo, given.lo + size)
-        for of in range(first, upto):
+        for of in epochs:
             self._tidy()
-            self.watermark = given.watermarks[of]
+            fired.stand(of * size)
+            self.watermark = given.watermark_after(fired.epoch)
             if self.next <= self.watermark:
-                fired.stand(of * size)
                 self._close_due(fired, keys, self.watermark, of * size)
-        return upto
 
     def _tidy(self) -> None:
         if self._held:

@@ -93,7 +93,12 @@ class Apart:
             shared[pid].add(name)
         (mine, *others) = [names for names in shared.values() if self._has(names)]
         self.began = self.began or mine
-        if not others and len(mine) == 1 and not sample.committed.under_replicated:
+        if not others and not sample.committed.under_replicated:
+            self.found(mine)
+
+    def found(self, mine: set[str]) -> None:
+        """Called while one process has the operator. mine: the instances in it."""
+        if len(mine) == 1:
             self.gate.open()
 
     def _has(self, names: set[str]) -> bool:
@@ -143,14 +148,7 @@ class AndBack(Apart):
         self.busy = busy
         self.back: set[str] = set()
 
-    def __call__(self, sample: Any) -> None:
-        shared = defaultdict(set)
-        for name, pid in sample.processes.items():
-            shared[pid].add(name)
-        (mine, *others) = [names for names in shared.values() if self._has(names)]
-        self.began = self.began or mine
-        if others or sample.committed.under_replicated:
-            return
+    def found(self, mine: set[str]) -> None:
         if len(mine) == 1:
             self.busy.unlink(missing_ok=True)
         elif mine != self.began:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -29,13 +28,6 @@ class Longer(NamedTuple):
 
 class Shorter(NamedTuple):
     time: int
-
-
-@pytest.fixture
-def registry() -> Iterator[RegistryServer]:
-    made = RegistryServer()
-    yield made
-    made.stop()
 
 
 def look(settings: Any, *, writes: bool, record: Any = Order, subject: str = "orders-value") -> str:

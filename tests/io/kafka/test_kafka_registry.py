@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
-
-import pytest
 
 import raystream as rs
 from raystream.cli.check import Tried, check
@@ -18,13 +15,6 @@ from tests.registry_server import RegistryServer
 class Order(NamedTuple):
     shop: str
     n: int
-
-
-@pytest.fixture
-def registry() -> Iterator[RegistryServer]:
-    made = RegistryServer()
-    yield made
-    made.stop()
 
 
 def asked(kafka: Kafka, settings: Any) -> list[Tried]:

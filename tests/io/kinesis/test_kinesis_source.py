@@ -242,17 +242,13 @@ def test_check_says_what_is_there(stream: Make) -> None:
     assert kinesis().check() == "2 open shards; read a record (Word)"
 
 
-def test_check_asks_the_registry(stream: Make) -> None:
+def test_check_asks_the_registry(stream: Make, registry: RegistryServer) -> None:
     stream(1)
-    registry, avro = RegistryServer(), rs.io.formats.avro
-    try:
-        form = avro(registry=registry.settings)
-        assert rs.io.kinesis("words", Word, format=form).check().endswith(" answers")
-        form = avro(registry=registry.settings, subject="words")
-        with pytest.raises(InputError, match="has no subject words"):
-            rs.io.kinesis("words", Word, format=form).check()
-        sink = rs.io.kinesis("words", format=form)
-        sink.accept(Word)
-        assert sink.check().endswith("has no subject words yet: the first message makes it")
-    finally:
-        registry.stop()
+    form = rs.io.formats.avro(registry=registry.settings)
+    assert rs.io.kinesis("words", Word, format=form).check().endswith(" answers")
+    form = rs.io.formats.avro(registry=registry.settings, subject="words")
+    with pytest.raises(InputError, match="has no subject words"):
+        rs.io.kinesis("words", Word, format=form).check()
+    sink = rs.io.kinesis("words", format=form)
+    sink.accept(Word)
+    assert sink.check().endswith("has no subject words yet: the first message makes it")

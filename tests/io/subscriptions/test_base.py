@@ -66,14 +66,10 @@ def test_a_message_with_an_id_has_no_number() -> None:
     )  # fmt: skip
 
 
-def test_a_check_asks_the_registry() -> None:
-    registry = RegistryServer()
-    try:
-        form = rs.io.formats.avro(registry=registry.settings)
-        told = f"rooms can be read; the schema registry at {registry.place} answers"
-        assert GivenSource(format=form).check() == told
-        form = rs.io.formats.avro(registry=registry.settings, subject="rooms")
-        with pytest.raises(InputError, match="has no subject rooms"):
-            GivenSource(format=form).check()
-    finally:
-        registry.stop()
+def test_a_check_asks_the_registry(registry: RegistryServer) -> None:
+    form = rs.io.formats.avro(registry=registry.settings)
+    told = f"rooms can be read; the schema registry at {registry.place} answers"
+    assert GivenSource(format=form).check() == told
+    form = rs.io.formats.avro(registry=registry.settings, subject="rooms")
+    with pytest.raises(InputError, match="has no subject rooms"):
+        GivenSource(format=form).check()
