@@ -191,16 +191,19 @@ class _Numbered(MessageConnection):
     async def _subscribed(self, client: Any) -> Any:
         from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-        of = self._of
+        of, stream = self._of, client.jetstream()
         config = ConsumerConfig(
-            ack_policy=AckPolicy.NONE, deliver_policy=DeliverPolicy.NEW, inactive_threshold=60
+            ack_policy=AckPolicy.NONE, deliver_policy=DeliverPolicy.ALL, inactive_threshold=60
         )
+        if self._last is None and of.start == "latest":
+            # The place is decided once: a connection that breaks before a message has come
+            # does not move it.
+            name = of.stream or await stream.find_stream_name_by_subject(of.subject)
+            self._last = (await stream.stream_info(name)).state.last_seq
         if self._last is not None:
             config.deliver_policy = DeliverPolicy.BY_START_SEQUENCE
             config.opt_start_seq = self._last + 1
-        elif of.start == "earliest":
-            config.deliver_policy = DeliverPolicy.ALL
-        return await client.jetstream().pull_subscribe(of.subject, stream=of.stream, config=config)
+        return await stream.pull_subscribe(of.subject, stream=of.stream, config=config)
 
     async def _taken(self, client: Any, subscription: Any) -> list[Incoming]:
         from nats.errors import TimeoutError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import raystream as rs
 from raystream.errors import ConfigError, InputError
 from raystream.security.making import authority, signed
+from tests.gates import LIMIT_SECONDS
 from tests.io.subscriptions.daemons import Daemon
 from tests.io.subscriptions.reading import Reader, Reading, Text
 from tests.processes import free_port
@@ -33,19 +35,24 @@ class Nats(Daemon):
 
     def publish(self, *times: int, room: str = "hall") -> None:
         async def all_of(js: Any) -> None:
-            for time in times:
-                data = f'{{"time": {time}, "room": "{room}"}}'
+            for at in times:
+                data = f'{{"time": {at}, "room": "{room}"}}'
                 await js.publish(f"rooms.{room}", data.encode())
 
         self._run(all_of)
 
-    def _run(self, what: Any) -> None:
-        async def run() -> None:
-            connection = await client.connect(self.url)
-            await what(connection.jetstream())
-            await connection.close()
+    def readers(self) -> int:
+        """How many read the stream."""
+        return len(self._run(lambda js: js.consumers_info("ROOMS")))
 
-        asyncio.run(run())
+    def _run(self, what: Any) -> Any:
+        async def run() -> Any:
+            connection = await client.connect(self.url)
+            found = await what(connection.jetstream())
+            await connection.close()
+            return found
+
+        return asyncio.run(run())
 
 
 @pytest.fixture
@@ -57,6 +64,14 @@ def server(tmp_path: Path) -> Iterator[Nats]:
 
 def times(records: list[Any]) -> list[int]:
     return [record.time for record in records]
+
+
+def begun(reader: Reader, server: Nats) -> None:
+    """Wait until the server knows a reader to which nothing has come."""
+    until = time.monotonic() + LIMIT_SECONDS
+    while not server.readers():
+        assert reader.silent(1)
+        assert time.monotonic() < until, "nobody reads"
 
 
 def test_another_process_goes_on_after_what_is_recorded(server: Nats) -> None:
@@ -78,10 +93,22 @@ def test_another_process_goes_on_after_what_is_recorded(server: Nats) -> None:
 def test_it_may_begin_with_what_comes_of_a_subject(server: Nats) -> None:
     server.publish(1)
     reader = Reader(rs.io.nats(server.url, "rooms.hall", Reading, stream="ROOMS", start="latest"))
-    assert reader.silent()
+    begun(reader, server)
     server.publish(2, room="attic")
     server.publish(3)
     assert times(reader.take(1)) == [3]
+    reader.stop()
+
+
+def test_what_comes_while_there_is_no_connection_is_not_passed_over(server: Nats) -> None:
+    server.publish(1)
+    reader = Reader(rs.io.nats(server.url, "rooms.*", Reading, start="latest"))
+    begun(reader, server)
+    server.stop()
+    assert reader.silent()
+    server.start()
+    server.publish(2)
+    assert times(reader.take(1)) == [2]
     reader.stop()
 
 
