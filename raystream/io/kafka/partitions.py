@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from raystream.errors import ConfigError, InputError
+from raystream.io.databases.waiting import Patience
 from raystream.io.kafka.client import ASK_SECONDS, driver, patiently
 from raystream.io.kafka.settings import Settings
 
@@ -124,26 +125,35 @@ def _are_offsets(given: Any) -> bool:
 # ---------------------------------------------------------------- what the cluster says
 
 
-def partitions_of(client: Any, settings: Settings, topic: str) -> int:
+def partitions_of(client: Any, settings: Settings, topic: str, *, was_there: bool = False) -> int:
     """How many partitions a topic has.
+
+    Args:
+        was_there: whether the cluster had it before. It may not know it for a moment after it was
+            started again, so it is asked again for a while.
 
     Raises:
         InputError: there is no such topic, or the cluster does not answer.
     """
-    listed = patiently(
-        settings,
-        client,
-        "could not be asked for topics",
-        lambda: client.list_topics(topic, ASK_SECONDS),
-    )
-    found = listed.topics.get(topic)
-    if found is None or found.error is not None or not found.partitions:
+    patience = Patience(settings.wait if was_there else 0.0)
+    while True:
+        listed = patiently(
+            settings,
+            client,
+            "could not be asked for topics",
+            lambda: client.list_topics(topic, ASK_SECONDS),
+        )
+        found = listed.topics.get(topic)
+        if found is not None and found.error is None and found.partitions:
+            return len(found.partitions)
+        if patience.left():
+            patience.wait()
+            continue
         said = "" if found is None or found.error is None else f": {found.error.str()}"
         raise InputError(
             f"Kafka at {settings.servers} has no topic {topic}{said}",
             hint="Make it first, or correct the name. It may also be that the user may not see it.",
         )
-    return len(found.partitions)
 
 
 def extent(client: Any, settings: Settings, split: str) -> Extent:

@@ -140,7 +140,7 @@ class Topics(MessageSource[U]):
         while True:
             if beat.due():
                 with closing(consumer(self.settings, None)) as client:
-                    if partitions_of(client, self.settings, topic) > number:
+                    if partitions_of(client, self.settings, topic, was_there=True) > number:
                         return
                 beat = Beat(GROWTH_SECONDS)
             yield

@@ -97,6 +97,8 @@ class SubscribedSource(MessageSource[U]):
         self._lock = threading.Lock()
         self._known: dict[str, int] = {}
         self._open: dict[str, _OpenSplit] = {}
+        self.was_there = False
+        """Whether it was read before, in this process or, as far as that is recorded, another."""
 
     @abstractmethod
     def connect(self, split: int, since: int | None) -> MessageConnection:
@@ -107,7 +109,7 @@ class SubscribedSource(MessageSource[U]):
         """
 
     def __getstate__(self) -> dict[str, Any]:
-        dropped = ("_lock", "_known", "_open")
+        dropped = ("_lock", "_known", "_open", "was_there")
         return {name: value for name, value in self.__dict__.items() if name not in dropped}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -155,6 +157,7 @@ class SubscribedSource(MessageSource[U]):
 
     def knows(self, split: Split, sequences: Mapping[str, int], /) -> None:
         """Read on after what is recorded."""
+        self.was_there = self.was_there or bool(sequences)
         if SENDER in sequences:
             self._known[split.name] = max(sequences[SENDER], self._known.get(split.name, -1))
 
@@ -283,4 +286,16 @@ def refused(of: SubscribedSource[Any], said: object, hint: str = LET_IN) -> Inpu
     """The error of a server that will not change its mind."""
     return InputError(
         f"{of.place} was refused: {without_secrets(of.secrets, str(said))}", hint=hint
+    )
+
+
+class MissingError(InputError):
+    """The server answers, and does not have what is to be read. That may be so for a moment after
+    it was started again: see `again_and_again`."""
+
+
+def missing(of: SubscribedSource[Any], said: object, hint: str) -> MissingError:
+    """The error of a server that does not have what is to be read."""
+    return MissingError(
+        f"{of.place} cannot be read: {without_secrets(of.secrets, str(said))}", hint=hint
     )

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from raystream.api.arguments import check_flag, check_record
-from raystream.errors import placed
+from raystream.errors import InputError, placed
 from raystream.io.addresses import secrets_in, shown_address
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
@@ -20,6 +20,7 @@ from raystream.io.subscriptions.base import (
     Incoming,
     MessageConnection,
     SubscribedSource,
+    missing,
     refused,
 )
 from raystream.io.subscriptions.options import check_text, check_url, give_up_of, headers_of
@@ -32,8 +33,9 @@ U = TypeVar("U", bound=AnyRecord)
 SILENT_SECONDS = 60.0
 """A connection over which nothing came for so long, not even a comment, is made again."""
 QUEUED = 1024
-REFUSED = (400, 401, 403, 404, 405, 410)
+REFUSED = (400, 401, 403, 405, 410)
 """What a server says that will not change its mind."""
+NOT_FOUND = 404
 HINT = "Look at the address, and at headers= where the server asks who comes."
 MOST_DIGITS = 18
 """An id of more digits is no number here."""
@@ -194,9 +196,9 @@ class _EventStream(MessageConnection):
             return connection, answer
         answer.close()
         connection.close()
-        if answer.status in REFUSED:
-            raise refused(self._of, f"{answer.status} {answer.reason}", HINT)
-        raise http.client.HTTPException(f"status {answer.status}")
+        raise answered(self._of, answer.status, answer.reason) or http.client.HTTPException(
+            f"status {answer.status}"
+        )
 
     def close(self) -> None:
         """Wake the reader."""
@@ -204,6 +206,13 @@ class _EventStream(MessageConnection):
         if broken is not None:
             with suppress(OSError):
                 broken.shutdown(socket.SHUT_RDWR)
+
+
+def answered(of: SubscribedSource[Any], status: int, reason: str) -> InputError | None:
+    """The error of a request with such an answer, where it is of no use to ask again soon."""
+    if status == NOT_FOUND:
+        return missing(of, f"{status} {reason}", HINT)
+    return refused(of, f"{status} {reason}", HINT) if status in REFUSED else None
 
 
 def _read(answer: http.client.HTTPResponse, lines: queue.Queue[str | BaseException | None]) -> None:

@@ -28,6 +28,8 @@ U = TypeVar("U", bound=AnyRecord)
 KEEPALIVE_SECONDS = 30
 ANSWER_SECONDS = 10.0
 """How long the broker may take to answer."""
+NOT_NOW = (0x88, 0x89, 0x97)
+"""What a broker says that is starting, or has too much to do."""
 IN_FLIGHT = 1000
 """How many messages may come before the first of them is acknowledged."""
 
@@ -208,7 +210,9 @@ class _Session(MessageConnection):
             client.tls_set()
 
         def connected(_: Any, __: Any, ___: Any, reason: Any, ____: Any) -> None:
-            if reason.is_failure:
+            if reason.value in NOT_NOW:
+                came.put(EOFError(f"the broker takes no connection: {reason}"))
+            elif reason.is_failure:
                 came.put(refused(self._of, reason))
             else:
                 client.subscribe(self._topic, qos=1)

@@ -8,13 +8,14 @@ from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from raystream.api.arguments import check_record
-from raystream.errors import InputError, placed
+from raystream.errors import placed
 from raystream.io.formats.base import Format
 from raystream.io.subscriptions.base import (
     LOOK_SECONDS,
     Incoming,
     MessageConnection,
     SubscribedSource,
+    missing,
     package,
     refused,
 )
@@ -124,15 +125,11 @@ class _Numbered(MessageConnection):
                     yield runner.run(self._taken(client, subscription))
             except NotFoundError:
                 stream = f"no stream {self._of.stream}" if self._of.stream else "no stream with it"
-                raise InputError(
-                    f"{self._of.place} cannot be read: there is {stream}",
-                    hint="Make the stream first, or correct the name.",
-                ) from None
+                hint = "Make the stream first, or correct the name."
+                raise missing(self._of, f"there is {stream}", hint) from None
             except APIError as error:
-                raise InputError(
-                    f"{self._of.place} cannot be read: {error.description or error}",
-                    hint="Is there a stream with that subject?",
-                ) from None
+                said = error.description or error
+                raise missing(self._of, said, "Is there a stream with that subject?") from None
             finally:
                 runner.run(_closed(client))
 

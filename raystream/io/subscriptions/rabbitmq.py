@@ -20,6 +20,7 @@ from raystream.io.subscriptions.base import (
     Incoming,
     MessageConnection,
     SubscribedSource,
+    missing,
     package,
     refused,
     unreachable,
@@ -33,6 +34,7 @@ U = TypeVar("U", bound=AnyRecord)
 
 ANSWER_SECONDS = 10
 """How long the broker may take to answer."""
+NOT_FOUND = 404
 
 
 @placed
@@ -169,8 +171,10 @@ def _told(of: RabbitQueue[Any]) -> Iterator[None]:
     try:
         yield
     except ChannelClosedByBroker as error:
-        hint = "Make the queue first, or correct its name; and may this user read it?"
-        raise refused(of, error.reply_text, hint) from None
+        if error.reply_code == NOT_FOUND:
+            hint = "Make the queue first, or correct its name."
+            raise missing(of, error.reply_text, hint) from None
+        raise refused(of, error.reply_text, "May this user read the queue?") from None
     except AMQPError as error:
         raise EOFError(f"the connection has ended: {type(error).__name__}") from None
 

@@ -14,6 +14,7 @@ from raystream.io.subscriptions.base import (
     Incoming,
     MessageConnection,
     SubscribedSource,
+    missing,
     package,
     refused,
 )
@@ -162,10 +163,8 @@ class _Entries(MessageConnection):
                 except (ConnectionError, TimeoutError):
                     raise
                 except RedisError as error:
-                    raise InputError(
-                        f"{of.place} cannot be read: {error}",
-                        hint="Look at the name of the stream, and at the database in the address.",
-                    ) from None
+                    hint = "Look at the name of the stream, and at the database in the address."
+                    raise missing(of, error, hint) from None
                 yield self._taken(_entries(found))
 
     def _taken(self, entries: Sequence[Any]) -> list[Incoming]:

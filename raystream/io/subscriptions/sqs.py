@@ -18,6 +18,7 @@ from raystream.io.subscriptions.base import (
     Incoming,
     MessageConnection,
     SubscribedSource,
+    missing,
     package,
     refused,
     unreachable,
@@ -184,7 +185,7 @@ class _Poll(MessageConnection):
 def _told(of: Queue[Any], error: Exception) -> InputError | None:
     """The error of a queue where it is of no use to ask again."""
     if code_of(error) in MISSING:
-        return refused(of, words_of(error), HINT)
+        return missing(of, words_of(error), HINT)
     if is_final(error) or isinstance(error, ValueError):
         return refused(of, words_of(error), advice_of(error))
     return None

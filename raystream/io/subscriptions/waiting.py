@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from raystream.io.subscriptions.base import LOOK_SECONDS, Incoming, SubscribedSource, unreachable
+from raystream.io.subscriptions.base import (
+    LOOK_SECONDS,
+    Incoming,
+    MissingError,
+    SubscribedSource,
+    unreachable,
+)
 
 TAKEN = 1000
 """How many messages are taken at once."""
@@ -25,6 +31,9 @@ def again_and_again(
 ) -> Iterator[Sequence[Incoming]]:
     """What connections give, one after the other. An attempt that ends without an error ends all.
 
+    Where the server does not have what is to be read, that is an error at once, unless it had it
+    before: a server that was started again may answer before it knows all that it has.
+
     Args:
         attempt: makes a connection and reads it; what it yields first shows that there is one.
         errors: what it raises where the connection breaks, or cannot be made.
@@ -32,15 +41,18 @@ def again_and_again(
             error; 0: at once.
 
     Raises:
-        InputError: there was no connection for so long.
+        InputError: there was no connection for so long, or it is not there.
     """
     lost, pause = time.monotonic(), FIRST_PAUSE
     while True:
         try:
             for messages in attempt():
-                lost, pause = time.monotonic(), FIRST_PAUSE
+                lost, pause, of.was_there = time.monotonic(), FIRST_PAUSE, True
                 yield messages
             return
+        except MissingError:
+            if not of.was_there or time.monotonic() - lost >= of.give_up:
+                raise
         except errors as error:
             if time.monotonic() - lost >= of.give_up:
                 raise unreachable(of, error) from None

@@ -15,9 +15,8 @@ from raystream.io.subscriptions.base import (
     MessageConnection,
     SubscribedSource,
     package,
-    refused,
 )
-from raystream.io.subscriptions.events import HINT, REFUSED
+from raystream.io.subscriptions.events import answered
 from raystream.io.subscriptions.options import check_url, give_up_of, headers_of
 from raystream.io.subscriptions.waiting import GIVE_UP_SECONDS, again_and_again
 from raystream.schema.fields import AnyRecord
@@ -134,10 +133,8 @@ class _Socket(MessageConnection):
             return connect(of.url, additional_headers=of.headers, max_size=BIGGEST)
         except InvalidStatus as error:
             answer = error.response
-            if answer.status_code in REFUSED:
-                said = f"{answer.status_code} {answer.reason_phrase}"
-                raise refused(of, said, HINT) from None
-            raise
+            told = answered(of, answer.status_code, answer.reason_phrase)
+            raise told or error from None
 
 
 def _taken(socket: Any) -> list[Incoming]:

@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -389,6 +390,26 @@ def test_a_server_that_is_killed_and_comes_back_is_waited_for(
     kafka.start()
     kafka.produce("back", *values(2), key=b"x")
     upto(2)
+
+
+def test_a_topic_that_is_unknown_for_a_moment_is_asked_for_again() -> None:
+    """So it is after a server was started again. A topic that never was there is refused."""
+    from confluent_kafka import KafkaError
+
+    known = types.SimpleNamespace(error=None, partitions={0: "", 1: ""})
+    answers = [None, types.SimpleNamespace(error=KafkaError(3), partitions={}), known]
+
+    class Client:
+        def list_topics(self, topic: str, _: float) -> Any:
+            return types.SimpleNamespace(topics={topic: answers.pop(0)})
+
+    there = settings_of("kafka", "127.0.0.1:1", None, 60)
+    assert partitions.partitions_of(Client(), there, "orders", was_there=True) == 2
+    for was_there, wait in ((False, 60), (True, 0)):
+        answers = [None, known]
+        settings = settings_of("kafka", "127.0.0.1:1", None, wait)
+        with pytest.raises(InputError, match="has no topic orders"):
+            partitions.partitions_of(Client(), settings, "orders", was_there=was_there)
 
 
 def test_an_offset_that_is_not_there_for_a_moment_is_read_again(kafka: Kafka) -> None:

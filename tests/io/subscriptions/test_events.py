@@ -26,6 +26,8 @@ class Events(ThreadingHTTPServer):
         self.tokens: list[str | None] = []
         self.ids = ids
         self.there, self.each = 10, 4
+        self.gone = 0
+        """How many of the next requests it does not know."""
 
     @property
     def url(self) -> str:
@@ -39,7 +41,8 @@ class _Answer(BaseHTTPRequestHandler):
         server, last = self.server, self.headers.get("Last-Event-ID")
         server.asked.append(last)
         server.tokens.append(self.headers.get("Authorization"))
-        if self.path.startswith("/nowhere"):
+        if self.path.startswith("/nowhere") or server.gone:
+            server.gone = max(server.gone - 1, 0)
             self.send_error(404)
             return
         first = int(last.removeprefix(server.ids)) + 1 if last else 0
@@ -80,6 +83,16 @@ def test_another_process_reads_on_after_what_is_recorded(server: Events) -> None
     assert [r.time for r in reader.take(3)] == [7, 8, 9]
     reader.stop()
     assert server.asked[0] == "6"
+
+
+def test_a_page_that_is_gone_for_a_while_is_waited_for(server: Events) -> None:
+    """A server before it that is started again may say so."""
+    reader = Reader(rs.io.events(server.url, Reading, event="message"))
+    assert [r.time for r in reader.take(4)] == [0, 1, 2, 3]
+    server.gone = 2
+    assert [r.time for r in reader.take(4)] == [4, 5, 6, 7]
+    assert server.asked.count(f"{server.ids}3") == 3
+    reader.stop()
 
 
 def test_a_job_ends_when_the_other_side_does(server: Events) -> None:
@@ -131,7 +144,7 @@ def test_lines_become_events() -> None:
 
 def test_what_is_refused_is_said_without_secrets(server: Events) -> None:
     url = server.url.replace("readings", "nowhere")
-    with pytest.raises(InputError, match="was refused: 404") as raised:
+    with pytest.raises(InputError, match="cannot be read: 404") as raised:
         Reader(rs.io.events(url, Reading)).take(1)
     assert "headers=" in raised.value.hint
     assert "secret" not in str(raised.value)

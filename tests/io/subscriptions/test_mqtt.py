@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import socketserver
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -119,6 +121,24 @@ def test_it_goes_on_when_the_broker_was_gone(broker: Mosquitto) -> None:
         found += times(reader.take(1))
     assert {*found} <= {1, 2}
     reader.stop()
+
+
+def test_a_broker_that_takes_no_connection_yet_is_waited_for() -> None:
+    unavailable = b"\x20\x02\x00\x03"  # CONNACK, of MQTT 3.1.1
+
+    class Starting(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1024)
+            self.request.sendall(unavailable)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Starting) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_address[1]
+        source = rs.io.mqtt("127.0.0.1", "a", Reading, client="a", port=port, give_up=0.3)
+        said = r"could not be read for 0\.3 s: the broker takes no connection: Server unavailable"
+        with pytest.raises(InputError, match=said):
+            Reader(source).take(1)
+        server.shutdown()
 
 
 def test_several_splits_share_a_subscription(broker: Mosquitto) -> None:

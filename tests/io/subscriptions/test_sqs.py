@@ -31,8 +31,8 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     server.stop()
 
 
-def queue(sqs: Any, visible: int = 300) -> str:
-    name = f"rooms-{uuid.uuid4().hex}"  # moto keeps what was there before in this process
+def queue(sqs: Any, visible: int = 300, name: str = "") -> str:
+    name = name or f"rooms-{uuid.uuid4().hex}"  # moto keeps what was there before in this process
     made = sqs.create_queue(QueueName=name, Attributes={"VisibilityTimeout": str(visible)})
     url: str = made["QueueUrl"]
     return url
@@ -84,6 +84,19 @@ def test_what_was_not_deleted_comes_again_under_the_same_id(sqs: Any) -> None:
     assert left(sqs, url) == 0
 
 
+def test_a_queue_that_is_gone_for_a_while_is_waited_for(sqs: Any) -> None:
+    url = queue(sqs)
+    send(sqs, url, 1)
+    reader = Reader(rs.io.sqs(url, Reading))
+    assert [r.time for r in reader.take(1)] == [1]
+    sqs.delete_queue(QueueUrl=url)
+    assert reader.silent()
+    assert queue(sqs, name=url.rpartition("/")[2]) == url
+    send(sqs, url, 2)
+    assert [r.time for r in reader.take(1)] == [2]
+    reader.stop()
+
+
 def test_messages_have_a_format_and_splits_share_a_queue(sqs: Any) -> None:
     url = queue(sqs)
     send(sqs, url, 1)
@@ -96,9 +109,9 @@ def test_messages_have_a_format_and_splits_share_a_queue(sqs: Any) -> None:
 
 
 def test_what_cannot_be_is_refused_in_words(sqs: Any) -> None:
-    with pytest.raises(InputError, match=r"sqs none-.* at http://127.* was refused"):
+    with pytest.raises(InputError, match=r"sqs none-.* at http://127.* cannot be read: "):
         Reader(rs.io.sqs(queue(sqs).replace("rooms", "none"), Reading)).take(1)
-    with pytest.raises(InputError, match=r"sqs none-.* at http://127.* was refused"):
+    with pytest.raises(InputError, match=r"sqs none-.* at http://127.* cannot be read: "):
         rs.io.sqs(queue(sqs).replace("rooms", "none"), Reading).check()
     server = f"http://127.0.0.1:{free_port()}"
     nobody = rs.io.sqs(f"{server}/1/q", Reading)

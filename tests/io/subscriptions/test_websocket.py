@@ -83,6 +83,24 @@ def test_an_address_where_nobody_is_ends_the_job_in_words() -> None:
         rs.io.websocket(source.url, Reading).check()
 
 
+def test_a_page_that_is_gone_for_a_while_is_waited_for() -> None:
+    answers = [200, 404, 404, 200]
+
+    def answer(there: Any, _: Any) -> Any:
+        return None if (status := answers.pop(0)) == 200 else there.respond(status, "none")
+
+    def feed(socket: ServerConnection) -> None:
+        socket.send(json.dumps({"time": len(answers), "room": "hall"}))
+
+    with serve(feed, "127.0.0.1", 0, process_request=answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host, port = server.socket.getsockname()
+        reader = Reader(rs.io.websocket(f"ws://{host}:{port}", Reading))
+        assert [r.time for r in reader.take(2)] == [3, 0]
+        reader.stop()
+        server.shutdown()
+
+
 def test_a_server_that_lets_nobody_in_is_not_asked_again() -> None:
     def refuse(there: Any, _: Any) -> Any:
         return there.respond(401, "who are you?")
