@@ -29,6 +29,13 @@ def kafka(servers: str) -> Any:
     return rs.io.kafka("t", Reading, servers=servers)
 
 
+def given(record: type[Any] | None = Reading, /, **settings: Any) -> Any:
+    """Topics with settings of librdkafka, as a source or as a sink. `_` stands for a dot."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    kinds = () if record is None else (record,)
+    return rs.io.kafka("t", *kinds, servers="h:9092", settings=named)
+
+
 WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("redis", lambda: rs.io.redis("redis://:battery@h:p", "s", Reading), "'redis://h:p'.* port"),
     ("redis", lambda: rs.io.redis("redis://:battery@", "s", Reading), "there is no host"),
@@ -49,6 +56,11 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("paho", lambda: mqtt("h", "ro+ms"), "no topic of MQTT"),
     ("paho", lambda: mqtt("h", password=PASSWORD), "needs user="),
     ("confluent_kafka", lambda: kafka("ann:battery@h:9092"), r"servers='\.\.\.'"),
+    ("confluent_kafka", lambda: given(securty_protocol="ssl"), 'No such .* "securty.protocol"'),
+    ("confluent_kafka", lambda: given(None, value_serializer="x"), "No such .* property"),
+    ("confluent_kafka", lambda: given(security_protocol="x"), 'value "x" .*"security.protocol"'),
+    ("confluent_kafka", lambda: given(None, compression_type="zstd9"), "Invalid value"),
+    ("confluent_kafka", lambda: given(fetch_min_bytes=-1), "outside allowed range"),
     (
         "psycopg",
         lambda: rs.io.postgres("mysql://a:battery@h", table="t"),
@@ -104,3 +116,10 @@ def test_errors_of_boto3_say_what_to_do() -> None:
     assert "AWS_PROFILE" in advice_of(exceptions.ProfileNotFound(profile="p"))
     gone = exceptions.EndpointConnectionError(endpoint_url="http://h")
     assert not is_final(gone) and "http://h" in words_of(gone)
+
+
+def test_settings_that_are_of_the_machines_of_the_job_are_not_looked_at() -> None:
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
+    given(ssl_ca_location="/nowhere/ca.pem", sasl_username="ann", sasl_password=PASSWORD)
+    given(None, ssl_keystore_location="/nowhere/keys")
+    given(plugin_library_paths="/nowhere/of-mine", of_mine="x")

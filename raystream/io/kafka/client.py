@@ -107,6 +107,27 @@ class Trouble:
         raise failed(self._settings, "cannot be reached any more", self.cause or self._last)
 
 
+_LAST = "raystream.last"
+"""No setting of librdkafka, which therefore takes none that comes after it."""
+
+
+def check_settings(settings: Settings, *, reading: bool) -> None:
+    """Refuse names and values that librdkafka does not take. No client begins, and no file is read:
+    certificates may be on the machines of the job alone.
+
+    Raises:
+        ConfigError: there is one, or confluent-kafka is not installed.
+    """
+    kind = driver().Consumer if reading else driver().Producer
+    if "plugin.library.paths" in settings.given:
+        return  # it adds names, and may be on the machines of the job alone
+    try:
+        kind({"group.id": "raystream", **settings.given, _LAST: ""})
+    except Exception as error:
+        if _LAST not in words_of(error):
+            raise _unfit(settings, error) from None
+
+
 def consumer(settings: Settings, group: str | None, trouble: Any = None) -> Any:
     """A client that reads."""
     return _made("Consumer", settings, settings.consumer(group), trouble)
@@ -164,8 +185,8 @@ def cause_of(client: Any, error: Any) -> Any:
 def _unfit(settings: Settings, error: Exception) -> ConfigError:
     return ConfigError(
         f"Kafka's client does not take its settings: {settings.words(words_of(error))}",
-        hint="settings= has names and values of librdkafka, such as"
-        ' {"security.protocol": "SASL_SSL"}.',
+        hint='settings= has what librdkafka takes, as in {"security.protocol": "SASL_SSL"}.'
+        " Its CONFIGURATION.md lists all; those of Java's clients are not always the same.",
     )
 
 

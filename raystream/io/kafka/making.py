@@ -171,6 +171,7 @@ def kafka(
         ConfigError: an argument cannot be, or confluent-kafka is not installed.
         GraphError: the record does not fit.
     """
+    from raystream.io.kafka.client import check_settings
     from raystream.io.kafka.layout import layout_of
     from raystream.io.kafka.settings import settings_of
 
@@ -194,6 +195,7 @@ def kafka(
         delete=delete,
     )
     checked = settings_of(CALL, servers, settings, wait)
+    check_settings(checked, reading=record is not None)
     if record is not None:
         return _source(topic, record, checked, layout, **given)
     return _sink(topic, checked, layout, **writing)

@@ -295,7 +295,7 @@ def test_a_partition_is_read_once_it_is_there(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(module, "consumer", lambda settings, group: None)
     monkeypatch.setattr(module, "closing", lambda client: nullcontext(client))
-    monkeypatch.setattr(module, "partitions_of", lambda client, settings, topic: there[topic])
+    monkeypatch.setattr(module, "partitions_of", lambda *of, **_: there[of[-1]])
     monkeypatch.setattr(module, "begins", lambda client, settings, names, start: {"orders/0": 7})
     fake = Fake(9, [Message(0, b'{"time": 3}', b"north")])
     monkeypatch.setattr(fake, "grown", lambda: 2, raising=False)
