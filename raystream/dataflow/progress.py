@@ -25,9 +25,11 @@ class Spent(NamedTuple):
     """Seconds in which it worked."""
     blocked: float
     """Seconds in which it waited for the instances that read from it."""
+    rounds: int
+    """How many times it began to work after it had waited for input."""
 
 
-IDLE = Spent(0.0, 0.0, 0.0)
+IDLE = Spent(0.0, 0.0, 0.0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,8 @@ class Progress:
     """In how many of these seconds it worked."""
     blocked: float = 0.0
     """In how many of these seconds it waited for the instances that read from it."""
+    rounds: int = 0
+    """How many times it began to work after it had waited for input."""
     waiting: int = 0
     """How many records are at hand that it has not applied yet."""
     state_bytes: int = 0
@@ -201,6 +205,7 @@ def progress_of(
         view=view,
         seconds=spent.seconds,
         busy=spent.busy,
+        rounds=spent.rounds,
         blocked=spent.blocked,
         waiting=sum([inlet.rows for inlet in machine.inlets.values()]),
         state_bytes=round(rows * row_bytes),

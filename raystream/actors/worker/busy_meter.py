@@ -23,6 +23,8 @@ class _Mark(NamedTuple):
     """Seconds for which it was busy before that."""
     blocked: float
     """Seconds for which it was blocked before that."""
+    rounds: int
+    """How many times it began to work after it had waited for input."""
 
 
 class Meter:
@@ -37,17 +39,19 @@ class Meter:
     def begin(self) -> None:
         """Begin to count. The thread is idle."""
         self._began = time.monotonic()
-        self._mark = _Mark("idle", self._began, 0.0, 0.0)
+        self._mark = _Mark("idle", self._began, 0.0, 0.0, 0)
 
     def turn(self, doing: Doing) -> None:
         """Note that the thread does this from now on."""
-        now, (did, since, busy, blocked) = time.monotonic(), self._mark
+        now, (did, since, busy, blocked, rounds) = time.monotonic(), self._mark
         if now > since:
             if did == "busy":
                 busy += now - since
             elif did == "blocked":
                 blocked += now - since
-        self._mark = _Mark(doing, now, busy, blocked)
+        if did == "idle" and doing == "busy":
+            rounds += 1
+        self._mark = _Mark(doing, now, busy, blocked, rounds)
 
     @contextmanager
     def meanwhile(self, doing: Doing) -> Iterator[None]:
@@ -70,4 +74,5 @@ class Meter:
             now - self._began,
             mark.busy + (open_ if mark.doing == "busy" else 0.0),
             mark.blocked + (open_ if mark.doing == "blocked" else 0.0),
+            mark.rounds,
         )

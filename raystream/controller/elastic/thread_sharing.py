@@ -1,13 +1,15 @@
 """Shared threads: which instance leaves one that has no time left, and which comes back to one that
 has.
 
-An instance leaves as soon as the thread was too busy between two looks. It comes back only when the
+An instance leaves as soon as the thread was too busy between two looks, if that helps: what it then
+sends and takes through the network costs the thread time too. It comes back only when the
 thread, with it, would have had much time left for a while, and after each time that it has left
 this takes twice as long. So a load that rises and falls moves it a few times, and then hardly ever.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,11 +17,15 @@ from typing import NamedTuple
 from raystream.controller.protocol.members import BundleThread, Member
 from raystream.controller.protocol.move_requests import RescaleRequest, ThreadUse, elsewhere
 from raystream.dataflow.plan import Plan
+from raystream.dataflow.progress import Spent
 
 LOOK_SECONDS = 5.0
 """How often the controller checks how busy shared threads are."""
 BUSY_SHARE = 0.5
 """A thread that is busy for more than this part of the time is shared by too many."""
+ROUND_SECONDS = 0.0003
+"""What a thread needs at most to send a message to another process, and to take one. An instance
+that works for less at a time costs the thread no more than its absence would: it stays."""
 CALM_SHARE = 0.3
 """An instance comes back to a thread that would be busy for less than this part of the time."""
 CALM_SECONDS = 60.0
@@ -42,6 +48,8 @@ class ThreadPart(NamedTuple):
     was not there at the first of these."""
     left: int = 0
     """How many times it has left the thread."""
+    round_seconds: float = math.inf
+    """For how many seconds it worked at a time, between two waits for input."""
 
 
 class Turn(NamedTuple):
@@ -68,10 +76,11 @@ def calm_seconds(left: int) -> float:
 
 
 def leaving(here: Sequence[ThreadPart]) -> Turn | None:
-    """Where the thread is too busy, the busiest of its instances leaves it. A source stays. A sink
-    is ended before another one begins in its place, so an operator goes rather than a sink."""
+    """Where the thread is too busy, the busiest of the instances whose absence helps leaves it. A
+    source stays. A sink is ended before another one begins in its place, so an operator goes rather
+    than a sink."""
     busy = sum(p.share or 0.0 for p in here)
-    movable = [p for p in here if p.kind != "source"]
+    movable = [p for p in here if p.kind != "source" and p.round_seconds > ROUND_SECONDS]
     if busy <= BUSY_SHARE or len(here) < 2 or not movable:
         return None
     of = [p for p in movable if p.kind == "operator"] or movable
@@ -106,9 +115,8 @@ class ThreadSharing:
 
     def __init__(self, plan: Plan) -> None:
         self._kinds = [v.kind for v in plan.vertices]
-        self._spent: dict[str, tuple[float, float]] = {}
-        """By instance, at the last look, the seconds since it began, and for how many it was
-        busy."""
+        self._spent: dict[str, Spent] = {}
+        """By instance, what it had done with its time at the last look."""
         self._calm: dict[str, float] = {}
         """By instance that has left its thread, since when this would have had time with it."""
         self._looked = 0.0
@@ -144,17 +152,16 @@ class ThreadSharing:
         self._calm = calm
         return tuple(t for t in (*leave, *back) if t and t.part.operator not in busy)[:1]
 
-    def _part(self, m: Member, before: Mapping[str, tuple[float, float]]) -> ThreadPart:
+    def _part(self, m: Member, before: Mapping[str, Spent]) -> ThreadPart:
         """What an instance takes."""
         place = m.record.place
-        if m.progress is not None:
-            self._spent[m.name] = (m.progress.seconds, m.progress.busy)
-        share = _share_of(before.get(m.name), self._spent.get(m.name))
-        return ThreadPart(m.name, place.operator, self._kinds[place.vertex], share, place.left)
-
-
-def _share_of(before: tuple[float, float] | None, now: tuple[float, float] | None) -> float | None:
-    """The part of the time between two looks for which an instance was busy."""
-    if before is None or now is None or now[0] <= before[0]:
-        return None
-    return (now[1] - before[1]) / (now[0] - before[0])
+        if (p := m.progress) is not None:
+            self._spent[m.name] = Spent(p.seconds, p.busy, p.blocked, p.rounds)
+        now, then = self._spent.get(m.name), before.get(m.name)
+        part = ThreadPart(m.name, place.operator, self._kinds[place.vertex], None, place.left)
+        if now is None or then is None or now.seconds <= then.seconds:
+            return part
+        busy, rounds = now.busy - then.busy, now.rounds - then.rounds
+        return part._replace(
+            share=busy / (now.seconds - then.seconds), round_seconds=busy / max(rounds, 1)
+        )

@@ -41,6 +41,17 @@ def test_every_second_is_counted_once_whenever_somebody_asks(turns: list[Any]) -
                 clock.now += 1
                 spent[doing] += 1
             found = meter.spent()
-            assert found == (sum(spent.values()), spent["busy"], spent["blocked"])
+            assert found[:3] == (sum(spent.values()), spent["busy"], spent["blocked"])
         meter.begin()
-        assert meter.spent() == (0.0, 0.0, 0.0)
+        assert meter.spent() == (0.0, 0.0, 0.0, 0)
+
+
+def test_it_counts_how_often_work_begins_after_a_wait_for_input() -> None:
+    meter = Meter()
+    for _ in range(3):
+        meter.turn("busy")
+        with meter.meanwhile("blocked"):
+            meter.turn("blocked")
+        meter.turn("busy")
+        meter.turn("idle")
+    assert meter.spent().rounds == 3

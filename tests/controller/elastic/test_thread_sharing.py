@@ -14,6 +14,7 @@ from raystream.controller.elastic.thread_sharing import (
     CALM_SECONDS_MAX,
     CALM_SHARE,
     LOOK_SECONDS,
+    ROUND_SECONDS,
     ThreadPart,
     ThreadSharing,
     calm_seconds,
@@ -39,9 +40,11 @@ class World:
 
     Args:
         load: the share of a thread that the operator takes at a time.
+        round_seconds: for how long each instance works at a time.
     """
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, round_seconds: float = 0.01) -> None:
+        self.round_seconds = round_seconds
         plan = planned("windows", (1,))[0]
         self.names = [v.name for v in plan.vertices]
         self.operator = next(v.id for v in plan.vertices if v.kind == "operator")
@@ -84,6 +87,7 @@ class World:
             position=1,
             seconds=now - self.began[i],
             busy=self.busy[i],
+            rounds=round(self.busy[i] / self.round_seconds),
         )
         return Member(record, said)
 
@@ -102,6 +106,20 @@ def test_the_busiest_operator_leaves_a_thread_that_has_no_time_left() -> None:
     assert leaving([part(0.9, "source"), part(0.1, "source")]) is None
     assert (turn := leaving([part(0.9, "source"), part(0.1, "sink")])) is not None
     assert turn.part.kind == "sink"
+
+
+def test_an_instance_stays_that_works_for_less_than_sending_to_it_would_cost() -> None:
+    here = [part(0.3, "source"), part(0.3), part(0.1, "sink")]
+    short = [p._replace(round_seconds=ROUND_SECONDS) for p in here]
+    assert leaving(short) is None
+    assert (turn := leaving([*short[:2], here[2]])) is not None and turn.part.kind == "sink"
+    assert (turn := leaving([short[0], here[1], short[2]])) is not None
+    assert turn.part.kind == "operator"
+
+
+@pytest.mark.parametrize(("seconds", "moves"), [(0.0002, 0), (0.002, 1)])
+def test_what_counts_is_how_long_it_works_at_a_time(seconds: float, moves: int) -> None:
+    assert len(World(lambda _: 0.7, seconds).run(HOUR).moves) == moves
 
 
 def test_a_thread_has_time_only_if_all_that_would_share_it_are_known() -> None:
