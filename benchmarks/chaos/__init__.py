@@ -8,6 +8,9 @@ Against real jobs and against the simulator:
     nodes      the raylets, and a head that may die
     spaces     network namespaces whose links can be cut
     storm      moves at random while the job runs
+    works      the jobs that are struck, and what each has answered
+    pushed     the job that clients push to, and how its output is checked
+    pushers    these clients, which are killed, too
     schedules  `python -m benchmarks schedules`: simulated schedules on all processors
     soak_summary
                `python -m benchmarks soak-summary`: what all recorded runs came to

@@ -4,9 +4,10 @@ Paced jobs run on Ray, on raylets of this machine, while their processes are kil
 sleep: instances, keepers, the controller, neighbours together, whole nodes. What a job answers must
 be what an undisturbed run in one process answers. --work says which job: `words`, a windowed word
 count; `together`, the same with instances that share processes; `arrival`, a source whose epochs
-are cut by the clock; --data, Linear Road. With --each jobs run one after the other until every kind
-of fault was made so often. With --moves ranges are split, merged and moved at random meanwhile
-(`benchmarks.chaos.storm`). With --state-memory rows beyond it are on disk.
+are cut by the clock; `pushed`, records that clients push, which are killed, too
+(`benchmarks.chaos.pushed`); --data, Linear Road. With --each jobs run one after the other until
+every kind of fault was made so often. With --moves ranges are split, merged and moved at random
+meanwhile (`benchmarks.chaos.storm`). With --state-memory rows beyond it are on disk.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from __future__ import annotations
 import random
 import statistics
 import sys
-import tempfile
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from rich.console import Console
@@ -29,137 +29,25 @@ from benchmarks.chaos import storm
 from benchmarks.chaos.faults import (
     FAMILIES,
     WARM_SECONDS,
-    Chains,
     Monkey,
     Strike,
     kinds_of,
     possible,
 )
 from benchmarks.chaos.nodes import Nodes
-from benchmarks.shared import words
+from benchmarks.chaos.pushed import PushedWork
+from benchmarks.chaos.works import LinearRoad, Words, Work
 from benchmarks.shared.namespaces import NoNamespacesError
 from raystream.errors import JobError, RaystreamError
 
-SPEED = 10
-"""How much faster than its own time the word count runs."""
 WIDTH = 100
-WORKS = ("words", "arrival", "together")
+WORKS = ("words", "arrival", "together", "pushed")
 NOT_STRUCK = "(not struck)"
 """Who was replaced without a fault of its own."""
 LOST = ("the checkpoint of ", "the boundary register is lost", "the journal of the job is lost")
 """How a job ends that has lost all copies of what it needs."""
 
 Verdict = Literal["right", "wrong", "stopped", "failed"]
-
-
-class Answers(NamedTuple):
-    """What a job that ended has said. found: how many answers; wrong: too many, too few or
-    different ones. recoveries: Unix time, seconds, who was replaced."""
-
-    found: int
-    wrong: int
-    recoveries: list[tuple[float, float, tuple[str, ...]]]
-    moved: list[storm.Done]
-
-
-Tell = Callable[[Any], None]
-"""Is told of a job's progress, sample by sample."""
-
-
-class Work(Protocol):
-    """A kind of job."""
-
-    @property
-    def chains(self) -> Chains: ...
-
-    def run(self, tell: Tell, seconds: int, **options: Any) -> Answers:
-        """Run it for so long, about, and check what it answers."""
-        ...
-
-
-@dataclass(frozen=True)
-class Words:
-    """The word count: in windows, or numbered over a source that is cut by the clock."""
-
-    rate: int
-    arrival: bool
-    together: bool = False
-    """Whether instances share processes, and are struck together."""
-    chains: Chains = (("lines", "count", "counts"),)
-
-    def run(self, tell: Tell, seconds: int, **options: Any) -> Answers:
-        rate = max(2, self.rate // SPEED)
-        lines = words.Lines(rate, seconds * SPEED)
-        with tempfile.TemporaryDirectory() as folder:
-            undisturbed, disturbed = Path(folder, "undisturbed"), Path(folder, "disturbed")
-            if self.arrival:
-                expected = words.numbered(lines)
-                flow = words.arriving(disturbed, lines, wait=1 / SPEED)
-            else:
-                spec = {"rate": rate, "seconds": seconds * SPEED}
-                words.flow(undisturbed, speed=None, **spec).run()
-                expected = words.answers(undisturbed)
-                flow = words.flow(disturbed, speed=SPEED, **spec)
-            report = flow.run(
-                checkpoint_seconds=1.0,
-                instances={"count": 2},
-                together=self.together,
-                on_progress=tell,
-                **options,
-            )
-            got = words.answers(disturbed)
-        recoveries = [(report.started + r.t, r.seconds, r.gone) for r in report.recoveries]
-        moved = [storm.Done(m.because, m.failed, m.ended - m.t) for m in report.moved]
-        return Answers(len(got), differences(expected, got), recoveries, moved)
-
-
-@dataclass
-class LinearRoad:
-    """Linear Road over a prepared folder, as fast as makes it last so long. epoch: real seconds of
-    an epoch, if not as long as usual."""
-
-    data: Path
-    epoch: float | None = None
-    chains: Chains = (
-        ("rows", "vehicles", "places", "segments", "accounts", "answers"),
-        ("rows", "vehicles", "segments", "answers"),
-        ("rows", "expenditure", "answers"),
-    )
-    _expected: str = ""
-
-    def run(self, tell: Tell, seconds: int, **options: Any) -> Answers:
-        from lrb.query.run import run
-        from lrb.query.source import look_through
-        from lrb.reporting.elastic import epoch_of
-
-        prepared = look_through(self.data.resolve())
-        speed = prepared.meta.seconds / seconds
-        with tempfile.TemporaryDirectory() as folder:
-            self._expected = self._expected or run(prepared, Path(folder, "right"))["checksum"]
-            got = run(
-                prepared,
-                Path(folder, "disturbed"),
-                speed=speed,
-                epoch=self.epoch and epoch_of(self.epoch, speed),
-                instances={"vehicles": 2, "segments": 2},
-                on_progress=lambda sample, _: tell(sample),
-                **options,
-            )
-        recoveries = [
-            (got["started"] + r["t"], r["seconds"], tuple(r["gone"])) for r in got["recoveries"]
-        ]
-        moved = [
-            storm.Done(m["because"], m["failed"], m["place"] + m["restore"] + m["replay"])
-            for m in got["moved"]
-        ]
-        wrong = int(got["checksum"] != self._expected)
-        return Answers(sum(got["rows_out"].values()), wrong, recoveries, moved)
-
-
-def differences(expected: Iterable[Any], got: Iterable[Any]) -> int:
-    """How many answers are missing, too many or different."""
-    right, said = Counter(expected), Counter(got)
-    return (right - said).total() + (said - right).total()
 
 
 # ---------------------------------------------------------------- jobs
@@ -257,7 +145,7 @@ def _table(rows: Iterable[Row]) -> Table:
 
 def main(
     seconds: Annotated[int, typer.Option(min=10, help="How long a job runs, about.")] = 60,
-    rate: Annotated[int, typer.Option(min=20, help="Lines a second.")] = 1000,
+    rate: Annotated[int, typer.Option(min=20, help="Lines, or records, a second.")] = 1000,
     work: Annotated[str, typer.Option(help=f"{', '.join(WORKS)}.")] = "words",
     data: Annotated[
         Path | None, typer.Option(help="Linear Road over this prepared folder, instead of words.")
@@ -287,7 +175,7 @@ def main(
 ) -> None:
     """Strike processes of running jobs, and check every answer."""
     families = _families(kinds, possible(copies, nodes))
-    chosen = _work(work, rate, data, epoch)
+    chosen = _work(work, rate, data, epoch, every, seed)
     made = kinds_of(families, chosen.chains)
     rng = random.Random(seed)
     raylets = _raylets(nodes, families)
@@ -330,7 +218,9 @@ def _summed(
     )
 
 
-def _work(name: str, rate: int, data: Path | None, epoch: float | None) -> Work:
+def _work(
+    name: str, rate: int, data: Path | None, epoch: float | None, every: float, seed: int
+) -> Work:
     """The work that is asked for.
 
     Raises:
@@ -338,6 +228,8 @@ def _work(name: str, rate: int, data: Path | None, epoch: float | None) -> Work:
     """
     if name not in WORKS:
         raise typer.BadParameter(f"--work {name}: {', '.join(WORKS)}")
+    if name == "pushed" and data is None:
+        return PushedWork(rate, every, seed)
     words_of = Words(rate, name == "arrival", name == "together")
     return words_of if data is None else LinearRoad(data, epoch)
 

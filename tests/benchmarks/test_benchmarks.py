@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 from benchmarks.__main__ import app
 from benchmarks.chaos import soak as chaos
 from benchmarks.chaos.faults import Strike
-from benchmarks.chaos.soak import Job, differences, tally
+from benchmarks.chaos.soak import Job, tally
+from benchmarks.chaos.works import differences
 from benchmarks.jobs import linear_road
 from benchmarks.jobs.checkpoint_latency import Seen, Tenths, check, lateness
 from benchmarks.parts import compiled

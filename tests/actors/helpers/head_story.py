@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from benchmarks.chaos.nodes import Nodes
-from benchmarks.chaos.soak import Words
+from benchmarks.chaos.works import Words
 
 SECONDS = 16
 STRIKE_AT = 5.0
