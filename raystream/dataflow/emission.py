@@ -56,6 +56,20 @@ def one_of(e: Emission, i: int, groups: int) -> Emission:
     return Emission(e.rows.slice(first, last), offsets - first, rank)
 
 
+def of_several(epochs: Sequence[Sequence[Emission]]) -> list[Emission]:
+    """What was emitted in several epochs, each given as its ports, as one emission a port: the
+    other way round than `one_of`."""
+    return [_following(emitted) for emitted in zip(*epochs, strict=True)]
+
+
+def _following(parts: Sequence[Emission]) -> Emission:
+    begins = np.cumsum([0, *(e.rows.length for e in parts)])
+    offsets = [e.offsets[1:] + begin for e, begin in zip(parts, begins.tolist(), strict=False)]
+    ranked = any(e.rank is not None for e in parts)
+    rank = np.concatenate([e.ranks() for e in parts]) if ranked else None
+    return Emission(concat([e.rows for e in parts]), np.concatenate([begins[:1], *offsets]), rank)
+
+
 def emissions(output: Output) -> list[Emission]:
     """The emissions of one phase: running numbers become numbers within the key group."""
     many = len(output.emitted) > 1

@@ -150,12 +150,14 @@ def _merge(
     parts: list[list[Columns]] = [[] for _ in schemas]
     lengths = [0] * len(schemas)
     runs: list[_Run] = []
+    groups = len(keys)
     for feed in feeds:
         of_feed = []
         for edge in feed.edges:
             for piece in pieces[edge.id]:
                 n = len(piece.rows)
                 if n:
+                    groups = len(piece.offsets) - 1  # several epochs have their own key groups
                     at = lengths[edge.type]
                     of_feed.append(
                         _Run(edge.type, np.arange(at, at + n), _groups(piece), piece.rows.rank)
@@ -166,15 +168,15 @@ def _merge(
             runs.append(_in_order_of_emission(of_feed) if feed.ranked else _chain(of_feed))
     run = _chain(runs)
     columns = tuple(concat(ps) if ps else empty(s) for ps, s in zip(parts, schemas, strict=True))
-    sort_key, buckets = run.group, len(keys)
+    sort_key, buckets = run.group, groups
     if order_by is not None:
-        sort_key, buckets = _by_time(run, columns, order_by, len(keys))
+        sort_key, buckets = _by_time(run, columns, order_by, groups)
     if buckets <= 4 * len(run.where) + (1 << 16):
         order, _ = sort_by_group(sort_key, buckets)
     else:
         order = np.argsort(sort_key, kind="stable")
-    offsets = np.zeros(len(keys) + 1, np.int64)
-    np.bincount(run.group, minlength=len(keys)).cumsum(out=offsets[1:])
+    offsets = np.zeros(groups + 1, np.int64)
+    np.bincount(run.group, minlength=groups).cumsum(out=offsets[1:])
     which = None if len(schemas) == 1 else _types(run)[order]
     return Input(columns, which, run.where[order], offsets, keys.lo)
 

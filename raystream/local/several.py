@@ -2,9 +2,9 @@
 
 A record a second is an epoch for each record, and an epoch costs more than its record. Where one
 instance of each vertex takes all of an epoch, several epochs are one step: a piece has the rows of
-all of them, apart by epoch and key group. Operators close the windows that are due between two of
-these epochs, and sinks are still given epoch by epoch. `local.job` asks here, and no other driver
-makes such pieces.
+all of them, apart by epoch and key group. Operators close windows and ring timers that are due
+between two of these epochs, and sinks are still given epoch by epoch. `local.job` asks here, and no
+other driver makes such pieces.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from raystream.dataflow.instances.base import Instance
 from raystream.dataflow.instances.keyed import KeyedInstance
 from raystream.dataflow.instances.sink import SinkInstance
 from raystream.dataflow.instances.source import SourceInstance
-from raystream.dataflow.logic.interpreted import KeyedLogic, Stateless
-from raystream.dataflow.logic.sessions import SessionWindows
-from raystream.dataflow.logic.windows import FixedWindows
 from raystream.dataflow.plan import Edge, Plan
 from raystream.dataflow.sources.recorded import Recorded
 from raystream.dataflow.sources.watermark_rules import PLAIN
@@ -58,12 +55,8 @@ def _takes_several(machine: Instance) -> bool:
     vertex = machine.vertex
     if len(machine.keys) != machine.plan.groups or len(vertex.inputs) > 1:
         return False
-    if any(type(logic) is not Stateless for _, logic in machine.outlets.fused):
-        return False
     if type(machine) is KeyedInstance:
-        spec, logic = machine.spec, type(machine.logic)
-        plain = logic is KeyedLogic and not spec.counts_late
-        return (plain or logic in (FixedWindows, SessionWindows)) and spec.sorted_by is None
+        return len(machine.spec.inputs) == 1
     if type(machine) is SinkInstance:
         return type(machine.sink).end_epoch is Sink.end_epoch
     return isinstance(machine, SourceInstance) and not vertex.sets_aside

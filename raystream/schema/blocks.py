@@ -5,9 +5,9 @@ Both interpreted logic (`dataflow`) and compiled drivers (`compiled`) speak thes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +42,7 @@ class Input:
     lo: the first key group of the range.
     epochs: how many epochs they are of. If these are several, each has its own key groups, one
     epoch after the other: offsets is int64 [epochs * R + 1].
-    watermark_after: of several epochs, the function from the number of one to the watermark after
-    it.
+    watermarks: of several epochs, the watermark after each.
     """
 
     columns: tuple[Columns, ...]
@@ -52,7 +51,7 @@ class Input:
     offsets: np.ndarray
     lo: int
     epochs: int = 1
-    watermark_after: Callable[[int], int] | None = None
+    watermarks: Sequence[int] = ()
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
@@ -72,6 +71,28 @@ class Input:
         before = self.offsets[::size]
         of = int(before.searchsorted(record, "right")) - 1
         return epoch - self.epochs + 1 + of, record - int(before[of])
+
+    def epoch_sizes(self) -> np.ndarray:
+        """int64: how many records each of the epochs has."""
+        return sizes(self.offsets[:: self.groups // self.epochs])
+
+    def of_epoch(self, of: int, values: Sequence[Any]) -> Sequence[Any]:
+        """The values of the records of one of several epochs. values: of all records, in canonical
+        order."""
+        if self.epochs == 1:
+            return values
+        size = self.groups // self.epochs
+        return values[self.offsets[of * size] : self.offsets[(of + 1) * size]]
+
+    def by_epoch(self) -> Iterator[Input]:
+        """The records of each of several epochs. They are of one type."""
+        size = self.groups // self.epochs
+        for of in range(0, self.groups, size):
+            offsets = self.offsets[of : of + size + 1]
+            lo, hi = int(offsets[0]), int(offsets[-1])
+            rows, where = self.columns[0], self.where
+            some = rows.slice(lo, hi) if where is None else rows.take(where[lo:hi])
+            yield Input((some,), None, None, offsets - lo, self.lo)
 
     def typed(self, schemas: Sequence[RecordSchema]) -> Input:
         """The same, with records of these classes. The code of an upgrade has classes of its own,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,121 +11,49 @@ from hypothesis import strategies as st
 
 import raystream as rs
 from raystream.controller.planning.plans import make_plan
+from raystream.controller.reporting.report import totals
+from raystream.dataflow.plan import Plan
 from raystream.errors import OperatorError
 from raystream.local import several
 from raystream.local.job import LocalJob, run_local
 from raystream.testing import Collect
 from tests.examples import examples
+from tests.local.forms import (
+    FORMS,
+    WINDOWS,
+    Plain,
+    Total,
+    Trade,
+    flow_of,
+    formed,
+    summed,
+)
 
 
-class Trade(NamedTuple):
-    time: int
-    symbol: str
-    size: int
+def found(make: Callable[[list[Any]], rs.Flow], most: int, every: int) -> tuple[Any, ...]:
+    """What a run gives, what is stored at its end, and how many steps the sink has taken.
 
-
-class Sum(NamedTuple):
-    symbol: str
-    size: int
-    trades: list[int]
-
-
-class Total(rs.State):
-    size: int = 0
-    trades: list[int] = rs.field(factory=list)
-
-
-@rs.operator()
-def large(trade: Trade) -> Iterator[Trade]:
-    if trade.size % 5:
-        yield trade
-    if trade.size % 7 == 0:
-        yield trade._replace(symbol="seventh")
-
-
-@rs.operator(key="symbol")
-def summed(trade: Trade, total: Total) -> Iterator[Sum]:
-    total.size += trade.size
-    total.trades.append(trade.size)
-    del total.trades[:-3]
-    yield Sum(trade.symbol, total.size, total.trades)
-    if total.size % 11 == 0:
-        rs.forget(total)
-
-
-class Windowed:
-    """A window that emits with a record, when it closes, and has rows that are forgotten."""
-
-    def process(self, trade: Trade, total: Total) -> Iterator[Sum]:
-        total.size += trade.size
-        total.trades.append(trade.size)
-        if trade.size % 13 == 0:
-            rs.forget(total)
-        if trade.size % 3 == 0:
-            yield Sum(trade.symbol, trade.size, [])
-
-    def merge(self, into: Total, other: Total) -> None:
-        into.size += other.size
-        into.trades = [*into.trades, *other.trades]
-
-    def close(self, key: str, window: rs.Window, total: Total) -> Iterator[Sum]:
-        yield Sum(f"{key} {window.start} {window.end}", total.size, total.trades)
-
-
-WINDOWS = {
-    "short": rs.tumbling(seconds=1),
-    "long": rs.tumbling(seconds=7),
-    "sliding": rs.sliding(seconds=6, every=2),
-    "apart": rs.sliding(seconds=2, every=5),
-    "days": rs.tumbling(days=1, zone="America/New_York"),
-    "sessions": rs.session(gap=3),
-}
-
-
-@rs.operator(key="symbol")
-def counted(made: Sum, total: Total) -> Iterator[Sum]:
-    total.size += 1
-    yield made._replace(trades=[total.size, *made.trades])
-
-
-def flow_of(
-    trades: list[Trade],
-    sink: Any,
-    *,
-    fails: Any = None,
-    window: str = "",
-    disorder: int = 0,
-    late: Any = None,
-) -> rs.Flow:
-    flow = rs.Flow("trades")
-    epochs = rs.by_time(disorder=disorder)
-    stream = flow.source(rs.io.iterable(trades, Trade), epochs=epochs).through(large)
-    if fails is not None:
-        stream = stream.through(fails)
-    if not window:
-        stream.through(summed, name="summed").to(sink)
-        return flow
-    operator = rs.operator(key="symbol", window=WINDOWS[window])(Windowed)()
-    made, left = stream.through(operator, name="windowed", late=True)
-    made.through(counted, name="counted").to(sink)
-    left.to(late or Collect(), name="late")
-    return flow
-
-
-def found(trades: list[Trade], most: int, every: int, **given: Any) -> tuple[Any, ...]:
-    """What a run gives, and how many steps the sink has taken. most: epochs of a step."""
+    Args:
+        make: makes the flow, of a sink and another for what is late or has failed.
+        most: epochs of a step.
+    """
     steps: list[int] = []
 
     class Steps(Collect):
         def commit(self, epoch: int) -> None:
             steps.append(epoch)
 
+    sinks = [Steps(), Collect()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(several, "MOST_EPOCHS", most)
-        sink, late = Steps(), Collect()
-        reports = run_local(flow_of(trades, sink, late=late, **given), checkpoint_every=every)
-    counts = [(r.name, r.records_in, r.records_out, r.late) for r in reports]
-    return sink.by_epoch(), late.by_epoch(), counts, steps
+        job = LocalJob(make_plan(make(sinks), checkpoint_every=every), jumps=True)
+        job.run()
+    counts = [(r.name, r.records_in, r.records_out, r.late) for r in totals(job.progress())]
+    stored = {
+        name: [image.encode() for chain in chains for image in chain]
+        for name, chains in job.checkpoint(job.machines[0].position).items()
+    }
+    return [sink.by_epoch() for sink in sinks], counts, stored, steps
 
 
 gaps = st.lists(st.tuples(st.sampled_from([0, 0, 1, 1, 1, 2, 9, 500]), st.integers(0, 60)))
@@ -140,7 +68,19 @@ def test_several_epochs_give_what_each_gives_alone(
     for gap, size in drawn * 3:
         time += gap
         trades.append(Trade(time, "abc"[size % 3], size))
-    assert found(trades, 128, every) == found(trades, 1, every)
+
+    def make(sinks: list[Any]) -> rs.Flow:
+        return flow_of(trades, sinks[0])
+
+    assert found(make, 128, every) == found(make, 1, every)
+
+
+def disordered(drawn: list[tuple[int, int]]) -> list[Trade]:
+    trades, time = [], 0
+    for gap, size in drawn * 3:
+        time += gap
+        trades.append(Trade(max(0, time - size % 11), "abc"[size % 3], size))
+    return trades
 
 
 @examples(60)
@@ -148,12 +88,27 @@ def test_several_epochs_give_what_each_gives_alone(
 def test_several_epochs_of_windows_give_what_each_gives_alone(
     drawn: list[tuple[int, int]], every: int, window: str, disorder: int
 ) -> None:
-    trades, time = [], 0
-    for gap, size in drawn * 3:
-        time += gap
-        trades.append(Trade(max(0, time - size % 11), "abc"[size % 3], size))
-    given = {"window": window, "disorder": disorder}
-    assert found(trades, 128, every, **given) == found(trades, 1, every, **given)
+    trades = disordered(drawn)
+
+    def make(sinks: list[Any]) -> rs.Flow:
+        return flow_of(trades, sinks[0], window=window, disorder=disorder, late=sinks[1])
+
+    assert found(make, 128, every) == found(make, 1, every)
+
+
+@pytest.mark.parametrize("form", sorted(FORMS))
+@examples(15)
+@given(gaps, st.sampled_from([1, 7, 100]), st.integers(0, 4))
+def test_several_epochs_of_any_form_give_what_each_gives_alone(
+    form: str, drawn: list[tuple[int, int]], every: int, disorder: int
+) -> None:
+    trades = disordered(drawn)
+
+    def make(sinks: list[Any]) -> rs.Flow:
+        return formed(trades, form, disorder, sinks)
+
+    assert LocalJob(make_plan(make([Collect(), Collect()])), jumps=True)._several
+    assert found(make, 128, every) == found(make, 1, every)
 
 
 TRADES = [Trade(t // 2, f"s{t % 9}", t % 23) for t in range(800)]
@@ -173,20 +128,21 @@ def test_several_epochs_are_one_step_up_to_each_checkpoint(window: str) -> None:
     assert len({epoch for epoch, _ in sink.by_epoch()}) > 300
 
 
-@pytest.mark.parametrize("window", ["", "long", "sliding", "sessions"])
-def test_a_job_goes_on_from_a_checkpoint_among_them(window: str) -> None:
-    whole = Collect()
-    run_local(flow_of(TRADES, whole, window=window), checkpoint_every=50)
-    sink = Collect()
-    plan = make_plan(flow_of(TRADES, sink, window=window), checkpoint_every=50)
-    job = LocalJob(plan, jumps=True)
+@pytest.mark.parametrize(
+    "form", ["", "long", "sliding", "sessions", "timers", "counts", "ever on, by time"]
+)
+def test_a_job_goes_on_from_a_checkpoint_among_them(form: str) -> None:
+    def plan(sink: Collect) -> Plan:
+        if form in FORMS:
+            return make_plan(formed(TRADES, form, 0, [sink, Collect()]), checkpoint_every=50)
+        return make_plan(flow_of(TRADES, sink, window=form), checkpoint_every=50)
+
+    whole, rest = Collect(), Collect()
+    LocalJob(plan(whole), jumps=True).run()
+    job = LocalJob(plan(Collect()), jumps=True)
     while job.committed < 100:
         job.turn()
-    images = job.checkpoint(100)
-    rest = Collect()
-    plan = make_plan(flow_of(TRADES, rest, window=window), checkpoint_every=50)
-    again = LocalJob(plan, resume=images, jumps=True)
-    again.run()
+    LocalJob(plan(rest), resume=job.checkpoint(100), jumps=True).run()
     assert rest.by_epoch() == [(e, r) for e, r in whole.by_epoch() if e > 100]
 
 
@@ -241,10 +197,75 @@ class ClosesWithAMisfit:
         yield Trade(window.start, key, 0 if window.end < 78 else 1 << 70)
 
 
-WINDOWED = [RefusesInWindow(), RefusesToClose(), ClosesWithAMisfit()]
+@rs.operator(key="symbol", window=rs.tumbling(count=1))
+class RefusesToCount(RefusesToClose):
+    def close(self, key: str, window: rs.Window, total: Total) -> Iterator[Trade]:
+        assert window.end < 77
+        yield Trade(window.start, key, 0)
 
 
-@pytest.mark.parametrize("fails", [refuses, refuses_later, misfits, strange, *WINDOWED])
+@rs.operator(key="symbol", window=rs.tumbling(seconds=3, lateness=1))
+class RefusesToCorrect(RefusesToClose):
+    def close(  # type: ignore[override]
+        self, key: str, window: rs.Window, total: Total, correction: bool
+    ) -> Iterator[Trade]:
+        yield from super().close(key, window, total)
+
+
+class Due(rs.State):
+    due: rs.Timer = rs.NEVER
+
+
+@rs.operator(key="symbol")
+class Rings:
+    upto = 77
+
+    def process(self, trade: Trade, due: Due) -> Iterator[Trade]:
+        assert trade.time < self.upto
+        due.due = trade.time + 1
+        yield trade
+
+    def timer(self, key: str, time: int, due: Due) -> Iterator[Trade]:
+        yield Trade(time, key, 0)
+
+
+@rs.operator(key="symbol")
+class RefusesToRing(Rings):
+    upto = 1000
+
+    def timer(self, key: str, time: int, due: Due) -> Iterator[Trade]:
+        assert time < 78
+        yield Trade(time, key, 0)
+
+
+@rs.operator(key="symbol")
+class RingsWithAMisfit(RefusesToRing):
+    def timer(self, key: str, time: int, due: Due) -> Iterator[Trade]:
+        yield Trade(time, key, 0 if time < 78 else 1 << 70)
+
+
+@rs.operator()
+def refuses_columns(trades: rs.Batch[Trade]) -> rs.Batch[Trade]:
+    if trades["time"].max() > 76:
+        raise ValueError
+    return trades
+
+
+@rs.operator(key="symbol")
+def refuses_rows(trades: rs.Batch[Trade], rows: rs.Rows[Plain]) -> rs.Batch[Trade]:
+    if trades["time"].max() > 76:
+        raise ValueError
+    return trades
+
+
+FAILING = [
+    *(refuses, refuses_later, misfits, strange, refuses_columns, refuses_rows),
+    *(RefusesInWindow(), RefusesToClose(), ClosesWithAMisfit()),
+    *(RefusesToCount(), RefusesToCorrect(), Rings(), RefusesToRing(), RingsWithAMisfit()),
+]
+
+
+@pytest.mark.parametrize("fails", FAILING)
 def test_an_error_names_the_epoch_in_which_it_happened(
     fails: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,7 +276,7 @@ def test_an_error_names_the_epoch_in_which_it_happened(
             run_local(flow_of(TRADES, Collect(), fails=fails))
         messages.append((str(raised.value), raised.value.hint))
     assert messages[0] == messages[1]
-    assert "epoch 78" in str(messages[0])
+    assert "epoch 78" in str(messages[0]) and "OperatorError" not in str(messages[0])
 
 
 @rs.operator(key="symbol", window=rs.tumbling(seconds=3), time="size")
@@ -277,29 +298,17 @@ def test_an_error_names_the_record_whose_time_is_too_far_off(
         run_local(flow_of(trades, Collect(), fails=BySize()))
 
 
-@rs.operator()
-def whole(trades: rs.Batch[Trade]) -> rs.Batch[Trade]:
-    return trades
-
-
-@pytest.mark.parametrize("kind", ["two instances", "a count", "an end of epochs", "whole epochs"])
+@pytest.mark.parametrize("kind", ["two instances", "two sources", "an end of epochs"])
 def test_what_could_tell_them_apart_is_stepped_epoch_by_epoch(kind: str) -> None:
-    @rs.operator(key="symbol", window=rs.tumbling(count=5))
-    class Counts:
-        def process(self, trade: Trade, total: Total) -> None:
-            total.size += trade.size
-
-        def close(self, key: str, window: rs.Window, total: Total) -> Iterator[Sum]:
-            yield Sum(key, total.size, [])
-
     class Ends(Collect):
         def end_epoch(self, epoch: int, *, more: bool) -> None:
             pass
 
     flow = rs.Flow("apart")
     source = flow.source(rs.io.iterable(TRADES, Trade), epochs=rs.by_time())
-    operator = {"a count": Counts(), "whole epochs": whole}.get(kind, summed)
-    source.through(operator, name="op").to(Ends() if kind == "an end of epochs" else Collect())
+    if kind == "two sources":
+        source |= flow.source(rs.io.iterable(TRADES, Trade), epochs=rs.by_time())
+    source.through(summed, name="op").to(Ends() if kind == "an end of epochs" else Collect())
     instances = {"op": 2} if kind == "two instances" else None
     job = LocalJob(make_plan(flow, instances=instances), jumps=True)
     assert not job._several

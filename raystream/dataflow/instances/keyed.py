@@ -6,7 +6,14 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from raystream.api.operators import OperatorSpec
-from raystream.dataflow.emission import emissions, late_emission, nothing, two_phases
+from raystream.dataflow.emission import (
+    Emission,
+    emissions,
+    late_emission,
+    nothing,
+    of_several,
+    two_phases,
+)
 from raystream.dataflow.instances.inputs import ReceivingInstance
 from raystream.dataflow.logic.base import Logic
 from raystream.dataflow.logic.select import logic_of
@@ -15,7 +22,7 @@ from raystream.dataflow.pieces import Header, Piece
 from raystream.dataflow.plan import Plan, Vertex
 from raystream.dataflow.snapshot import rows_for
 from raystream.errors import InternalError
-from raystream.schema.blocks import folded
+from raystream.schema.blocks import Input, folded
 from raystream.schema.types import KeyRange
 from raystream.state.counts import CUT_OFF, IN, LATE
 from raystream.state.tables.backend import Table
@@ -87,18 +94,47 @@ class KeyedInstance(ReceivingInstance):
         return self.spec.waits and self.logic.next_due() <= watermark
 
     def _apply(self, pieces: dict[int, list[Piece]], header: Header, before: int) -> None:
-        spec, logic = self.spec, self.logic
+        spec = self.spec
         given = assemble(self.feeds, pieces, spec.inputs, self.keys, spec.sorted_by)
-        head, late = [*self._nothing], None
         if header.epochs > 1 and len(given):
             given.epochs = header.epochs
-            after = header.watermark_after
-            given.watermark_after = lambda epoch: max(before, after(epoch, self._clock))
-        if len(given) or self._releases(header.watermark):
-            output = logic.process(given, header.epoch, before, header.watermark)
+            epochs = range(header.first, header.epoch + 1)
+            after = [header.watermark_after(epoch, self._clock) for epoch in epochs]
+            given.watermarks = [max(before, watermark) for watermark in after]
+        if given.epochs > 1 and not self.logic.takes_several:
+            head = self._epoch_by_epoch(given, header, before)
+        else:
+            head = self._step_of(given, header.epoch, before, header.watermark, last=header.ended)
+        self.outlets.emit(head, header, self.counts)
+
+    def _epoch_by_epoch(self, given: Input, header: Header, before: int) -> list[Emission]:
+        """As `_step_of` each of several epochs, the last of which is not that of the input."""
+        emitted = []
+        for epoch, part, upto in zip(
+            range(header.first, header.epoch + 1), given.by_epoch(), given.watermarks, strict=True
+        ):
+            emitted.append(self._step_of(part, epoch, before, upto, last=False))
+            before = upto
+        return of_several(emitted)
+
+    def _step_of(
+        self, given: Input, epoch: int, before: int, upto: int, *, last: bool
+    ) -> list[Emission]:
+        """Let the logic process an epoch, or several that it takes as one step.
+
+        Args:
+            before, upto: the watermark before and after. last: whether the input ends.
+
+        Returns:
+            what was emitted at each port
+        """
+        spec, logic = self.spec, self.logic
+        head, late = [*self._nothing], None
+        if len(given) or self._releases(upto):
+            output = logic.process(given, epoch, before, upto)
             head, late = emissions(output), output.late
             self.counts.add(IN, folded(given.offsets, len(self.keys)))
-        fired = logic.fire(self.keys, header.epoch, header.watermark, last=header.ended)
+        fired = logic.fire(self.keys, epoch, upto, last=last)
         if fired is not None:
             head = two_phases(head, emissions(fired))
             if fired.cut_off is not None:
@@ -109,4 +145,4 @@ class KeyedInstance(ReceivingInstance):
             for e in too_late if late is not None else ():
                 self.counts.add(LATE, folded(e.offsets, len(self.keys)))
             head += too_late
-        self.outlets.emit(head, header, self.counts)
+        return head

@@ -13,6 +13,7 @@ from raystream.dataflow.emission import (
     fuse_input,
     inherit,
     nothing,
+    of_several,
     one_of,
 )
 from raystream.dataflow.logic.select import logic_of
@@ -122,13 +123,19 @@ class Outlets:
         return self._nothing
 
     def _through(self, head: list[Emission], header: Header) -> list[Emission]:
+        whole = header.epochs == 1 or all(logic.takes_several for _, logic in self.fused)
         try:
-            return self._fused(head, header.epoch)
+            return self._fused(head, header.epoch) if whole else self._by_epoch(head, header)
         except OperatorError:
-            for i in range(header.epochs if header.epochs > 1 else 0):  # the epoch is to be named
-                alone = [one_of(e, i, len(self.keys)) for e in head]
-                self._fused(alone, header.first + i)
+            if whole and header.epochs > 1:
+                self._by_epoch(head, header)  # the epoch is to be named
             raise
+
+    def _by_epoch(self, head: list[Emission], header: Header) -> list[Emission]:
+        """As `_fused` of several epochs, one after the other."""
+        epochs = range(header.epochs)
+        parts = ([one_of(e, i, len(self.keys)) for e in head] for i in epochs)
+        return of_several([self._fused(p, header.first + i) for i, p in enumerate(parts)])
 
     def _fused(self, head: list[Emission], epoch: int) -> list[Emission]:
         ports = list(head)

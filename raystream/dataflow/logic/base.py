@@ -20,6 +20,10 @@ class Logic(ABC):
     """Whether what is due rings or closes in the last epoch of the input: `last` of `close` and
     `timer`."""
 
+    takes_several = False
+    """Whether `process` may be given the records of several epochs that are one step: it does then
+    what is due at the end of each, and `fire` returns what that emitted."""
+
     def open(self, keys: KeyRange) -> None:  # noqa: B027  a default
         """Prepare for the first epoch, after rows were restored: load references, set alarms.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from operator import length_hint
@@ -45,10 +45,35 @@ class Collector:
         self._first, self._range = epoch, groups
         self._begins: np.ndarray | None = None
 
-    def begin(self, given: Input) -> None:
-        """Take note of how many epochs the records are of."""
-        self._first, self._range = self.epoch - given.epochs + 1, given.groups // given.epochs
-        self._begins = given.offsets[:: self._range] if given.epochs > 1 else None
+    def begin(self, given: Input) -> Collector:
+        """Take note of how many epochs the records are of. Returns itself."""
+        if given.epochs > 1:
+            self._first, self._range = self.epoch - given.epochs + 1, given.groups // given.epochs
+            self._begins = given.offsets[:: self._range]
+        return self
+
+    def beside(self, given: Input) -> Collector:
+        """Another one of the same epochs."""
+        return Collector(self.spec, self._first + given.epochs - 1, given.groups).begin(given)
+
+    def through(self, given: Input, end: Callable[[int], None]) -> Iterator[tuple[int, int, int]]:
+        """Go through the key groups that have records, as `Input.filled`; what is emitted for one
+        belongs to it.
+
+        Args:
+            end: called at the end of each epoch with its place among the several.
+        """
+        ended = 0
+        for place, lo, hi in given.filled():
+            if given.epochs > 1:
+                while ended < place // self._range:
+                    end(ended)
+                    ended += 1
+                self.stand(place)
+            yield place, lo, hi
+            self.close_group(place)
+        for of in range(ended, given.epochs):
+            end(of)
 
     def stand(self, at: int) -> None:
         """The records that follow are of a key group of one of several epochs."""
@@ -241,6 +266,8 @@ def values_in_order(given: Input, name: str) -> np.ndarray:
 class Stateless(Logic):
     """A flat map. It is fused into the instance that feeds it."""
 
+    takes_several = True
+
     def __init__(self, spec: OperatorSpec) -> None:
         self.spec = spec
 
@@ -278,6 +305,8 @@ def tidy_rows(table: ObjectTable, spec: OperatorSpec, keys: Iterable[Any]) -> No
 class KeyedLogic(Logic):
     """One call per record, with state where declared; see `timed` for timers."""
 
+    takes_several = True
+
     def __init__(self, spec: OperatorSpec, groups: int) -> None:
         self.spec = spec
         self.groups = groups
@@ -287,21 +316,24 @@ class KeyedLogic(Logic):
             self.table = ObjectTable(kept_shape(spec), groups)
 
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
-        collector = Collector(self.spec, epoch, given.groups)
+        collector = Collector(self.spec, epoch, given.groups).begin(given)
         records = in_order(given)
         keys: list[Any] = [None] * len(records)
         if self.keys_of:
             keys = keys_in_order(self.keys_of, given, records)
         step = self._stateless if self.table is None else self._run
-        collector.begin(given)
-        for at, lo, hi in given.filled():
-            if given.epochs > 1:
-                collector.stand(at)
+
+        def end(of: int) -> None:
+            self._tidy(given.of_epoch(of, keys))
+
+        for _, lo, hi in collector.through(given, end):
             step(collector, keys, records, lo, hi)
-            collector.close_group(at)
+        return collector.output()
+
+    def _tidy(self, keys: Sequence[Any]) -> None:
+        """keys: those of the records of an epoch."""
         if self.table is not None:
             tidy_rows(self.table, self.spec, keys)
-        return collector.output()
 
     def _stateless(
         self, collector: Collector, keys: list[Any], records: list[Any], lo: int, hi: int

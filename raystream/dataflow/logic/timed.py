@@ -6,7 +6,7 @@ or a later one. What is due at the end of the epoch and has not rung yet rings a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -41,6 +41,8 @@ class TimedLogic(KeyedLogic):
         self.due = spec.state.timer
         self.alarms: dict[Any, int] = {}
         self.dues = Dues(self.spec, self._stands)
+        self._fired: Output | None = None
+        """What the alarms emitted that rang at the ends of several epochs that were one step."""
 
     def open(self, keys: KeyRange) -> None:
         """Set the alarms of rows that were restored."""
@@ -55,25 +57,38 @@ class TimedLogic(KeyedLogic):
     # ------------------------------------------------------------ records
 
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
-        collector = Collector(self.spec, epoch, given.groups)
+        collector = Collector(self.spec, epoch, given.groups).begin(given)
+        fired = collector if given.epochs == 1 else collector.beside(given)
         records = in_order(given)
         keys = keys_in_order(self.keys_of, given, records)
-        latest = self._latest(given, upto)
-        for g, lo, hi in given.filled():
+        size, uptos = given.groups // given.epochs, given.watermarks or [upto]
+        latest = self._latest(given, uptos)
+
+        def end(of: int) -> None:
+            self._tidy(given.of_epoch(of, keys))
+            due_groups = self.dues.groups(uptos[of]) if given.epochs > 1 else []
+            if due_groups:
+                fired.stand(of * size)
+                self._ring_due(fired, due_groups, uptos[of], of * size - given.lo)
+
+        for place, lo, hi in collector.through(given, end):
             part = slice(lo, hi)
             taken = zip(records[part], keys[part], latest[part], strict=True)
-            self._take(collector, given.lo + g, taken, hi)
-            collector.close_group(g)
-        tidy_rows(self.table, self.spec, keys)
+            self._take(collector, given.lo + place % size, taken, hi)
+        if given.epochs > 1:
+            self._fired = fired.output()
         return collector.output()
 
-    def _latest(self, given: Input, upto: int) -> list[int]:
-        """For each record the latest time for which an alarm rings before it."""
+    def _latest(self, given: Input, uptos: Sequence[int]) -> list[int]:
+        """For each record the latest time for which an alarm rings before it. uptos: the watermark
+        after each epoch."""
         name = self.spec.rings_by
         if name is None:
             return [BEFORE_ALL - 1] * len(given)
-        times = values_in_order(given, name)
-        latest: list[int] = np.minimum(times, min(upto, NEVER - 1)).tolist()
+        upto: Any = min(uptos[0], NEVER - 1)
+        if given.epochs > 1:
+            upto = np.array(uptos).repeat(given.epoch_sizes())
+        latest: list[int] = np.minimum(values_in_order(given, name), upto).tolist()
         return latest
 
     def _take(
@@ -115,10 +130,8 @@ class TimedLogic(KeyedLogic):
         except Exception as error:
             if ringing:
                 raise
-            at = hi - 1 - len(list(taken))
-            raise operator_error(
-                self.spec, error, epoch=epoch, key=key, doing=f"record {at}"
-            ) from error
+            doing = collector.number(hi - 1 - len(list(taken)))
+            raise operator_error(self.spec, error, epoch=epoch, key=key, doing=doing) from error
 
     # ------------------------------------------------------------ alarms
 
@@ -142,12 +155,38 @@ class TimedLogic(KeyedLogic):
         return min([heap[0][0] for heap in self.dues.heaps.values() if heap], default=NEVER)
 
     def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
+        if self._fired is not None:
+            fired, self._fired = self._fired, None
+            return fired
         self.ends = last
         due_groups = self.dues.groups(watermark, keys)
         if not due_groups:
             return None
         collector = Collector(self.spec, epoch, len(keys))
-        left: list[list[Any]] = [[]] * len(keys)
+        left = self._ring_due(collector, due_groups, watermark, -keys.lo, last=last)
+        output = collector.output()
+        output.cut_off = _cut_off(left, keys)
+        return output
+
+    def _ring_due(
+        self,
+        collector: Collector,
+        due_groups: list[int],
+        watermark: int,
+        first: int,
+        *,
+        last: bool = False,
+    ) -> dict[int, list[Any]]:
+        """Ring the alarms up to a watermark.
+
+        Args:
+            due_groups: the key groups that have some.
+            first: the place of key group 0 in the collector.
+
+        Returns:
+            by key group the keys whose alarms do not ring any more
+        """
+        left: dict[int, list[Any]] = {}
         for group in due_groups:
             rounds = 0
             while (ready := self._ready(group, watermark)) and not (
@@ -156,11 +195,10 @@ class TimedLogic(KeyedLogic):
                 for due, key in ready:
                     self._ring(collector, group, key, due)
                 rounds += 1
-            left[group - keys.lo] = [key for _, key in ready]
-            collector.close_group(group - keys.lo)
-        output = collector.output()
-        output.cut_off = _cut_off(left)
-        return output
+            if ready:
+                left[group] = [key for _, key in ready]
+            collector.close_group(first + group)
+        return left
 
     def _ready(self, group: int, watermark: int) -> list[tuple[int, Any]]:
         ready = []
@@ -197,12 +235,12 @@ class TimedLogic(KeyedLogic):
             raise self.spec.no_later(epoch)
 
 
-def _cut_off(left: list[list[Any]]) -> CutOff | None:
+def _cut_off(left: dict[int, list[Any]], keys: KeyRange) -> CutOff | None:
     """left: by key group the keys whose alarms do not ring any more."""
-    if not any(left):
+    if not left:
         return None
-    offsets = np.cumsum([0, *map(len, left)])
-    return CutOff(offsets, tuple(map(repr, islice(chain.from_iterable(left), NAMED))))
+    offsets = np.cumsum([0, *(len(left.get(group, ())) for group in range(*keys))])
+    return CutOff(offsets, tuple(map(repr, islice(chain.from_iterable(left.values()), NAMED))))
 
 
 class Untimely(Exception):

@@ -124,19 +124,14 @@ class TriggeredWindows(WindowLogic):
 
     # ------------------------------------------------------------ what is due
 
-    def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
-        self.ends = last
-        if self.next > watermark or not self.dues.heaps:
-            return None
-        collector = Collector(self.spec, epoch, len(keys))
-        for group in self.dues.groups(watermark):
+    def _close_due(self, collector: Collector, keys: KeyRange, watermark: int, before: int) -> None:
+        for group in self.dues.groups(watermark, keys):
             for due, key, start in self.ready(group, watermark):
                 self._fire(collector, group, key, start, due)
-            collector.close_group(group - keys.lo)
+            collector.close_group(before + group - keys.lo)
         self._tidy()
         self.corrected.clear()
         self.next = self.least()
-        return collector.output()
 
     def _fire(self, collector: Collector, group: int, key: Any, start: int, due: int) -> None:
         """Do what is due for a window at that time."""
@@ -194,9 +189,9 @@ class CountWindows(WindowLogic):
         return True
 
     def fire(self, keys: KeyRange, epoch: int, watermark: int, *, last: bool) -> Output | None:
-        self.ends = last
         if not last or not self.starts:
-            return None
+            return super().fire(keys, epoch, watermark, last=last)
+        self.ends = True
         collector = Collector(self.spec, epoch, len(keys))
         by_group: dict[int, list[Any]] = {}
         for key in self.starts:

@@ -36,6 +36,8 @@ from raystream.state.tables.object_table import ObjectTable
 class WindowLogic(Logic):
     """The base of all window logics: a heap of ends for each key group, and how windows close."""
 
+    takes_several = True
+
     def __init__(self, spec: OperatorSpec, groups: int) -> None:
         assert spec.state is not None and spec.close is not None
         self.spec = spec
@@ -54,57 +56,48 @@ class WindowLogic(Logic):
         self._holds = spec.state.tidy is not None
 
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
-        self.watermark, self.upto = watermark, upto
-        collector, fired = self._collector(given, epoch), None
-        if given.epochs > 1:
-            fired = self._collector(given, epoch)
+        collector = Collector(self.spec, epoch, given.groups).begin(given)
+        fired = collector if given.epochs == 1 else collector.beside(given)
         records = in_order(given)
         keys = keys_in_order(self.keys_of, given, records)
         times = self.times_of(given, epoch).tolist()
         late: list[int] = []
-        size, of = given.groups // given.epochs, 0
-        for place, lo, hi in given.filled():
-            if fired is not None:
-                self._end_epochs(fired, given, range(of, place // size))
-                of = place // size
-                collector.stand(place)
-            group = given.lo + place % size
+        size, uptos = given.groups // given.epochs, given.watermarks or [upto]
+
+        def end(of: int) -> None:
+            self._tidy()
+            if given.epochs > 1:
+                self.watermark = uptos[of]
+                self._end_epoch(fired, KeyRange(given.lo, given.lo + size), of * size)
+
+        self.watermark = watermark
+        for place, lo, hi in collector.through(given, end):
+            group, self.upto = given.lo + place % size, uptos[place // size]
             for at in range(lo, hi):
                 try:
                     if not self._take(collector, group, keys[at], times[at], records[at]):
                         late.append(at)
+                except OperatorError:  # of `close`, for a result that is due before the record
+                    raise
                 except Exception as error:
                     doing = collector.number(at)
                     raise operator_error(
                         self.spec, error, epoch=collector.epoch, key=keys[at], doing=doing
                     ) from error
-            collector.close_group(place)
-        if fired is not None:
-            self._end_epochs(fired, given, range(of, given.epochs))
+        if given.epochs > 1:
             self._fired = fired.output()
-        self._tidy()
         return collector.output(late=late)
 
-    def _collector(self, given: Input, epoch: int) -> Collector:
-        collector = Collector(self.spec, epoch, given.groups)
-        collector.begin(given)
-        return collector
-
-    def _end_epochs(self, fired: Collector, given: Input, epochs: range) -> None:
-        """Do what is due at the ends of some of several epochs.
+    def _end_epoch(self, fired: Collector, keys: KeyRange, place: int) -> None:
+        """Do what is due at the end of one of several epochs.
 
         Args:
-            fired: takes what is emitted. epochs: the places of these epochs among the several.
+            fired: takes what is emitted. place: that of the epoch's first key group.
         """
-        assert given.watermark_after is not None
-        size, self.ends = given.groups // given.epochs, False
-        keys = KeyRange(given.lo, given.lo + size)
-        for of in epochs:
-            self._tidy()
-            fired.stand(of * size)
-            self.watermark = given.watermark_after(fired.epoch)
-            if self.next <= self.watermark:
-                self._close_due(fired, keys, self.watermark, of * size)
+        self.ends = False
+        if self.next <= self.watermark:
+            fired.stand(place)
+            self._close_due(fired, keys, self.watermark, place)
 
     def _tidy(self) -> None:
         if self._held:
