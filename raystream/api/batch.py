@@ -78,6 +78,9 @@ class Batch(Generic[T_co]):
     def __len__(self) -> int:
         return len(self._columns)
 
+    def __iter__(self) -> Iterator[T_co]:
+        return self.records()
+
     def records(self) -> Iterator[T_co]:
         """The rows as records."""
         return self._columns.records()

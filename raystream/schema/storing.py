@@ -139,9 +139,12 @@ def _store(owner: str, f: Field, values: Any) -> list[Any]:
         return [_store_decimals(owner, f, values)]
     if f.kind in ("text", "bytes"):
         return [_store_strings(owner, f, values)]
-    if isinstance(values, pa.ChunkedArray | pa.Array):
-        values = values.to_pylist()
     name = f"{owner}.{f.name}"
+    if isinstance(values, pa.ChunkedArray | pa.Array):
+        try:
+            values = values.to_pylist()
+        except (ValueError, OverflowError) as error:  # of times that Python has not
+            raise StateError(f"{name}: {error}") from None
     stored = pa.array(encode_all(values, name), pa.binary())
     _refuse_unlike(name, f, values)
     return [_one(name, stored)]
@@ -161,6 +164,8 @@ def _plainer(owner: str, f: Field, kind: ValueKind, values: Any) -> Any:
         plain = _counted(name, f, kind, values)
     elif isinstance(values, np.ndarray) and values.dtype.kind not in "iub":
         plain = _stored_list(name, f, kind, values.tolist())
+    elif array and kind.stored == "bytes" and not kind.members and values.type != pa.binary(16):
+        plain = _stored_list(name, f, kind, values.to_pylist())  # which says what is wrong
     elif array:
         plain = values
     else:
@@ -203,12 +208,20 @@ def _counted(name: str, f: Field, kind: ValueKind, values: Any) -> Any:
             f"{name}: {values.type} has no time zone",
             hint="Say which it is in: pyarrow.compute.assume_timezone(values, 'UTC').",
         )
-    if pa.types.is_integer(values.type):
+    if not _ALIKE[kind.name](values.type) and not pa.types.is_null(values.type):
         raise StateError(f"{name}: an array of {values.type} is none of {kind.name}")
     try:
         return values.cast(arrow).view(pa.from_numpy_dtype(np.dtype(kind.dtype)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise StateError(f"{name}: {_first(error)}") from None
+
+
+_ALIKE: dict[str, Callable[[Any], bool]] = {
+    "datetime": lambda kind: pa.types.is_timestamp(kind) or _textual(kind),
+    "date": lambda kind: pa.types.is_date(kind) or _textual(kind),
+    "timedelta": pa.types.is_duration,
+}
+"""Which Arrow types hold values of a kind: a cast would make a date of any time."""
 
 
 def _store_decimals(owner: str, f: Field, values: Any) -> Any:
@@ -221,6 +234,8 @@ def _store_decimals(owner: str, f: Field, values: Any) -> Any:
             or pa.types.is_null(values.type)
         ):
             raise StateError(f"{owner}.{f.name}: an array of {values.type} does not fit {f}")
+        if isinstance(values, pa.Array) and pa.types.is_integer(values.type):
+            values = values.cast(pa.decimal256(76, kind.scale))  # holds any, which is checked below
         array = values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise StateError(f"{owner}.{f.name}: {_first(error)}") from None

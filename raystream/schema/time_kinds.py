@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
+from math import floor
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -165,7 +166,8 @@ def moment_kind(written: TimeFormat) -> ValueKind:
         if written.format is not None:
             found = datetime.strptime(text, written.format)  # noqa: DTZ007 - it gets its zone below
         elif per_second is not None:
-            return _moment(round(Fraction(text) * 1_000_000 / per_second))
+            exact = Fraction(text) * 1_000_000 / per_second
+            return _moment(floor(exact) if written.unit == "ns" else round(exact))
         else:
             found = datetime.fromisoformat(text)
         return _moment(

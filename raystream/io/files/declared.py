@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from raystream.io.files.nested import (
     from_plain,
     inside,
     json_text,
+    moment,
     to_plain,
 )
 from raystream.schema.columns import Columns
@@ -197,10 +197,28 @@ def _decoded(array: Any) -> Any:
     """A column without a dictionary. Of times, nanoseconds are cut off: fields of times and lengths
     have microseconds, and text has lost them, too."""
     if isinstance(array, pa.DictionaryArray):
-        return array.dictionary_decode()
+        array = array.dictionary_decode()
+    return _cut(array) if _has_nanoseconds(array.type) else array
+
+
+def _has_nanoseconds(kind: Any) -> bool:
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return bool(kind.unit == "ns")
+    if isinstance(kind, pa.DictionaryType):
+        return _has_nanoseconds(kind.value_type)
+    return any(_has_nanoseconds(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _cut(array: Any) -> Any:
+    """A column of times, or of values that hold some, without their nanoseconds."""
     kind = array.type
-    if not (pa.types.is_timestamp(kind) or pa.types.is_duration(kind)) or kind.unit != "ns":
-        return array
+    if pa.types.is_struct(kind):
+        parts, names = [*map(_decoded, array.flatten())], [part.name for part in kind]
+        return pa.StructArray.from_arrays(parts, names, mask=array.is_null())
+    if pa.types.is_nested(kind):  # of a part of a column the offsets do not begin at 0
+        parts = [array.keys, array.items] if pa.types.is_map(kind) else [array.values]
+        offsets = pa.array(array.offsets.to_numpy())
+        return type(array).from_arrays(offsets, *map(_decoded, parts), mask=array.is_null())
     import pyarrow.compute as pc  # takes a while, and few columns need it
 
     times = pc.floor_temporal(array.view(pa.timestamp("ns")), unit="microsecond")
@@ -229,13 +247,11 @@ def _values(f: Field, array: Any) -> Any:
 
 def _moments(written: TimeFormat, kind: ValueKind, array: Any) -> Any:
     """Times that are numbers, or in a zone that they do not name."""
-    if not pa.types.is_timestamp(array.type):
-        return [None if v is None else kind.parse(repr(v)) for v in array.to_pylist()]
-    if written.zone is None or array.type.tz is not None:
-        return array
-    zone = ZoneInfo(written.zone)
-    times = array.cast(pa.timestamp("us")).to_pylist()
-    return [None if v is None else v.replace(tzinfo=zone) for v in times]
+    if pa.types.is_timestamp(array.type):
+        if written.zone is None or array.type.tz is not None:
+            return array
+        array = array.cast(pa.timestamp("us"))
+    return [None if v is None else moment(v, kind) for v in array.to_pylist()]
 
 
 class _BadRow(Exception):
@@ -295,13 +311,17 @@ def _to_mend(f: Field) -> str:
 def _alone(schema: RecordSchema, arrays: dict[str, Any], at: At, error: Exception) -> InputError:
     """The error for the first row that could not be taken by itself."""
     for row in range(len(arrays[schema.names[0]])):
+        one = {}
+        for f in schema.fields:
+            try:
+                one[f.name] = _values(f, arrays[f.name].slice(row, 1))
+            except (ValueError, ArithmeticError) as alone:
+                hint = getattr(alone, "hint", "") or _MEND
+                return InputError(f"{at(row)}: {f.name!r}: {alone}", hint=hint)
         try:
-            one = {f.name: _values(f, arrays[f.name].slice(row, 1)) for f in schema.fields}
             Batch(schema.cls, one)
         except StateError as alone:
             return InputError(f"{at(row)}: {alone.message}", hint=alone.hint or _MEND)
-        except (ValueError, ArithmeticError) as alone:
-            return InputError(f"{at(row)}: {alone}", hint=_MEND)
     return InputError(f"{at(0)} and on: {error}")
 
 

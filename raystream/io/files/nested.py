@@ -9,8 +9,10 @@ import base64
 import json
 import types
 import typing
+from datetime import datetime
 from functools import cache
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -150,9 +152,11 @@ def from_plain(value: Any, f: Field) -> Any:
     if f.value is not None:
         if f.value.members or isinstance(value, bytes):
             return f.value.restore(value)
-        return f.value.settle(value)
+        if isinstance(value, str):
+            return f.value.parse(value)
+        return f.value.settle(value) if f.value.written is None else moment(value, f.value)
     if f.kind != "object":
-        return value
+        return float(value) if f.dtype in ("f4", "f8") else value
     hint = bare(f.hint)
     shape, parts = inside(f)
     if shape == "map":
@@ -162,6 +166,20 @@ def from_plain(value: Any, f: Field) -> Any:
         return tuple(items) if typing.get_origin(hint) is tuple else items
     values = [from_plain(value[n], g) for n, g in parts.items()]
     return record_maker(hint)(values) if is_record(hint) else tuple(values)
+
+
+def moment(value: Any, kind: ValueKind) -> datetime:
+    """A time that is a number, or in a zone that it does not name.
+
+    Raises:
+        ValueError: it is none.
+    """
+    assert kind.written is not None
+    if not isinstance(value, datetime):
+        found: datetime = kind.parse(repr(value))
+        return found
+    named = value.tzinfo is not None or kind.written.zone is None
+    return kind.settle(value if named else value.replace(tzinfo=ZoneInfo(kind.written.zone or "")))
 
 
 def inside(f: Field) -> tuple[NestedKind, dict[str, Field]]:

@@ -182,10 +182,24 @@ def usual_kind(kind: Any) -> Any:
     """The type of which a column is one of several layouts: lists of one size, views."""
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(usual_kind(kind.value_type))
+    if pa.types.is_nested(kind):
+        made = _of_usual(kind)
+        return kind if made == kind else made
     if pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_binary_view(kind):
         return pa.binary()
+    return kind
+
+
+def _of_usual(kind: Any) -> Any:
+    if pa.types.is_map(kind):
+        return pa.map_(usual_kind(kind.key_type), usual_kind(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([part.with_type(usual_kind(part.type)) for part in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        of = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return of(kind.value_field.with_type(usual_kind(kind.value_type)))
     return kind
 
 
