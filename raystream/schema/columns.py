@@ -258,3 +258,31 @@ COUNTED: dict[str, tuple[str, Any]] = {
     "timedelta": ("timedelta64[us]", pa.duration("us")),
 }
 """By kind, how NumPy and Arrow count what is stored as numbers; in NumPy it has 64 bits."""
+
+
+def is_counted(name: str, kind: Any) -> bool:
+    """Whether an Arrow type holds values of a kind that is stored as numbers, or their text. A cast
+    would make a date of any time."""
+    if name == "datetime":
+        return is_text(kind) or pa.types.is_timestamp(kind) or pa.types.is_null(kind)
+    if name == "date":
+        return is_text(kind) or pa.types.is_date(kind) or pa.types.is_null(kind)
+    return pa.types.is_duration(kind) or pa.types.is_null(kind)
+
+
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is one of text."""
+    return str(kind).removeprefix("large_") in ("string", "string_view")
+
+
+def is_text_or_bytes(kind: Any) -> bool:
+    """Whether an Arrow type is one of text, bytes or nothing: a cast makes text of numbers, too."""
+    held = str(kind).removeprefix("large_") in ("binary", "binary_view", "null")
+    return held or is_text(kind) or pa.types.is_fixed_size_binary(kind)
+
+
+def one_array(name: str, array: Any) -> Any:
+    """What Arrow made of values, if it is one array: of more than 2 GB it makes several."""
+    if isinstance(array, pa.ChunkedArray):
+        raise too_much(name, len(array))
+    return array

@@ -13,20 +13,23 @@ import numpy as np
 import pyarrow as pa
 
 from raystream.errors import StateError
-from raystream.schema.columns import ARROW, COUNTED, Columns, empty, read_only, too_much
+from raystream.schema.columns import (
+    ARROW,
+    COUNTED,
+    Columns,
+    empty,
+    is_counted,
+    is_text,
+    is_text_or_bytes,
+    one_array,
+    read_only,
+)
 from raystream.schema.fields import Field
 from raystream.schema.member_kinds import shown_members
 from raystream.schema.objects import EncodedValue, bare, encode_all
 from raystream.schema.records import RecordSchema
 from raystream.schema.value_kind import Misfit, ValueKind
 from raystream.schema.values import check_of
-
-
-def _one(name: str, array: Any) -> Any:
-    """What Arrow made of values, if it is one array: of more than 2 GB it makes several."""
-    if isinstance(array, pa.ChunkedArray):
-        raise too_much(name, len(array))
-    return array
 
 
 def from_records(schema: RecordSchema, records: Iterable[Any]) -> Columns:
@@ -140,21 +143,20 @@ def _store(owner: str, f: Field, values: Any) -> list[Any]:
     if f.kind in ("text", "bytes"):
         return [_store_strings(owner, f, values)]
     name = f"{owner}.{f.name}"
-    if isinstance(values, pa.ChunkedArray | pa.Array):
-        try:
-            values = values.to_pylist()
-        except (ValueError, OverflowError) as error:  # of times that Python has not
-            raise StateError(f"{name}: {error}") from None
+    try:
+        values = values.to_pylist() if isinstance(values, pa.ChunkedArray | pa.Array) else values
+    except (ValueError, OverflowError) as error:  # of times that Python has not
+        raise StateError(f"{name}: {error}") from None
     stored = pa.array(encode_all(values, name), pa.binary())
     _refuse_unlike(name, f, values)
-    return [_one(name, stored)]
+    return [one_array(name, stored)]
 
 
 def _plainer(owner: str, f: Field, kind: ValueKind, values: Any) -> Any:
     """Values of a kind as what is stored: a list of it, or an array that is it already."""
     name = f"{owner}.{f.name}"
     if isinstance(values, pa.ChunkedArray):
-        values = _one(name, values.combine_chunks())
+        values = one_array(name, values.combine_chunks())
     if isinstance(values, pa.DictionaryArray):
         values = values.dictionary_decode()
     array = isinstance(values, np.ndarray | pa.Array)
@@ -164,8 +166,8 @@ def _plainer(owner: str, f: Field, kind: ValueKind, values: Any) -> Any:
         plain = _counted(name, f, kind, values)
     elif isinstance(values, np.ndarray) and values.dtype.kind not in "iub":
         plain = _stored_list(name, f, kind, values.tolist())
-    elif array and kind.stored == "bytes" and not kind.members and values.type != pa.binary(16):
-        plain = _stored_list(name, f, kind, values.to_pylist())  # which says what is wrong
+    elif isinstance(values, pa.Array) and kind.stored == "bytes" and not kind.members:
+        plain = _of_16_bytes(name, kind, values)
     elif array:
         plain = values
     else:
@@ -173,6 +175,15 @@ def _plainer(owner: str, f: Field, kind: ValueKind, values: Any) -> Any:
     if kind.members and isinstance(plain, np.ndarray | pa.Array):
         _refuse_strangers(name, f, kind, plain)
     return plain
+
+
+def _of_16_bytes(name: str, kind: ValueKind, values: Any) -> Any:
+    try:
+        if not is_text(values.type):
+            return values.cast(pa.binary(16))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass
+    raise StateError(f"{name}: an array of {values.type} does not fit {kind.name}")
 
 
 def _stored_list(name: str, f: Field, kind: ValueKind, values: Iterable[Any]) -> list[Any]:
@@ -208,20 +219,12 @@ def _counted(name: str, f: Field, kind: ValueKind, values: Any) -> Any:
             f"{name}: {values.type} has no time zone",
             hint="Say which it is in: pyarrow.compute.assume_timezone(values, 'UTC').",
         )
-    if not _ALIKE[kind.name](values.type) and not pa.types.is_null(values.type):
+    if not is_counted(kind.name, values.type):
         raise StateError(f"{name}: an array of {values.type} is none of {kind.name}")
     try:
         return values.cast(arrow).view(pa.from_numpy_dtype(np.dtype(kind.dtype)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise StateError(f"{name}: {_first(error)}") from None
-
-
-_ALIKE: dict[str, Callable[[Any], bool]] = {
-    "datetime": lambda kind: pa.types.is_timestamp(kind) or _textual(kind),
-    "date": lambda kind: pa.types.is_date(kind) or _textual(kind),
-    "timedelta": pa.types.is_duration,
-}
-"""Which Arrow types hold values of a kind: a cast would make a date of any time."""
 
 
 def _store_decimals(owner: str, f: Field, values: Any) -> Any:
@@ -268,10 +271,10 @@ def _store_strings(owner: str, f: Field, values: Any) -> Any:
             values = values.combine_chunks()
         if isinstance(values, pa.DictionaryArray):
             values = values.dictionary_decode()
-        if isinstance(values, pa.Array) and not _textual(values.type):
+        if isinstance(values, pa.Array) and not is_text_or_bytes(values.type):
             raise StateError(f"{owner}.{f.name}: an array of {values.type} does not fit {f}")
         array = values if isinstance(values, pa.Array) else pa.array(values, kind)
-        array = _one(f"{owner}.{f.name}", array if array.type == kind else array.cast(kind))
+        array = one_array(f"{owner}.{f.name}", array if array.type == kind else array.cast(kind))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise StateError(f"{owner}.{f.name}: {_first(error)}") from None
     except UnicodeEncodeError as error:  # half of a pair of surrogates, from broken JSON
@@ -291,16 +294,10 @@ def _refuse_other_texts(owner: str, f: Field, values: Sequence[Any]) -> None:
         raise StateError(f"{owner}.{f.name}: {bad!r:.80} does not fit {f}")
 
 
-def _textual(kind: Any) -> bool:
-    """Whether an Arrow type is one of text, bytes or nothing: a cast makes text of numbers, too."""
-    return pa.types.is_fixed_size_binary(kind) or str(kind).removeprefix("large_") in _TEXTUAL
-
-
 _TEXTS = {
     "text": (str, pa.Scalar, type(None)),
     "bytes": (bytes, pa.Scalar, type(None)),  # what may still change would be stored as it is then
 }
-_TEXTUAL = {"string", "string_view", "binary", "binary_view", "null"}
 
 
 _NOTHING = {"?": False}

@@ -184,7 +184,8 @@ class Paid(NamedTuple):
     ("record", "array", "why"),
     [
         (Dated, times(pa.timestamp("us", "UTC"), NANOS // 1000), "none of date"),
-        (Named, pa.array([ID]), "is no UUID"),
+        (Named, pa.array([ID]), "string does not fit UUID"),
+        (Named, pa.array([b"x"]), "binary does not fit UUID"),
         (Listed, pa.array([[10_000_000]], pa.list_(pa.date32())), "Listed.days: date value out"),
         (Paid, pa.array([10**12]), "precision 10"),
     ],
