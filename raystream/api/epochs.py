@@ -147,7 +147,9 @@ def by_arrival(
     Args:
         column: the field that the watermark follows.
         seconds: the length of an epoch, on the clock. An epoch is longer where the job cannot keep
-            up with such epochs, as far as the source reads ahead (`Source.read_ahead`).
+            up with such epochs, as far as the source reads ahead (`Source.read_ahead`). Where
+            nothing has come by its end, and the job has no other source instance, the epoch ends
+            with what comes next, up to `seconds` later.
         disorder: seconds of event time by which a record may be behind those before it.
         idle: seconds on the clock: a split of which nothing has come for that long holds no
             watermark back, until its next record comes. That record may be late. Unless given,

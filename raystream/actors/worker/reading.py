@@ -68,10 +68,21 @@ class Claim(Protocol):
         ...
 
 
+class Bell(Protocol):
+    """Where a source waits for what its readers read."""
+
+    def put(self, item: None, /) -> None:
+        """End the wait."""
+
+    def take(self, seconds: float, /) -> object:
+        """Wait up to so many seconds."""
+
+
 class SourceReader:
     """Reads for a source instance and decides when an epoch is due.
 
     Args:
+        bell: where it waits for its readers: the inbox of the instance.
         meter: counts what is waited as idle.
         taken: the last epoch that was published before; `positions` where the splits were then.
         ended: whether that was the last of all.
@@ -88,6 +99,7 @@ class SourceReader:
         vertex: Vertex,
         keys: KeyRange,
         claim: Claim | None,
+        bell: Bell,
         *,
         taken: int = 0,
         positions: Positions | None = None,
@@ -117,7 +129,10 @@ class SourceReader:
         self.machine = Arrival(plan, vertex, keys, positions, writer)
         self.newest = 0
         self.last_checkpoint = 0.0
-        self._owns = owns
+        self._owns, self._bell = owns, bell
+        sources = [v for v in plan.vertices if v.kind == "source"]
+        self._alone = len(sources) == 1 and len(keys) == plan.groups
+        """Whether no other instance of the job cuts epochs."""
         self._live: dict[str, ReadAhead] = {}
         if not self.machine.live:
             self.readers = [self._begun(s) for s in self.machine.splits]
@@ -181,13 +196,16 @@ class SourceReader:
         self, machine: Arrival, epoch: int, stopping: Callable[[], bool]
     ) -> Work[EpochRows | None]:
         """End an epoch with what has arrived: after `seconds`, or at once if other sources have
-        closed it."""
+        closed it. Where nothing has arrived by then, and nobody waits for this source, it ends with
+        what comes next, or when the next one is due."""
         now = time.monotonic  # nobody may set this clock back
         due = max(self.last_checkpoint + self.seconds, now())
         waits = self.newest < epoch and not all(r.full or r.done for r in self.readers)
         self.waited = waits
         if waits and not (yield from sleep_until(due, stopping, now)):
             return None
+        if waits and self._alone:
+            yield from self._await_arrival(due + self.seconds, stopping)
         self.last_checkpoint = min(due, now())  # epochs that did not wait owe no time to later ones
         if machine.live:
             return (yield from self._recorded(machine, epoch, stopping))
@@ -210,6 +228,17 @@ class SourceReader:
                     split.add(*batch)
             boundaries.append(held)
         return machine.take(boundaries)
+
+    def _await_arrival(self, until: float, stopping: Callable[[], bool]) -> Work[None]:
+        """Wait until something has arrived, up to a time on the monotonic clock."""
+        for reader in self.readers:
+            reader.bell = self._bell
+        while not any(r.waiting for r in self.readers) and not stopping():
+            if (left := until - time.monotonic()) <= 0:
+                break
+            yield Pause(min(left, WAIT_SECONDS), self._bell.take, "by input")
+        for reader in self.readers:
+            reader.bell = None
 
     def _recorded(
         self, machine: Arrival, epoch: int, stopping: Callable[[], bool]
@@ -321,6 +350,8 @@ class ReadAhead:
 
     def __init__(self, reader: SplitReader) -> None:
         self.reader = reader
+        self.bell: Bell | None = None
+        """Rung when something was read, or nothing more will be; None while nobody waits."""
         self._queue: queue.Queue[Any] = queue.Queue(reader.ahead)
         self._error: BaseException | None = None
         self._ended = False
@@ -350,14 +381,20 @@ class ReadAhead:
             self.reader.close()
         except BaseException as error:
             self._error = error
+        self._ring()
 
     def _put(self, batch: tuple[Any, ...]) -> None:
         while not self._stopping:
             try:
                 self._queue.put(batch, timeout=WAIT_SECONDS)
-                return
             except queue.Full:
                 continue
+            self._ring()
+            return
+
+    def _ring(self) -> None:
+        if (bell := self.bell) is not None:
+            bell.put(None)
 
     @property
     def full(self) -> bool:

@@ -220,6 +220,7 @@ class Shell:
                 self.vertex,
                 self.keys,
                 self._claim,
+                self.inbox,
                 taken=max(self.tenure.begun, self.machine.position),
                 meter=self.meter,
                 positions=None if input_position is None else input_position.splits,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from raystream.controller.planning.plans import make_plan
 from raystream.dataflow.register import Boundary, HeldBoundary
 from raystream.testing import Collect
 from tests.flows import Line
+from tests.gates import LIMIT_SECONDS
 
 SECONDS = 0.5
 
@@ -74,6 +76,31 @@ class Claiming:
         return None
 
 
+class Waiting:
+    """Time passes while a source waits for its readers, unless something is said to come.
+
+    Args:
+        comes: at which time what is done so that something comes.
+    """
+
+    def __init__(self, clock: Clock, comes: dict[float, Callable[[], None]] | None = None) -> None:
+        self.clock, self.comes, self.rung = clock, comes or {}, threading.Event()
+
+    def put(self, item: None, /) -> None:
+        self.rung.set()
+
+    def take(self, seconds: float, /) -> object:
+        at = min(self.comes, default=float("inf"))
+        if at > self.clock.now + seconds:
+            self.clock.sleep(seconds)
+            return None
+        self.clock.now = max(at, self.clock.now)
+        self.rung.clear()
+        self.comes.pop(at)()
+        assert self.rung.wait(LIMIT_SECONDS), "the reader has not rung"
+        return None
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
@@ -89,7 +116,7 @@ def newest() -> dict[str, int]:
 
 
 @pytest.fixture
-def reader(newest: dict[str, int]) -> Iterator[SourceReader]:
+def reader(newest: dict[str, int], clock: Clock) -> Iterator[SourceReader]:
     source = Silent()
     flow = rs.Flow("silent")
     flow.source(source, epochs=rs.by_arrival(seconds=SECONDS)).to(Collect())
@@ -98,7 +125,7 @@ def reader(newest: dict[str, int]) -> Iterator[SourceReader]:
     def claim(epoch: int, wanted: Boundary) -> HeldBoundary:
         return HeldBoundary(wanted, max(newest["epoch"], epoch))
 
-    yield SourceReader(plan, plan.vertices[0], rs.KeyRange(0, 256), Claiming(claim))
+    yield SourceReader(plan, plan.vertices[0], rs.KeyRange(0, 256), Claiming(claim), Waiting(clock))
     source.gate.set()
 
 
@@ -127,7 +154,9 @@ def test_a_source_that_has_caught_up_waits_no_longer_than_any_other(
         take(reader, epoch)
     assert clock.now == begun
     take(reader, 501)
-    assert clock.now - begun == pytest.approx(SECONDS)
+    assert clock.now - begun == pytest.approx(2 * SECONDS)  # one of them for what may come
+    take(reader, 502)
+    assert clock.now - begun == pytest.approx(3 * SECONDS)
 
 
 def test_epochs_go_on_when_the_clock_of_the_machine_is_set_back(
@@ -151,12 +180,59 @@ def test_a_silent_split_is_idle_after_a_while(clock: Clock) -> None:
         wanted.append(boundary)
         return HeldBoundary(boundary, epoch)
 
-    reader = SourceReader(plan, plan.vertices[0], rs.KeyRange(0, 256), Claiming(claim))
+    reader = SourceReader(
+        plan, plan.vertices[0], rs.KeyRange(0, 256), Claiming(claim), Waiting(clock)
+    )
     taken = [take(reader, epoch) for epoch in range(1, 9)]
     source.gate.set()
-    assert [b.idle for b in wanted] == [False] * 4 + [True] * 4
+    # each is cut half a second later than it could be: something might come
+    assert [b.idle for b in wanted] == [False] * 3 + [True] * 5
     assert [t.idle for t in taken] == [b.idle for b in wanted]
     assert not any(t.ended for t in taken)
+
+
+@dataclass
+class Spoken:
+    """A source of what is put into its queue; None ends it."""
+
+    said: queue.SimpleQueue[int | None] = field(default_factory=queue.SimpleQueue)
+    record: type = Line
+
+    def splits(self) -> list[rs.Split]:
+        return [rs.Split("a")]
+
+    def read(self, split: rs.Split, position: int) -> Iterator[tuple[int, rs.Batch[Line]]]:
+        while (time := self.said.get()) is not None:
+            position += 1
+            yield position, rs.Batch(Line, {"time": [time], "text": ["to be"]})
+
+
+@pytest.mark.parametrize(
+    ("keys", "parted", "cut_at"),
+    [(256, False, [0.2, 0.7, 1.3, 2.0]), (128, False, [0.0, 0.5, 1.0, 1.5]),
+     (256, True, [0.0, 0.5, 1.0, 1.5])],
+)  # fmt: skip
+def test_an_epoch_that_nobody_waits_for_ends_with_what_comes(
+    clock: Clock, keys: int, parted: bool, cut_at: list[float]
+) -> None:
+    """Where others cut epochs too, they might wait for it."""
+    source, flow = Spoken(), rs.Flow("spoken")
+    epochs = rs.by_arrival(seconds=SECONDS)
+    flow.source(source, epochs=epochs).to(Collect())
+    if parted:
+        flow.source(Silent(), name="other", epochs=epochs).to(Collect())
+    plan = make_plan(flow)
+    begun = clock.now
+    said = {begun + at: lambda: source.said.put(1) for at in (0.2, 0.7, 1.3)}
+    bell = Waiting(clock, said if keys == 256 and not parted else {})
+    claiming = Claiming(lambda epoch, wanted: HeldBoundary(wanted, epoch))
+    reader = SourceReader(plan, plan.vertices[0], rs.KeyRange(0, keys), claiming, bell)
+    found = []
+    for epoch in range(1, 5):
+        take(reader, epoch)
+        found.append(clock.now - begun)
+    source.said.put(None)
+    assert found == pytest.approx(cut_at)
 
 
 @dataclass
@@ -185,9 +261,8 @@ def test_reading_ends_with_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     flow.source(source, epochs=rs.by_arrival(seconds=0.001)).to(Collect())
     plan = make_plan(flow)
     source.closed.clear()  # planning had a look at the first rows
-    reader = SourceReader(
-        plan, plan.vertices[0], rs.KeyRange(0, 256), Claiming(lambda e, w: HeldBoundary(w, e))
-    )
+    claiming = Claiming(lambda e, w: HeldBoundary(w, e))
+    reader = SourceReader(plan, plan.vertices[0], rs.KeyRange(0, 256), claiming, Waiting(Clock()))
     take(reader, 1)
     reader.stop()
     for ahead in reader.readers:
