@@ -1,5 +1,5 @@
 """The command `raystream`: new, demo, plan, check, run, replay, fork, jobs, status, top, story,
-state, scale, move, drain, upgrade, push, stop, certificates, token, version.
+state, checkpoint, scale, move, drain, upgrade, push, stop, certificates, token, version.
 
 Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.
 """
@@ -278,7 +278,15 @@ def _run_on_screen(flow: Flow, **options: Any) -> None:
 _OF_JOBS: dict[str, list[Callable[..., None]]] = {
     RUN: [replay.replay, replay.fork],
     WATCH: [jobs.jobs, jobs.status, jobs.top, jobs.story, state.state, jobs.ui],
-    CHANGE: [jobs.stop, jobs.scale, jobs.move, jobs.drain, jobs.upgrade, jobs.push],
+    CHANGE: [
+        jobs.stop,
+        jobs.checkpoint,
+        jobs.scale,
+        jobs.move,
+        jobs.drain,
+        jobs.upgrade,
+        jobs.push,
+    ],
     SECURITY: [security.certificates, security.token],
 }
 for _panel, _commands in _OF_JOBS.items():

@@ -123,6 +123,19 @@ def story(job: JobSeen = "", json: Json = False, address: Address = "auto") -> N
         raise ConfigError(f"{job or 'the job'} has just ended, or has not begun yet")
 
 
+def checkpoint(job: JobOption, address: Address = "auto") -> None:
+    """Have a job take a checkpoint now, and say which one it is once it is stored.
+
+    Where the job has a durable tier it is saved there, too. The job goes on.
+
+    Example: raystream checkpoint counts
+    """
+    with errors_reported():
+        from raystream.actors.client.stopping import checkpoint as ask
+
+        typer.echo(ask(job, address))
+
+
 def stop(
     job: JobOption,
     save: Annotated[
@@ -178,7 +191,7 @@ def ui(
     ] = 24.0,
     address: Address = "auto",
 ) -> None:
-    """Show jobs on a page in a browser, live; its buttons scale, move, drain and stop.
+    """Show jobs on a page in a browser, live; its buttons scale, move, drain, checkpoint and stop.
 
     It ends with Ctrl-C. It prints two addresses, each with a token that the page asks for: with the
     first one you may do all, with the second one only look.

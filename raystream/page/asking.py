@@ -11,7 +11,7 @@ from nicegui import context, ui
 from raystream.actors.client.querying import query
 from raystream.actors.client.rescaling import drain, move, scale
 from raystream.actors.client.state_text import fields_of, key_of, plain
-from raystream.actors.client.stopping import stop
+from raystream.actors.client.stopping import checkpoint, stop
 from raystream.controller.protocol.history import MoveRecord
 from raystream.controller.reporting.story import moved_line
 from raystream.controller.reporting.views import JobPicture
@@ -92,6 +92,13 @@ def row_said(run: str, operator: str, text: str, address: str, *, values: bool) 
         said = ", ".join(f"{name}: {type(value).__name__}" for name, value in found.row.items())
     shown = text if values else "the key"
     return f"{operator}, {shown}: {said}\n(epoch {found.moment.epoch}, run {found.moment.run})"
+
+
+def ask_checkpoint(job: JobPicture, address: str) -> None:
+    """Ask whether the job is to take a checkpoint now."""
+    with _question(f"Have {job.run} take a checkpoint now?") as dialog:
+        ui.label("It is saved in its durable tier, too." if job.can_save else "The job goes on.")
+        _answers(dialog, "Checkpoint", lambda: checkpoint(job.run, address))
 
 
 def ask_stop(job: JobPicture, address: str) -> None:

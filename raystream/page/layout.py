@@ -43,6 +43,7 @@ REQUESTS: tuple[Request, ...] = (
     ("Scale", "S", asking.ask_scale),
     ("Move", "M", asking.ask_move),
     ("Drain", "D", asking.ask_drain),
+    ("Checkpoint now", "C", asking.ask_checkpoint),
     ("Stop", "X", asking.ask_stop),
 )
 """The name, the key and the question of each button."""

@@ -16,5 +16,5 @@ They speak with the controller of the job, an actor that has a name.
     state_text     keys as people write them, rows as people read them
     committed      reads rows at the committed checkpoint from the keepers
     pushing        `push`: records that somebody pushes by hand
-    stopping       `stop`: asks the controller, and waits for the end
+    stopping       `checkpoint` and `stop`: asks the controller, and waits until it is done
 """

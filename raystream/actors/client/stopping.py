@@ -1,4 +1,4 @@
-"""Ending a job from outside."""
+"""Having a job take a checkpoint, and ending it, from outside."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 
 import ray
 
+from raystream.actors.client.changing import changed_job
 from raystream.actors.client.jobs import asked, chosen
 from raystream.actors.cluster.connecting import listens, visited
 from raystream.actors.control.actor_names import CONTROLLER, actor, kill, running
 from raystream.actors.control.answers import JobOutcome
 from raystream.errors import ConfigError, JobError
 
+CHECKPOINT_SECONDS = 600.0
+"""How long a checkpoint that is asked for may take."""
 STOP_SECONDS = 600.0
 """How long a job may take to end after it was asked to."""
 LEAVE_SECONDS = 5.0
@@ -23,6 +26,29 @@ STILL = (
     "it ends all the same, with the next checkpoint that is saved; `raystream stop` without --save"
     " ends it at once"
 )
+
+
+def checkpoint(job: str, address: str) -> str:
+    """Have a job take a checkpoint now, and wait until it is committed and, where there is a
+    durable tier, saved. Returns which one it is, in words.
+
+    Raises:
+        ConfigError: there is no such job or cluster, or the job refuses. JobError: it does not
+        answer, has ended before, or took too long.
+    """
+    with changed_job(job, address, "outcome") as asked:
+        before = asked.now().committed
+        asked.ask(asked.controller.checkpoint.remote())
+
+        def made(now: JobOutcome) -> str | None:
+            if now.saved is None:
+                return f"checkpoint {now.committed:,} is stored" if now.committed > before else None
+            return f"checkpoint {now.saved:,} is saved" if now.saved > before else None
+
+        def doing(now: JobOutcome) -> str:
+            return f"take a checkpoint{now.unsaved and f' ({now.unsaved})'}"
+
+        return f"{asked.run}: {asked.until(made, doing, CHECKPOINT_SECONDS)}"
 
 
 def stop(job: str, address: str, *, save: bool, tell: Callable[[str], None] = print) -> str:

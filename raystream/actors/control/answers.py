@@ -27,12 +27,21 @@ class Charter(NamedTuple):
 
 
 class JobOutcome(NamedTuple):
-    """How a job has ended, if it has."""
+    """How a job has ended, if it has, and how far its checkpoints are."""
 
     ended: str
     """How it has ended, in words; empty while it runs."""
     unsaved: str
     """Why the newest checkpoint that should be in the durable tier is not; empty if it is."""
+    committed: int = 0
+    """The newest committed checkpoint."""
+    saved: int | None = None
+    """The newest checkpoint in the durable tier; None without one."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return bool(self.ended)
 
 
 class Moves(NamedTuple):

@@ -133,6 +133,14 @@ class Controller:
         return ""
 
     @ray.method(concurrency_group="control")
+    def checkpoint(self) -> str:
+        """Take a checkpoint as soon as there can be one.
+
+        Returns why that cannot be; empty if the controller has taken it up.
+        """
+        return NOT_BEGUN if self._job() is None else self._requests.ask(on.TakeCheckpoint)
+
+    @ray.method(concurrency_group="control")
     def scale(self, instances: dict[str, int], because: str, mode: MoveMode = "replay") -> str:
         """Have operators served by numbers of instances that share the key groups evenly.
 
@@ -220,13 +228,16 @@ class Controller:
 
     @ray.method(concurrency_group="control")
     def outcome(self) -> JobOutcome:
-        """How the job has ended, if it has."""
-        job = self._job()
-        unsaved = "" if job is None else job.machine.unsaved
-        if not self._over.is_set():
-            return JobOutcome("", unsaved)
-        error = self._result if isinstance(self._result, RaystreamError) else None
-        return JobOutcome("all its input was processed" if error is None else str(error), unsaved)
+        """How the job has ended, if it has, and how far its checkpoints are."""
+        job, ended = self._job(), ""
+        if self._over.is_set():
+            error = self._result if isinstance(self._result, RaystreamError) else None
+            ended = "all its input was processed" if error is None else str(error)
+        if job is None:
+            return JobOutcome(ended, "")
+        entry = job.machine.journal
+        saved = None if job.plan.durable is None else entry.saved
+        return JobOutcome(ended, job.machine.unsaved, entry.committed, saved)
 
     @ray.method(concurrency_group="control")
     def entrances(self) -> dict[str, Entrance] | None:

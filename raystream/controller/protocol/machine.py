@@ -63,8 +63,7 @@ class Machine:
     """Decides for one job.
 
     Args:
-        journal: the newest entry, read after `incarnation` was claimed at all keepers that hold
-    one."""
+        journal: the newest entry, read after `incarnation` was claimed at all that hold one."""
 
     def __init__(
         self,
@@ -197,6 +196,8 @@ class Machine:
         """
         self._job.now = now
         match event:
+            case on.TakeCheckpoint(request):
+                self._answer(request, *self._requests.checkpoint())
             case on.Rescale(request, wanted):
                 self._answer(request, *self._requests.rescale(wanted))
             case on.Drain(request, node, because):
@@ -265,7 +266,7 @@ class Machine:
                 self._out += self._checkpoints.want_last()
             case on.Cancel():
                 self._end(Stopped("the job was stopped"))
-            case on.Rescale() | on.Drain() | on.UpgradeTo():
+            case on.TakeCheckpoint() | on.Rescale() | on.Drain() | on.UpgradeTo():
                 raise AssertionError(f"{event} is answered by `handle`")
             case _:
                 assert_never(event)

@@ -59,7 +59,7 @@ def test_scaled_by_its_button_and_seen_to_recover(tmp_path: Path) -> None:
 def scaled_and_recovered(tmp_path: Path, browser: Any) -> None:
     pids: dict[str, int] = {}
     flow = parts.slow(tmp_path / "out", lines=100_000, paced=100.0, gate=Gate(tmp_path / "gate"))
-    run = Submitted(flow, checkpoint_every=20, on_progress=lambda s: pids.update(s.processes))
+    run = Submitted(flow, checkpoint_every=1000, on_progress=lambda s: pids.update(s.processes))
     elsewhere: list[str] = []
     with ended(run), page_of("slow") as url:
         page = browser.new_page()
@@ -82,6 +82,9 @@ def scaled_and_recovered(tmp_path: Path, browser: Any) -> None:
         os.kill(pids["files/0"], signal.SIGKILL)
         story.get_by_text("recovery", exact=True).wait_for()
         table.get_by_text("files/0.1").wait_for()
+        page.keyboard.press("c")
+        page.locator(".q-dialog").get_by_role("button", name="Checkpoint").click()
+        page.locator(".rs-said").get_by_text("is stored").wait_for()
         assert run.is_alive(), run.outcome
         page.keyboard.press("x")
         page.locator(".q-dialog").get_by_role("button", name="Stop").click()

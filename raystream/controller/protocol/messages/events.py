@@ -179,6 +179,13 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeCheckpoint:
+    """A request for a checkpoint as soon as there can be one. Answered by `Answer`."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rescale:
     """A request to serve operators otherwise. Answered by `Answer`."""
 
@@ -227,6 +234,7 @@ Event = (
     | Put
     | CheckpointSaved
     | Save
+    | TakeCheckpoint
     | Rescale
     | Drain
     | UpgradeTo

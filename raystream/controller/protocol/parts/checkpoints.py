@@ -41,6 +41,8 @@ class OnDemandCheckpoints:
 
     def want(self) -> list[Command]:
         """Ask for a checkpoint as soon as it can be, unless one is asked for already."""
+        if self._wanted is not None and self._job.entry.committed > self._wanted[0]:
+            self._wanted = None  # that one is there
         if self._job.strategy.stores_checkpoints and self._wanted is None:
             self._wanted = (self._job.entry.committed, CHECKPOINT_AHEAD)
             return self._ask()

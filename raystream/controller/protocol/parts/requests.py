@@ -1,5 +1,5 @@
-"""Requests of users: to serve operators by instances of other ranges, or to leave a node with all
-its instances, spare processes and keepers."""
+"""Requests of users: to take a checkpoint, to serve operators by instances of other ranges, or to
+leave a node with all its instances, spare processes and keepers."""
 
 from __future__ import annotations
 
@@ -32,6 +32,22 @@ class RequestHandler:
         self._placements = placements
         self._moves = moves
 
+    def checkpoint(self) -> tuple[str, list[Command]]:
+        """Take a checkpoint as soon as there can be one. Returns as `rescale`."""
+        job = self._job
+        if not job.members or job.ended:
+            return self._not_running(), []
+        if not job.strategy.stores_checkpoints:
+            return "the job stores no checkpoints", []
+        if job.ending:
+            return "the job has come to the end of its input, which is a checkpoint", []
+        if job.entry.stop_after >= 0:
+            return "", []  # its last one is on its way
+        return "", self._moves.checkpoints.want()
+
+    def _not_running(self) -> str:
+        return "the job has ended" if self._job.members else "the job has not begun"
+
     def rescale(self, wanted: Sequence[RescaleRequest]) -> tuple[str, list[Command]]:
         """Take up all of several requests, or none. Returns why they were refused, empty if they
         were taken up; and the commands that follow."""
@@ -53,7 +69,7 @@ class RequestHandler:
         """
         job = self._job
         if not job.members or job.ended:
-            raise ConfigError("the job has not begun" if not job.members else "the job has ended")
+            raise ConfigError(self._not_running())
         if job.strategy.refuses_moves:
             raise ConfigError(job.strategy.refuses_moves)
         vertex = vertex_of(job.plan, wanted.operator)
@@ -78,7 +94,7 @@ class RequestHandler:
         job = self._job
         drained = job.entry.drained & {*job.nodes} | {node}  # a node that ended never comes again
         if not job.members or job.ended:
-            return "the job has not begun" if not job.members else "the job has ended", []
+            return self._not_running(), []
         if node not in job.nodes:
             return f"there is no node {node}", []
         if not set(job.nodes) - drained:
