@@ -20,7 +20,7 @@ from tests.actors.helpers.heads import (
 )
 from tests.ec2.conftest import cluster_yaml, head_options
 from tests.ec2.test_shell import on_node
-from tests.gates import LIMIT_SECONDS
+from tests.gates import LIMIT_SECONDS, until
 from tests.processes import free_port
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -62,6 +62,9 @@ orders = rs.io.iterable([Order(t, t % 3) for t in range(600)], Order)
 source = flow.source(orders, epochs=rs.by_time(seconds=1, speed=100))
 source.through(count).to(rs.io.csv({folder!r} + "/totals"))
 """
+
+GIVES_UP_SOON = {"RAY_py_gcs_connect_timeout_s": "2", "RAY_gcs_rpc_server_connect_timeout_s": "1"}
+"""Ray would try for 45 s."""
 
 
 class Cluster(NamedTuple):
@@ -105,8 +108,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         started_node(head, "--node-ip-address=127.0.1.2", env={**two, **shown}),
     ):
         made = Cluster(head, {**one, **shown}, shown)
-        there = status(made, made.inside)
-        assert there.returncode == 0 and there.stdout.count("1 node_") == 2, there.stdout
+        until(lambda: both_are_there(status(made, made.inside)))
         yield made
 
 
@@ -127,6 +129,12 @@ def status(cluster: Cluster, env: dict[str, str]) -> subprocess.CompletedProcess
     return asked(cluster, env, "status", "--address", cluster.head.address)
 
 
+def both_are_there(told: subprocess.CompletedProcess[str]) -> bool:
+    """The head writes down every few seconds which nodes it has, and that is told."""
+    assert told.returncode == 0, told.stdout + told.stderr
+    return told.stdout.count("1 node_") == 2
+
+
 def test_a_job_on_nodes_with_certificates_of_their_own_recovers(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -144,5 +152,8 @@ def test_a_job_on_nodes_with_certificates_of_their_own_recovers(
 
 
 def test_the_token_alone_opens_no_door(cluster: Cluster) -> None:
-    assert status(cluster, cluster.without).returncode != 0
+    refused = status(cluster, {**cluster.without, **GIVES_UP_SOON})
+    assert refused.returncode != 0 and "while waiting for GCS" in refused.stderr, refused.stderr
+    said = (cluster.head.folder / "session_latest" / "logs" / "gcs_server.err").read_text()
+    assert "Handshake failed" in said and "WRONG_VERSION_NUMBER" in said, said
     assert status(cluster, cluster.inside).returncode == 0
