@@ -34,14 +34,16 @@ NONE_FOUND = 5
 """Pytest's exit code when no test was chosen."""
 YIELDING = ["nice", "-n", "19"]
 FOLDERS = (
-    ("simulation",), ("compiled",), ("dataflow",), ("benchmarks",), ("actors",), ("io",),
-    ("spark_ingest",), ("lrb", "typing"), ("docs", "state"),
+    ("simulation",), ("compiled",), ("dataflow",), ("lrb", "typing"), ("io",), ("spark_ingest",),
+    ("durable", "local", "event_time"), ("actors", "benchmarks"), ("docs", "state"),
 )  # fmt: skip
 """Tests that start no Ray run in processes by these folders, in this order; what is left is another
-one. What asks servers comes after half of the time, when there is less beside it. What runs in one
-process, and in which order, is the same each time."""
-LANES = 2
-"""So many of these processes run at once: machines differ, so neither waits for the other."""
+one. The longest come first, so that no long one is left alone at the end; what asks servers comes
+once the checks, which load the machine most, have ended. What runs in one process, and in which
+order, is the same each time."""
+LANES = 3
+"""So many of these processes run at once: machines differ, so none waits for the others. Those that
+ask servers or start Spark wait for half of their time, so there is one more than processors."""
 SLOWEST = ("--durations=8", "--durations-min=10")
 """Each part says which of its tests take long, so that it is seen where time goes on a machine."""
 LINES_SHOWN = 60
@@ -60,7 +62,8 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # of a script's `&` it is ignored
     with ExitStack() as stack:
         parts = started(arguments[1:], stack) if arguments[:1] == ["--tests"] else {}
-        failed = [name for name, command in CHECKS.items() if not check(name, command)]
+        before = YIELDING if parts else []
+        failed = [name for name, command in CHECKS.items() if not check(name, command, *before)]
         if parts and not shown(parts):
             failed.append("tests")
     if failed:
@@ -205,27 +208,23 @@ class Running:
         return "\n".join([*lines[-LINES_SHOWN:], *(["", "in our files:"] if where else []), *where])
 
 
-def check(name: str, command: list[str]) -> bool:
-    """One line when all is well, the tool's own words when not."""
+def check(name: str, command: list[str], *before: str) -> bool:
+    """One line when all is well, the tool's own words when not. before: a command that runs it."""
     begun = time.monotonic()
-    done = run(command, quiet=True)
+    done = subprocess.run(
+        [*before, *command_of(command)],
+        cwd=ROOT,
+        env=environment(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
     verdict = "FAILED" if done.returncode else "ok"
     print(f"{name:<16} {verdict:<7} {time.monotonic() - begun:4.1f} s", flush=True)
     if done.returncode:
         print(done.stdout, flush=True)
     return done.returncode == 0
-
-
-def run(command: list[str], *, quiet: bool = False) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command_of(command),
-        cwd=ROOT,
-        env=environment(),
-        text=True,
-        stdout=subprocess.PIPE if quiet else None,
-        stderr=subprocess.STDOUT if quiet else None,
-        check=False,
-    )
 
 
 def command_of(command: list[str]) -> list[str | Path]:

@@ -26,8 +26,7 @@ from tests.processes import family_of, free_port, kill_each
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).resolve().parents[3]
 END_SECONDS = 30.0
-"""How long a head may take to end; what is left of it is killed then."""
-AUTOSCALER_SECONDS = 2.0
+"""How long a program may take to end; what is left of it is killed then."""
 STARTS = 3
 """How often a head or a node is started that does not come up."""
 UP = "Ray runtime started"
@@ -135,9 +134,9 @@ def started_head(
         except BaseException:  # its folder, and all that it said, goes away with it
             _tell_logs(folder)
             raise
-        finally:  # nobody tells the machines of an autoscaler that it has ended
+        finally:  # by itself it would take seconds, and leave the machines of its autoscaler
             if head.poll() is None:
-                end(head, seconds=END_SECONDS if config is None else AUTOSCALER_SECONDS)
+                end(head, seconds=0.0)
 
 
 def _started(
@@ -197,7 +196,7 @@ def started_node(head: Head, *options: str, env: Mapping[str, str]) -> Iterator[
         yield psutil.Process(node.pid)
     finally:
         if node.poll() is None:
-            end(node)
+            end(node, seconds=0.0)
 
 
 @contextmanager
