@@ -202,7 +202,8 @@ def as_data(now: Status, before: Status | None, nodes: Mapping[str, str]) -> dic
 
 
 def _data(p: Pace | None) -> dict[str, Any]:
-    return {} if p is None else asdict(p)
+    # The old name of `seconds_behind`, for this version: in `totals` it means records.
+    return {} if p is None else {**asdict(p), "late": p.seconds_behind}
 
 
 class Fitting:
@@ -242,7 +243,8 @@ class Fitting:
 def _cells(p: Pace | None) -> tuple[str | Text, ...]:
     if p is None:
         return ("-",) * 8
-    behind = f"{p.behind:,} epochs" if p.late is None else f"{p.late:.1f} s"
+    seconds = p.seconds_behind
+    behind = f"{p.behind:,} epochs" if seconds is None else f"{seconds:.1f} s"
     return (
         f"{p.rate_in:,.0f}",
         f"{p.rate_out:,.0f}",
@@ -251,7 +253,7 @@ def _cells(p: Pace | None) -> tuple[str | Text, ...]:
         f"{p.waiting:,}",
         f"{p.state_rows:,}" + (f", {p.rows_on_disk:,} on disk" if p.rows_on_disk else ""),
         size(p.state_bytes) if p.state_bytes else "-",
-        behind if p.behind or p.late else "-",
+        behind if p.behind or seconds else "-",
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from raystream.controller.reporting.status import Pace
 from raystream.controller.reporting.story import Told
 from raystream.controller.reporting.views import Cell, InstanceView, JobPicture, Mood, OperatorView
 
@@ -124,7 +125,7 @@ def operator(o: OperatorView) -> str:
             ("blocked", f"{p.blocked:.0%}"),
             ("CPU", f"{p.cpu:.0%}"),
             ("waiting", number(p.waiting)),
-            ("behind", seconds(p.late) if p.late is not None else f"{p.behind:,} epochs"),
+            ("behind", _behind(p, " epochs")),
         ]
         if p.state_rows:
             numbers += [("rows", number(p.state_rows)), ("stored", nbytes(p.state_bytes))]
@@ -133,8 +134,8 @@ def operator(o: OperatorView) -> str:
     numbers.append(("memory", nbytes(o.memory)))
     if o.skew > 1.005 and o.instances > 1:
         numbers.append(("skew", f"{o.skew:.2f}"))
-    if o.watermark is not None:
-        numbers.append(("watermark", f"{o.watermark:,}"))
+    if o.watermark:
+        numbers.append(("watermark", o.watermark))
     bad = [("late", o.late), ("far ahead", o.ahead), ("failed", o.failed)]
     cells = "".join(
         f"<span>{escape(name)} <b>{escape(value)}</b></span>" for name, value in numbers
@@ -146,6 +147,10 @@ def operator(o: OperatorView) -> str:
         f" <small>{escape(o.kind)}, {MOODS[o.mood]}</small></h3>"
         f'<div class="rs-nums">{cells}</div>{bars}</section>'
     )
+
+
+def _behind(p: Pace, unit: str = "") -> str:
+    return f"{p.behind:,}{unit}" if p.seconds_behind is None else seconds(p.seconds_behind)
 
 
 def _bar(name: str, cells: Iterable[Cell], by: str) -> str:
@@ -187,9 +192,8 @@ def instances(job: JobPicture) -> str:
 def _row(i: InstanceView) -> str:
     cells = [i.name, i.keys, i.node, f"{i.pid}"]
     if (p := i.pace) is not None:
-        behind = seconds(p.late) if p.late is not None else f"{p.behind:,}"
         cells += [number(p.rate_in), number(p.rate_out), f"{p.cpu:.0%}"]
-        cells += [f"{p.busy:.0%}", f"{p.blocked:.0%}", behind]
+        cells += [f"{p.busy:.0%}", f"{p.blocked:.0%}", _behind(p)]
     else:
         cells += ["-"] * 6
     cells.append(nbytes(i.memory))

@@ -6,8 +6,10 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from raystream.errors import ConfigError
@@ -16,6 +18,9 @@ from raystream.security.tokens import signed
 
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 24
+BEGIN_SECONDS = 60.0
+"""How long the server may take until it listens."""
+LOOK_SECONDS = 0.05
 LOOK_HOURS = 24.0
 """The hours for which the address that can only look is valid."""
 
@@ -63,7 +68,7 @@ def serve(
     app.on_startup(watcher.start)
     at = f"{'http' if tls is None else 'https'}://{shown}:{port}/?token="
     looks = signed(token, "look", time.time() + 3600 * hours)
-    app.on_startup(lambda: tell(at + token, at + looks))
+    app.on_startup(lambda: _when_it_listens(host, port, lambda: tell(at + token, at + looks)))
     app.on_shutdown(watcher.stop)
 
     def show() -> None:
@@ -84,6 +89,20 @@ def serve(
         show_welcome_message=False,
         **secured,
     )
+
+
+def _when_it_listens(host: str, port: int, tell: Callable[[], None]) -> None:
+    """Tell the addresses once somebody can open them: the server listens after it has begun."""
+
+    def wait() -> None:
+        due = time.monotonic() + BEGIN_SECONDS
+        while time.monotonic() < due:  # later it has said itself why it does not listen
+            with suppress(OSError), socket.create_connection((host, port), BEGIN_SECONDS):
+                tell()
+                return
+            time.sleep(LOOK_SECONDS)
+
+    threading.Thread(target=wait, name="page", daemon=True).start()
 
 
 def _certificates(folder: str) -> dict[str, Any]:

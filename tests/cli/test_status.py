@@ -6,17 +6,20 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
+import raystream as rs
 from raystream.actors.client import watching as looking
 from raystream.cli.app import app
 from raystream.cli.live import size
 from raystream.cli.status import bar, status_view, story_view, top_view
+from raystream.controller.planning.plans import make_plan
 from raystream.controller.protocol.history import MoveRecord, Recovery
 from raystream.controller.protocol.journal import InstanceRecord, JournalEntry, KeeperRecord
 from raystream.controller.protocol.members import Member
@@ -27,6 +30,7 @@ from raystream.controller.reporting.story import story
 from raystream.dataflow.plan import Clock
 from raystream.dataflow.progress import Progress
 from raystream.schema.types import KeyRange
+from raystream.testing import Collect
 from tests.controller.elastic.plant import words
 
 NODES = {"a" * 40: "10.0.0.1", "b" * 40: "10.0.0.2"}
@@ -162,11 +166,11 @@ def test_status_shows_that_a_job_is_to_end_and_why_it_has_not() -> None:
 def test_a_job_with_a_pace_says_how_late_it_is_and_others_how_many_epochs_behind() -> None:
     late = replace(at(100.0), t=101.1)
     p = pace(late.workers[1], late, None)
-    assert p is not None and p.late == pytest.approx(1.0) and p.behind == 0
+    assert p is not None and p.seconds_behind == pytest.approx(1.0) and p.behind == 0
     slow = replace(late.workers[2], progress=replace(late.workers[2].progress, position=990))  # type: ignore[arg-type]
     unpaced = replace(late, workers=(*late.workers[:2], slow), epoch_seconds=None)
     p = pace(slow, unpaced, None)
-    assert p is not None and p.late is None and p.behind == 10
+    assert p is not None and p.seconds_behind is None and p.behind == 10
     assert "10 epochs" in text_of(status_view(unpaced, None, NODES))
     assert "1.0 s" in text_of(status_view(late, None, NODES))
 
@@ -244,6 +248,25 @@ def test_the_controllers_knowledge_becomes_a_status() -> None:
     assert status_of(plan, "r", JournalEntry(), [], None, 60.0).t == 0.0
 
 
+class Dated(NamedTuple):
+    time: datetime
+    n: int
+
+
+class Numbered(NamedTuple):
+    time: int
+    n: int
+
+
+@pytest.mark.parametrize(("record", "ticks"), [(Dated, 1_000_000), (Numbered, None)])
+def test_it_is_known_whether_event_times_are_dates(record: type[Any], ticks: int | None) -> None:
+    flow = rs.Flow("dated", time_unit="us")
+    source = flow.source(rs.io.recorded(lambda: iter(()), record), epochs=rs.by_arrival())
+    source.to(Collect())
+    status = status_of(make_plan(flow), "r", JournalEntry(), [], None, 60.0)
+    assert status.date_ticks == ticks
+
+
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that ends after three looks."""
@@ -270,6 +293,8 @@ def test_the_commands_print_what_was_seen() -> None:
     assert data["instances"][1]["rate_in"] == 10_000 and data["instances"][1]["node"] == "10.0.0.1"
     assert [o["name"] for o in data["operators"]] == ["lines", "count", "collect"]
     assert data["committed"]["epoch"] == data["floor"]["epoch"] == 1200
+    for each in data["operators"][0], data["instances"][1]:  # by its old name, too
+        assert each["seconds_behind"] == each["late"] >= 0.0
     told = json.loads(run("story", "words", "--json").stdout)
     assert [t["kind"] for t in told] == ["recovery", "scale out", "note", "move"]
 

@@ -20,7 +20,7 @@ from raystream.controller.protocol.totals import Histogram, OperatorTotals, Tota
 from raystream.controller.reporting.story import Told
 from raystream.page.watching import Watched, Watcher
 from tests.controller.reporting.test_views import job
-from tests.gates import LIMIT_SECONDS, until
+from tests.gates import LIMIT_SECONDS
 from tests.page.browsers import chromium
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def served(*words: str) -> Iterator[tuple[str, str]]:
     late.start()
     try:
         operates, looks = (server.stdout.readline().strip() for _ in range(2))
-        until(lambda: listens(urlsplit(operates).netloc))  # it is told just before
+        assert listens(urlsplit(operates).netloc)  # it is told who can open it
         yield operates, looks
     finally:
         late.cancel()

@@ -149,8 +149,8 @@ def _of_pace(labels: Mapping[str, str], pace: Pace) -> Iterator[Point]:
     yield Point("raystream_state_rows_on_disk", labels, pace.rows_on_disk)
     yield Point("raystream_state_bytes", labels, pace.state_bytes)
     yield Point("raystream_epochs_behind", labels, pace.behind)
-    if pace.late is not None:
-        yield Point("raystream_seconds_behind", labels, pace.late)
+    if pace.seconds_behind is not None:
+        yield Point("raystream_seconds_behind", labels, pace.seconds_behind)
 
 
 def _of_progress(labels: Mapping[str, str], now: Status, name: str) -> Iterator[Point]:

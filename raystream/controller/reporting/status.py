@@ -65,6 +65,9 @@ class Status:
     epoch_seconds: float | None = None
     """In a paced job, whose epoch 1 begins at 0 seconds, the real seconds of an epoch; otherwise
     None."""
+    date_ticks: int | None = None
+    """Where event times are dates, how many units of them since 1970 a second has; None where they
+    are numbers."""
 
     def of(self, operator: str) -> tuple[Worker, ...]:
         """The instances of an operator, by range."""
@@ -97,7 +100,7 @@ class Pace:
     """About how many bytes these take when they are stored."""
     behind: int
     """How many epochs it is behind the sources."""
-    late: float | None
+    seconds_behind: float | None
     """How many seconds it is behind the pace of the job; None without one."""
 
 
@@ -153,7 +156,20 @@ def status_of(
         epoch_seconds=clock.seconds / clock.speed
         if clock is not None and clock.speed and paced
         else None,
+        date_ticks=plan.ticks if _are_dates(plan) else None,
     )
+
+
+def _are_dates(plan: Plan) -> bool:
+    """Whether the event times of all sources are dates."""
+    fields = [
+        port.schema.field(v.epochs.column or v.epochs.time)
+        for v in plan.vertices
+        if v.epochs is not None
+        for port in v.ports
+    ]
+    times = [f for f in fields if f is not None]
+    return bool(times) and all(f.moment for f in times)
 
 
 def newest(status: Status) -> int:
@@ -193,9 +209,9 @@ def _pace(worker: Worker, now: Status, old: Progress | None, last: int) -> Pace 
         counted: without an older moment nobody knows how much of it is its own."""
         return share(what) if old else 0.0
 
-    late = None
+    seconds_behind = None
     if now.epoch_seconds is not None and not p.ended:
-        late = max(0.0, now.t - (p.position + 1) * now.epoch_seconds)
+        seconds_behind = max(0.0, now.t - (p.position + 1) * now.epoch_seconds)
     return Pace(
         rate_in=rate("records_in"),
         rate_out=rate("records_out"),
@@ -207,7 +223,7 @@ def _pace(worker: Worker, now: Status, old: Progress | None, last: int) -> Pace 
         rows_on_disk=p.on_disk.rows,
         state_bytes=p.state_bytes,
         behind=0 if p.ended else last - p.position,
-        late=late,
+        seconds_behind=seconds_behind,
     )
 
 
@@ -216,7 +232,7 @@ def together(paces: Iterable[Pace | None]) -> Pace | None:
     known = [p for p in paces if p is not None]
     if not known:
         return None
-    late = [p.late for p in known if p.late is not None]
+    behind = [p.seconds_behind for p in known if p.seconds_behind is not None]
     return Pace(
         rate_in=sum(p.rate_in for p in known),
         rate_out=sum(p.rate_out for p in known),
@@ -228,5 +244,5 @@ def together(paces: Iterable[Pace | None]) -> Pace | None:
         rows_on_disk=sum(p.rows_on_disk for p in known),
         state_bytes=sum(p.state_bytes for p in known),
         behind=max(p.behind for p in known),
-        late=max(late) if late else None,
+        seconds_behind=max(behind) if behind else None,
     )

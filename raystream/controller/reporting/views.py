@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import numpy as np
@@ -96,8 +97,9 @@ class OperatorView:
     """The bytes of memory that its processes take."""
     table: int
     """The bytes that its structured rows take in memory."""
-    watermark: int | None
-    """Its watermark, in the flow's unit; None if it has none yet, or at its end."""
+    watermark: str
+    """Its watermark: a date where event times are dates, otherwise a number in the flow's unit.
+    Empty if it has none yet, or at its end."""
     late: int
     """Records that were late, in all."""
     ahead: int
@@ -181,7 +183,8 @@ class History:
             pace = together(each[w.name] for w in now.of(name))
             if pace is not None:
                 values["records/s", name] = pace.rate_out if _source(now, name) else pace.rate_in
-                values["behind", name] = pace.late if pace.late is not None else float(pace.behind)
+                seconds = pace.seconds_behind
+                values["behind", name] = float(pace.behind) if seconds is None else seconds
         for name, latency in now.totals.latency.items():
             then = before.totals.latency.get(name, Histogram()) if before else Histogram()
             recent = latency.since(then)
@@ -300,12 +303,26 @@ def _operator(
         served=_served(mine, each),
         memory=sum(p.memory.own for p in said),
         table=sum(p.table_bytes for p in said),
-        watermark=watermark if BEFORE_ALL < watermark < NEVER else None,
+        watermark=_time_said(watermark, now.date_ticks),
         late=done.late if done else sum(p.late for p in said),
         ahead=done.ahead if done else sum(p.ahead for p in said),
         failed=failed,
         checkpoint=sum(p.image_bytes for p in said),
     )
+
+
+def _time_said(time: int, ticks: int | None) -> str:
+    """An event time for people. ticks: see `Status.date_ticks`."""
+    if not BEFORE_ALL < time < NEVER:
+        return ""
+    try:
+        moment = None if ticks is None else _YEAR_1970 + timedelta(seconds=time // ticks)
+    except OverflowError:
+        moment = None  # no date of a calendar
+    return f"{time:,}" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+_YEAR_1970 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _load(mine: Sequence[Worker], olds: Mapping[str, Worker]) -> tuple[Cell, ...]:

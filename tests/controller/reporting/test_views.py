@@ -26,7 +26,7 @@ from raystream.controller.reporting.views import (
 from raystream.dataflow.progress import Progress
 from raystream.native.memory import MemoryUse
 from raystream.page import drawings
-from raystream.schema.types import KeyRange
+from raystream.schema.types import BEFORE_ALL, NEVER, KeyRange
 from raystream.state.tables.backend import OnDisk
 
 EDGES = (("lines", "count"), ("count", "files"), ("count", "top"), ("top", "files"))
@@ -132,6 +132,31 @@ def test_a_view_is_bounded(instances: int) -> None:
     assert sum(map(len, drawn)) < 200_000
 
 
+@pytest.mark.parametrize(
+    ("ticks", "watermark", "said"),
+    [
+        (None, 1_764_547_200, "1,764,547,200"),
+        (1, 1_764_547_200, "2025-12-01 00:00:00 UTC"),
+        (1000, 1_764_547_200_999, "2025-12-01 00:00:00 UTC"),
+        (1, -1, "1969-12-31 23:59:59 UTC"),
+        (1, 1 << 60, f"{1 << 60:,}"),  # no date of a calendar
+        (1000, NEVER, ""),
+        (None, BEFORE_ALL, ""),
+    ],
+)
+def test_a_watermark_is_a_date_where_times_are_dates(
+    ticks: int | None, watermark: int, said: str
+) -> None:
+    now = job(date_ticks=ticks)
+    workers = tuple(
+        replace(w, progress=replace(w.progress, watermark=watermark)) if w.progress else w
+        for w in now.workers
+    )
+    shown = view(replace(now, workers=workers), None, {}).operators[1]
+    assert shown.watermark == said
+    assert f"watermark <b>{said}</b>" in drawings.operator(shown) or not said
+
+
 def test_moods() -> None:
     def paced(busy: float, blocked: float = 0.0) -> Pace:
         return Pace(
@@ -144,7 +169,7 @@ def test_moods() -> None:
             state_rows=0,
             state_bytes=0,
             behind=0,
-            late=None,
+            seconds_behind=None,
         )
 
     assert mood(None) == mood(paced(0.0)) == "idle"
