@@ -177,16 +177,32 @@ _PACKAGE = __name__.partition(".")[0] + "."
 
 
 def caller(depth: int = 1) -> tuple[Where, dict[str, Any]]:
-    """Where the nearest frame outside raystream is, and the names that it can see there."""
+    """Where the user's code is that called raystream, and the names that can be seen there.
+
+    The nearest frame that is neither raystream's nor a library's; where all are a library's, the
+    one that called raystream. The names are always those of the frame that called raystream: a
+    library may declare records in a function of its own.
+    """
     frame: Any = sys._getframe(depth)
-    while frame.f_back is not None and (frame.f_globals.get("__name__", "") + ".").startswith(
-        _PACKAGE
-    ):
+    while frame.f_back is not None and _is_own(frame):
         frame = frame.f_back
+    names, user = dict(frame.f_locals), frame
+    while user is not None and (_is_own(user) or _of_library(user.f_code.co_filename)):
+        user = user.f_back
     import linecache
 
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    return Where(file, line, linecache.getline(file, line).strip()), dict(frame.f_locals)
+    found = user or frame
+    file, line = found.f_code.co_filename, found.f_lineno
+    return Where(file, line, linecache.getline(file, line).strip()), names
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Whether a frame is raystream's."""
+    name = frame.f_globals.get("__name__", "") + "."
+    return name.startswith(_PACKAGE) or frame.f_code.co_filename.startswith(_HERE)
+
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def what_was_raised(error: BaseException) -> str:
@@ -321,9 +337,7 @@ def user_frame(error: BaseException) -> Where | None:
 def _foreign(error: BaseException) -> dict[FrameType, int]:
     """The frames of an exception that are not raystream's, outermost first, and their lines."""
     return {
-        frame: line
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if not (frame.f_globals.get("__name__", "") + ".").startswith(_PACKAGE)
+        frame: line for frame, line in traceback.walk_tb(error.__traceback__) if not _is_own(frame)
     }
 
 
@@ -332,9 +346,8 @@ def user_traceback(error: BaseException) -> str:
     raystream; empty where no code of the user's is in it."""
     if all(_of_library(f.f_code.co_filename) for f in _foreign(error)):
         return ""
-    here = os.path.dirname(os.path.abspath(__file__)) + os.sep
     told = traceback.TracebackException.from_exception(error)
-    frames = [frame for frame in told.stack if not frame.filename.startswith(here)]
+    frames = [frame for frame in told.stack if not frame.filename.startswith(_HERE)]
     first = next((i for i, f in enumerate(frames) if not _of_library(f.filename)), 0)
     told.stack = traceback.StackSummary.from_list(frames[first:])
     return "".join(told.format()).rstrip()
@@ -342,9 +355,9 @@ def user_traceback(error: BaseException) -> str:
 
 @cache
 def _of_library(file: str) -> bool:
-    """Whether a file belongs to Python or to an installed package. Of what Cython compiled, and of
-    what is made as text, as methods of dataclasses are, there is no such file."""
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    """Whether a file belongs to Python or to an installed package, as commands do. Of what Cython
+    compiled, and of what is made as text, as methods of dataclasses are, there is no such file."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
     return (
         file.startswith("<frozen ")
         or file == "<string>"
