@@ -22,9 +22,9 @@ class DoubtfulTimeWarning(UserWarning):
     """The times of a source seem to be in another unit than the flow."""
 
 
-def doubt(first: int, ticks: int) -> str:
-    """What is odd about a time, and what it would be in another unit, in words; empty if it is
-    likely.
+def doubt(first: int, ticks: int) -> tuple[str, str]:
+    """What is odd about a time, and what it would be in another unit, in words, and that unit;
+    empty if the time is likely.
 
     Args:
         first: the time.
@@ -32,21 +32,23 @@ def doubt(first: int, ticks: int) -> str:
     """
     seconds = Fraction(first, ticks)
     if seconds <= 0 or _EARLY <= _year(seconds) <= _LATE:
-        return ""
+        return "", ""
     for unit, other in UNITS.items():
         coarser = other < ticks
         if coarser == (_year(seconds) < _EARLY) and _year(Fraction(first, other)) in _LIKELY:
-            return f"it is {_shown(seconds)}, and in {unit} {_shown(Fraction(first, other))}"
-    return ""
+            words = f"it is {_shown(seconds)}, and in {unit} {_shown(Fraction(first, other))}"
+            return words, unit
+    return "", ""
 
 
 def warn_of(source: str, first: int, ticks: int, where: Where) -> None:
     """Warn, at the user's line, of a first time that seems to be in another unit."""
-    if words := doubt(first, ticks):
+    words, likely = doubt(first, ticks)
+    if words:
         unit = next((u for u, n in UNITS.items() if n == ticks), f"1/{ticks} s")
         warnings.warn_explicit(
             f"the first time of {source} is {first}: in {unit}, the unit of the flow, {words}."
-            ' Say which it is: rs.Flow(..., time_unit="ms"), or rs.by_time(ticks=...).',
+            f' Say which it is: rs.Flow(..., time_unit="{likely}"), or rs.by_time(ticks=...).',
             DoubtfulTimeWarning,
             where.file,
             where.line,
