@@ -133,6 +133,11 @@ def test_files_of_a_folder_that_are_not_read_are_named(tmp_path: Path) -> None:
         InputWarning, match=r"4 of 5 files in .* are not read(.|\n)*b\.txt(.|\n)*1 more"
     ):
         assert len(rs.io.csv(tmp_path, Timed).splits()) == 1
+    flow = rs.Flow("folder")
+    flow.source(rs.io.csv(tmp_path, Timed)).to(Collect())
+    with pytest.warns(InputWarning, match="are not read") as told:
+        flow.run()
+    assert {each.filename for each in told} == {__file__}
     with pytest.raises(InputError, match=r"no file \*\.parquet(.|\n)*of other names:\n +a\.csv"):
         rs.io.parquet(tmp_path, Timed).splits()
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import raystream as rs
-from raystream.errors import InputError, StateError
+from raystream.errors import GraphError, InputError, StateError
 from raystream.testing import Collect
 
 ZERO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -162,6 +162,16 @@ def test_lists_that_are_none_or_empty_or_cut_off_keep_their_nanoseconds_apart(
     found = read(array.slice(1), list[datetime] | None, tmp_path / "rows.parquet")
     later = MOMENT + timedelta(microseconds=5)
     assert found == [[], None, [MOMENT], [], None, [later]]
+
+
+class Mixed(NamedTuple):
+    parts: list[int | str]
+
+
+def test_a_part_that_has_no_column_is_refused_with_the_name_of_the_field(tmp_path: Path) -> None:
+    flow = rs.Flow("mixed")
+    with pytest.raises(GraphError, match=r"^parts: a column of a file is of one type"):
+        flow.source(rs.io.iterable([Mixed([1])], Mixed)).to(rs.io.parquet(tmp_path / "out"))
 
 
 class Dated(NamedTuple):

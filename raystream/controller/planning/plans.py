@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -98,9 +100,20 @@ def make_plan(
     return plan
 
 
+@contextmanager
+def _warning_at(node: SourceNode) -> Iterator[None]:
+    """What a source warns of names the line where it joins the flow."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for each in told:
+        warnings.warn_explicit(each.message, each.category, node.where.file, node.where.line)
+
+
 def _splits(node: SourceNode) -> list[Split]:
     try:
-        found = list(node.source.splits())
+        with _warning_at(node):
+            found = list(node.source.splits())
     except RaystreamError as error:
         error.where = error.where or node.where
         raise

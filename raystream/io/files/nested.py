@@ -47,6 +47,14 @@ def arrow_type(f: Field, form: Form = "typed", *, inner: bool = False) -> Any:
         return pa.bool_() if f.dtype == "?" else pa.from_numpy_dtype(np.dtype(f.dtype))
     if f.kind in ("text", "bytes"):
         return pa.string() if f.kind == "text" else pa.binary()
+    try:
+        return _of_parts(f, form)
+    except GraphError as error:  # it names a part, of which nobody knows where it is
+        told = f"{f.name}: {error.message.partition(': ')[2]}"
+        raise GraphError(told, hint=error.hint) from None
+
+
+def _of_parts(f: Field, form: Form) -> Any:
     shape, parts = inside(f)
     if form == "json":
         for part in parts.values():
