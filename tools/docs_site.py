@@ -4,8 +4,9 @@ the public interface from its docstrings.
 python tools/docs_site.py [--serve]
 
 Pages are written for the repository, where they link to each other and to code. So they are copied
-first: a link to a page leads to its place on the site, a link to code becomes its text. Then
-Zensical makes the pages; a link that leads nowhere is an error.
+first: a link to a page leads to its place on the site, a link to code becomes its text, and a
+picture that is written as text (Mermaid) is drawn, so that no page needs a script from elsewhere.
+Then Zensical makes the pages; a link that leads nowhere is an error.
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ API = {
 """Public modules, and the page of each."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:)([^)\s#]*)(#[^)\s]*)?\)")
 
+PICTURE = re.compile(r"^```mermaid\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+LOOK = '%%{init: {"theme": "neutral", "fontFamily": "Arial, sans-serif"}}%%\n'
+"""How pictures look, on a light and on a dark page: they have a background of their own."""
+
 CONFIG = """\
 [project]
 site_name = "raystream"
@@ -110,9 +115,6 @@ docstring_options = {{warn_unknown_params = false, warn_missing_types = false, w
 [project.markdown_extensions.md_in_html]
 [project.markdown_extensions.pymdownx.highlight]
 [project.markdown_extensions.pymdownx.superfences]
-custom_fences = [
-  {{name = "mermaid", class = "mermaid", format = "pymdownx.superfences.fence_code_format"}},
-]
 [project.markdown_extensions.toc]
 slugify = {{object = "pymdownx.slugs.slugify", kwds = {{case = "lower"}}}}
 """
@@ -135,7 +137,7 @@ def prepare(site: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.endswith(".md"):
             text = (ROOT / source).read_text(encoding="utf-8")
-            target.write_text(linked(text, source, pages), encoding="utf-8")
+            target.write_text(pictured(linked(text, source, pages), target), encoding="utf-8")
         else:
             shutil.copyfile(ROOT / source, target)
     for module, place in API.items():
@@ -173,6 +175,20 @@ def linked(text: str, source: str, pages: dict[str, str]) -> str:
 
     parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
     return "".join(part if part.startswith("```") else LINK.sub(replaced, part) for part in parts)
+
+
+def pictured(text: str, target: Path) -> str:
+    """The text of a page, with its pictures drawn into files beside it."""
+    import mmdr
+
+    parts = PICTURE.split(text)
+    for n in range(1, len(parts), 2):
+        file = target.with_name(f"{target.stem}-{n // 2 + 1}.svg")
+        # A page is narrower than the pictures that go from left to right.
+        drawn = str(mmdr.render(LOOK + parts[n].replace("flowchart LR", "flowchart TB")).svg())
+        file.write_text(drawn.replace('style="', 'style="background:#fff;', 1), encoding="utf-8")
+        parts[n] = f"![diagram]({file.name})\n"
+    return "".join(parts)
 
 
 def api_page(module: str) -> str:

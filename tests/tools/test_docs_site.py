@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,3 +64,10 @@ def test_it_is_made_without_a_warning() -> None:
     pages = docs_site.SITE / "html"
     assert "by_time" in (pages / "api" / "raystream.html").read_text(encoding="utf-8")
     assert (pages / "guide.html").exists()
+    for page in pages.rglob("*.html"):  # a site works without the internet
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|img|iframe)[^>]* src=[\"']?(?:https?:)?//[^>]*>", text)
+        loaded += re.findall(r"<link[^>]*rel=[\"']?stylesheet[^>]*(?:https?:)?//[^>]*>", text)
+        assert not loaded and 'class="mermaid"' not in text, page
+    assert (pages / "internals" / "protocol-1.svg").exists()
+    assert "RESTORING" in (pages / "internals" / "protocol-1.svg").read_text(encoding="utf-8")
