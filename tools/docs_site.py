@@ -65,6 +65,8 @@ PICTURE = re.compile(r"^```mermaid\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 LOOK = '%%{init: {"theme": "neutral", "fontFamily": "Arial, sans-serif"}}%%\n'
 """How pictures look, on a light and on a dark page: they have a background of their own."""
 
+VIEW = re.compile(r'viewBox="(\S+) (\S+) (\S+) (\S+)"')
+
 CONFIG = """\
 [project]
 site_name = "raystream"
@@ -186,9 +188,16 @@ def pictured(text: str, target: Path) -> str:
         file = target.with_name(f"{target.stem}-{n // 2 + 1}.svg")
         # A page is narrower than the pictures that go from left to right.
         drawn = str(mmdr.render(LOOK + parts[n].replace("flowchart LR", "flowchart TB")).svg())
-        file.write_text(drawn.replace('style="', 'style="background:#fff;', 1), encoding="utf-8")
+        drawn = VIEW.sub(_with_a_margin, drawn.replace('style="', 'style="background:#fff;', 1), 1)
+        file.write_text(drawn, encoding="utf-8")
         parts[n] = f"![diagram]({file.name})\n"
     return "".join(parts)
+
+
+def _with_a_margin(view: re.Match[str]) -> str:
+    """Room for words at the edge, which another font may make longer."""
+    x, y, width, height = map(float, view.groups())
+    return f'viewBox="{x - 16:g} {y - 8:g} {width + 32:g} {height + 16:g}"'
 
 
 def api_page(module: str) -> str:

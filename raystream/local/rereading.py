@@ -4,9 +4,9 @@ a source are compared, too.
 The edges of a job carry what such functions have made. What they were given is the same whoever
 reads it, where epochs are cut by event time and the source can be read again: the split, the
 position in the checkpoint and the clock of the job say it all. A fork follows the job: it reads
-what belongs to the epochs that have come on the edges, in the same steps, and no more. It counts
-the rows that the first version makes of that against those that came, so a file that was changed,
-or other code than that of the job, is noticed.
+what belongs to the epochs that have come on the edges, in the same steps, and no more. It compares
+the rows that the first version makes of that with those that came, by a digest, so a file that was
+changed, or other code than that of the job, is noticed.
 
 Epochs by arrival end where the register says, which the edges do not tell. So are those of all that
 cannot be read twice. There the functions are not compared.

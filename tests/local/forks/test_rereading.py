@@ -7,13 +7,17 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 import raystream as rs
 from raystream.errors import OperatorError
 from raystream.local.comparing import Difference, Pair
-from raystream.local.forking import EdgeFeed, Fork, fed_edges, fork_plan
+from raystream.local.forking import EdgeFeed, Fork, digest, fed_edges, fork_plan
 from raystream.local.rereading import ReadAgain
+from raystream.schema.columns import Columns
+from raystream.schema.records import record_schema
+from raystream.schema.storing import from_records
 from raystream.testing.collect import Collect
 from tests.local.forks.test_forking import Job
 
@@ -159,8 +163,25 @@ def test_an_error_of_a_function_inside_a_source_is_raised() -> None:
         Beside(flow_of(), flow_of(), flow_of(failing))
 
 
-def test_a_first_version_that_is_not_the_job_s_is_noticed() -> None:
-    assert Beside(flow_of(), flow_of(fewer), flow_of()).otherwise == "parts"
+@pytest.mark.parametrize("made", [fewer, doubled])
+def test_a_first_version_that_is_not_the_job_s_is_noticed(made: Callable[..., Any]) -> None:
+    """Also where it makes as many records, of other values."""
+    assert Beside(flow_of(), flow_of(made), flow_of()).otherwise == "parts"
+
+
+def rows_of(records: list[Item]) -> Columns:
+    return from_records(record_schema(Item), records)
+
+
+def test_rows_have_one_digest_however_they_are_cut_and_ordered() -> None:
+    rows = rows_of([Item(t, "xy"[t % 2], t) for t in range(20)])
+    order = np.random.default_rng(3).permutation(20)
+    assert digest(rows) == digest(rows.take(order))
+    assert digest(rows) == digest(rows.slice(0, 7)) + digest(rows.slice(7, 20))
+    for other in (Item(3, "y", 4), Item(3, "x", 3), Item(4, "y", 3)):
+        assert digest(rows.slice(3, 4)) != digest(rows_of([other]))
+    two = rows_of([Item(0, "x", 1), Item(0, "y", 2)])
+    assert digest(two) != digest(rows_of([Item(0, "x", 2), Item(0, "y", 1)]))
 
 
 def test_what_is_cut_by_arrival_is_not_compared() -> None:
