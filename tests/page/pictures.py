@@ -12,11 +12,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from raystream.actors.cluster.connecting import listens
 from raystream.controller.protocol.totals import Histogram, OperatorTotals, Totals
+from raystream.controller.reporting.status import Worker
 from raystream.controller.reporting.story import Told
 from raystream.page.watching import Watched, Watcher
 from tests.controller.reporting.test_views import job
@@ -42,6 +44,8 @@ STORY = (
         nbytes=12_300_000,
     ),
 )
+BEGINS = 1_780_000_000
+"""When the jobs began, in seconds since 1970."""
 SIZES = {"words-1234abcd": 4, "large-5678abcd": 497}
 
 
@@ -65,9 +69,17 @@ class MadeUp(Watcher):
                     operators={"count": OperatorTotals(late=3)},
                 ),
             )
+            status = replace(status, date_ticks=1, workers=tuple(_dated(w) for w in status.workers))
             watched = self._runs.setdefault(run, Watched(run))
             watched.look(status, {"n0": "10.0.0.1", "n1": "10.0.0.2"})
         self.looks += 1
+
+
+def _dated(worker: Worker) -> Worker:
+    """An instance whose watermark is a date."""
+    said = worker.progress
+    assert said is not None
+    return replace(worker, progress=replace(said, watermark=BEGINS + said.position))
 
 
 @contextmanager
