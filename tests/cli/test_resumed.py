@@ -43,7 +43,7 @@ def test_plan_says_what_a_changed_flow_makes_of_a_checkpoint(
     result = command("plan", other, "--resume", at)
     assert result.exit_code == 1 and "--rename count=tally" in result.stderr
     result = command("plan", other, "--json", "--resume", at, "--rename", "count=tally")
-    assert json.loads(result.stdout)["resume"]["changes"] == ["tally goes on as count"]
+    assert json.loads(result.stdout)["resume"]["changes"] == ["tally was called count"]
     result = command("plan", other, "--resume", at, "--drop", "count")
     assert "tally begins empty in epoch 4" in result.stdout
     assert "count: what was saved of it goes" in result.stdout
@@ -53,4 +53,4 @@ def test_plan_says_what_a_changed_flow_makes_of_a_checkpoint(
     assert result.exit_code == 2 and "Add --resume" in result.stderr
     options = ("--durable", at, "--resume", "--rename", "count=tally")
     result = command("run", "--local", other, *options)
-    assert result.exit_code == 0 and "tally goes on as count" in result.stdout, result.stderr
+    assert result.exit_code == 0 and "tally was called count" in result.stdout, result.stderr

@@ -154,7 +154,7 @@ def test_an_operator_and_its_sink_are_called_something_else(tmp_path: Path, op: 
         job.run()
     assert "--rename count=tally" in told.value.hint
     report = job.run(rename={"count": "tally", "windows": "by-window"}, instances={"tally": 2})
-    assert report.notes[1:] == ("by-window goes on as windows", "tally goes on as count")
+    assert report.notes[1:] == ("by-window was called windows", "tally was called count")
     for name, record in (("counts", Running), ("pairs", Pair)):
         assert read(tmp_path, name, record) == read(whole(tmp_path), name, record)
 
@@ -168,7 +168,7 @@ def test_until_the_changed_flow_has_saved_a_checkpoint_nothing_is_lost(tmp_path:
             job.run(checkpoint_every=100, drop=["count", "to-counts"])
     job = Job(tmp_path).windows("pairs", to="others").archive().count("sum")
     report = job.run(rename={"count": "sum"}, instances={"sum": 3})
-    assert "sum goes on as count" in report.notes
+    assert "sum was called count" in report.notes
     assert read(tmp_path, "counts", Running) == read(whole(tmp_path), "counts", Running)
     late = Counter(w for w in read(tmp_path / "whole", "archive", Word).elements() if w.time >= 24)
     assert read(tmp_path, "archive", Word) == late

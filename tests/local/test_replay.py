@@ -269,7 +269,7 @@ def test_the_second_version_may_have_changed_as_a_resumed_flow_may(tmp_path: Pat
     names = {"account": "purse", "said": "told"}
     one, _ = replay_plan(accounts(lenient), saves, saved)
     two, notes = replay_plan(renamed(), saves, saved, ResumeWishes(names))
-    assert notes == ("purse goes on as account", "told goes on as said")
+    assert notes == ("purse was called account", "told was called said")
     both = Pair(Replay(one, saves, keeps=True), Replay(two, saves, keeps=True), names)
     with both.first, both.second:
         while compared := both.turn():

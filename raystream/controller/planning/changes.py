@@ -271,7 +271,7 @@ def _notes(
         if not old:
             notes.append(f"{name} {new[_kind(now, name)]}")
         elif old != name:
-            notes.append(f"{name} goes on as {old}")
+            notes.append(f"{name} was called {old}")
     for name, more in splits.items():
         if more:
             notes.append(f"{name} has new splits, which begin in {first}: {_some(more)}")

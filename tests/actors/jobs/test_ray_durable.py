@@ -127,7 +127,7 @@ def test_a_flow_that_has_changed_goes_on_with_what_it_had(tmp_path: Path) -> Non
         instances={"tally": 3, "copy": 2},
         spares=0,
     )
-    assert "tally goes on as count" in report.notes
+    assert "tally was called count" in report.notes
     assert written(out) == expected(gate)
     copied = written(tmp_path / "copy")
     assert copied and copied < expected(gate)

@@ -124,7 +124,7 @@ def test_what_may_go_goes() -> None:
 
 def test_a_name_moves_and_two_names_change_places() -> None:
     changes = decide(now(tally=TALLY, out="sink"), count="tally")
-    assert changes.was["tally"] == "count" and changes.notes == ("tally goes on as count",)
+    assert changes.was["tally"] == "count" and changes.notes == ("tally was called count",)
     two = then(one=TALLY, two=TALLY)
     swapped = decide(now(one=TALLY, two=TALLY), two, one="two", two="one")
     assert swapped.was == {"lines": "lines", "one": "two", "two": "one"} and not swapped.gone
