@@ -13,6 +13,7 @@ from raystream.api.epochs import Epochs
 from raystream.api.flow import Flow
 from raystream.api.nodes import SourceNode
 from raystream.controller.planning.changes import ResumeWishes, changes_of, flow_now
+from raystream.controller.planning.no_watermark import warn_of_no_watermark
 from raystream.controller.planning.program import program_of
 from raystream.controller.planning.time_units import warn_of
 from raystream.dataflow.plan import Clock, Plan, plan_of, vertices_of
@@ -93,6 +94,7 @@ def make_plan(
     for node in sources:
         if clock is not None:
             cutting_of(node.epochs, clock, flow.ticks)
+    warn_of_no_watermark(plan)
     plan.program = program_of(plan)
     plan.code = flow.code
     names = (s.name for listed in found.values() for s in listed)
