@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from raystream.actors.client import stopping
+from raystream.actors.client import changing, stopping
+from raystream.actors.client.changing import ChangedJob
 from raystream.actors.client.jobs import chosen
 from raystream.actors.control.actor_names import job_of, new_run
 from raystream.actors.control.answers import JobOutcome
@@ -140,3 +141,37 @@ def test_a_job_that_was_stopped_is_waited_for_and_ended_once(
     stopping._left(RUNS[0])
     assert kills == [RUNS[0]] * killed
     assert seen == looks + (not own) or now >= 2 * stopping.LEAVE_SECONDS
+
+
+def having(monkeypatch: pytest.MonkeyPatch, refusal: str, *outcomes: JobOutcome) -> None:
+    """A job that stands so, one after the other, and is asked for a checkpoint after the first."""
+    stands = iter(outcomes)
+    controller = SimpleNamespace(checkpoint=SimpleNamespace(remote=lambda: refusal))
+    look = SimpleNamespace(remote=lambda: next(stands))
+    monkeypatch.setattr(changing, "answered", lambda run, call: call)
+    monkeypatch.setattr(changing, "LOOK_SECONDS", 0.0)
+    job = ChangedJob[JobOutcome](RUNS[0], controller, look)
+    monkeypatch.setattr(stopping, "changed_job", lambda *_: nullcontext(job))
+
+
+def test_a_checkpoint_is_waited_for_until_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, "", *(JobOutcome("", "", n) for n in (7, 7, 9)))
+    assert stopping.checkpoint("counts", "auto") == f"{RUNS[0]}: checkpoint 9 is stored"
+
+
+def test_with_a_durable_tier_it_is_waited_for_until_it_is_saved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that was committed before it was asked for does not count."""
+    stands = ((7, 5), (9, 5), (9, 7), (9, 9))
+    having(monkeypatch, "", *(JobOutcome("", "", *each) for each in stands))
+    assert stopping.checkpoint("counts", "auto") == f"{RUNS[0]}: checkpoint 9 is saved"
+
+
+def test_why_there_is_no_checkpoint_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, "the job stores no checkpoints", JobOutcome("", ""))
+    with pytest.raises(ConfigError, match=f"{RUNS[0]}: the job stores no checkpoints"):
+        stopping.checkpoint("counts", "auto")
+    having(monkeypatch, "", JobOutcome("", "", 7), JobOutcome("it failed", "it is full", 7))
+    with pytest.raises(JobError, match=r"ended before it could take a checkpoint \(it is full\)"):
+        stopping.checkpoint("counts", "auto")
