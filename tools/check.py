@@ -37,8 +37,8 @@ FOLDERS = (
     ("simulation",), ("compiled",), ("dataflow",), ("lrb", "typing"), ("io",), ("spark_ingest",),
     ("durable", "local", "event_time"), ("actors", "benchmarks"), ("docs", "state"),
 )  # fmt: skip
-"""Tests that start no Ray run in processes by these folders, in this order; what is left is another
-one. The longest come first, so that no long one is left alone at the end; what asks servers comes
+"""Tests that start no Ray run in processes by these folders, in this order, after one for all that
+is left. The longest come first, so that no long one is alone at the end; what asks servers comes
 once the checks, which load the machine most, have ended. What runs in one process, and in which
 order, is the same each time."""
 LANES = 3
@@ -104,7 +104,7 @@ def others(arguments: list[str]) -> dict[str, list[str]]:
         return {"other tests": arguments}
     found = {f"tests of {' and '.join(f)}": [f"tests/{each}" for each in f] for f in FOLDERS}
     known = [each for folders in found.values() for each in folders]
-    return {**found, "other tests": [f"--ignore={each}" for each in known]}
+    return {"other tests": [f"--ignore={each}" for each in known], **found}
 
 
 def one_by_one(waiting: deque[Running]) -> None:

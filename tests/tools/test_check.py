@@ -88,7 +88,7 @@ def test_what_waits_runs_one_after_the_other_and_no_more_once_it_is_ended(
 
 
 def test_each_folder_of_tests_belongs_to_one_part(check: ModuleType) -> None:
-    *known, (name, rest) = check.others([]).items()
+    (name, rest), *known = check.others([]).items()
     folders = [each for _, where in known for each in where]
     assert name == "other tests" and rest == [f"--ignore={each}" for each in folders]
     assert len(set(folders)) == len(folders)
