@@ -1,3 +1,4 @@
+# mypy: warn-return-any
 # pyright: strict
 """Every form of operator that takes batches, and how a batch is made.
 

@@ -1,3 +1,4 @@
+# mypy: warn-return-any
 # pyright: strict
 """Every form in which users write sources, sinks and policies of their own.
 

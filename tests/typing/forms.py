@@ -1,3 +1,4 @@
+# mypy: warn-return-any
 # pyright: strict
 """Every form in which flows are written: what type a stream has after each step.
 

@@ -1,3 +1,4 @@
+# mypy: warn-return-any
 # pyright: strict
 """Every form of operator that takes records one by one, and the records and state of all forms.
 

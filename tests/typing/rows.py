@@ -1,3 +1,4 @@
+# mypy: warn-return-any
 # pyright: strict
 """State rows as tests of operators make them: both checkers are silent here."""
 

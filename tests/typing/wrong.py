@@ -1,3 +1,4 @@
+# mypy: warn-return-any
 # pyright: strict
 """What must be rejected: a line that ends in `# no` is an error for mypy and for pyright, one that
 ends in `# no: pyright` for pyright alone; no other line is.
