@@ -7,7 +7,9 @@ count; `together`, the same with instances that share processes; `arrival`, a so
 are cut by the clock; `pushed`, records that clients push, which are killed, too
 (`benchmarks.chaos.pushed`); --data, Linear Road. With --each jobs run one after the other until
 every kind of fault was made so often. With --moves ranges are split, merged and moved at random
-meanwhile (`benchmarks.chaos.storm`). With --state-memory rows beyond it are on disk.
+meanwhile (`benchmarks.chaos.storm`). With --state-memory rows beyond it are on disk. With --readers
+clients read the rows of the word count meanwhile, and each answer is checked
+(`benchmarks.chaos.readers`).
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from benchmarks.chaos.faults import (
 )
 from benchmarks.chaos.nodes import Nodes
 from benchmarks.chaos.pushed import PushedWork
+from benchmarks.chaos.readers import Found, Readers, State
 from benchmarks.chaos.works import LinearRoad, Words, Work
 from benchmarks.shared.namespaces import NoNamespacesError
 from raystream.errors import JobError, RaystreamError
@@ -66,10 +69,17 @@ class Job:
     moved: list[storm.Done] = field(default_factory=list)
     on_disk: int = 0
     """How many rows were on disk alone, at most."""
+    read: Found = field(default_factory=Found)
+    """What clients that read its rows were answered."""
 
 
 def run_job(
-    work: Work, monkey: Monkey, moving: storm.Storm | None, seconds: int, memory: str | None = None
+    work: Work,
+    monkey: Monkey,
+    moving: storm.Storm | None,
+    seconds: int,
+    memory: str | None = None,
+    readers: Readers | None = None,
 ) -> Job:
     """One disturbed job, and whether it was right. memory: for the rows of an instance."""
     address, copies = monkey.nodes.address, monkey.copies
@@ -82,6 +92,8 @@ def run_job(
         monkey(sample)
         if moving is not None:
             moving(sample)
+        if readers is not None and sample.committed.epoch:
+            readers.begin()
 
     try:
         said = work.run(tell, seconds, cluster=address, copies=copies, state_memory=memory)
@@ -93,9 +105,13 @@ def run_job(
         monkey.close()
         if moving is not None:
             moving.close()
+        if readers is not None:
+            job.read = readers.close()
     job.answers, job.recoveries, job.moved = said.found, said.recoveries, said.moved
     if said.wrong:
         job.verdict, job.detail = "wrong", f"{said.wrong:,} of {said.found:,} answers are wrong"
+    elif job.read.wrong:
+        job.verdict, job.detail = "wrong", f"{len(job.read.wrong):,} readers' answers are wrong"
     return job
 
 
@@ -171,18 +187,24 @@ def main(
     state_memory: Annotated[
         str | None, typer.Option(help="Memory for the rows of an instance, as in 20kB.")
     ] = None,
+    readers: Annotated[
+        int, typer.Option(min=0, help="Clients that read rows of the word count meanwhile.")
+    ] = 0,
     seed: Annotated[int, typer.Option(help="Of the choice of faults and victims.")] = 1,
 ) -> None:
     """Strike processes of running jobs, and check every answer."""
     families = _families(kinds, possible(copies, nodes))
     chosen = _work(work, rate, data, epoch, every, seed)
+    if readers and not (isinstance(chosen, Words) and not chosen.arrival):
+        raise typer.BadParameter("--readers: of --work words or together, whose epochs are known")
     made = kinds_of(families, chosen.chains)
     rng = random.Random(seed)
     raylets = _raylets(nodes, families)
     try:
         jobs = _run_all(
-            chosen, raylets, made, rng, seconds, each, every, (moves, most), copies, state_memory
-        )
+            chosen, raylets, made, rng, seconds, each, every, (moves, most), copies, state_memory,
+            readers,
+        )  # fmt: skip
         logs = raylets.logs
     finally:
         raylets.close()
@@ -196,6 +218,8 @@ def main(
     Console().print(
         _summed(rows, jobs, moves=bool(moves), rows_on_disk=bool(state_memory), seed=seed)
     )
+    if readers:
+        Console().print(_read(jobs))
     if bad:
         Console().print(f"logs: {logs}", soft_wrap=True)
     missed = [r.kind for r in rows if r.kind != NOT_STRUCK and r.strikes < (each or 0)]
@@ -215,6 +239,18 @@ def _summed(
         f"{sum(r.strikes for r in rows)} faults{made} in {len(jobs)} jobs:"
         f" {', '.join(f'{n} {verdict}' for verdict, n in counts.items())};"
         f" {sum(j.answers for j in jobs):,} answers checked;{on_disk} seed {seed}"
+    )
+
+
+def _read(jobs: Sequence[Job]) -> str:
+    """What clients were answered that read rows of all jobs, in a line."""
+    found = [j.read for j in jobs]
+    return (
+        f"clients had {sum(f.answers for f in found):,} answers,"
+        f" {sum(f.rows for f in found):,} of them rows, of"
+        f" {sum(len(f.epochs) for f in found):,} epochs:"
+        f" {sum(len(f.wrong) for f in found)} wrong;"
+        f" {sum(f.failed for f in found)} requests without an answer"
     )
 
 
@@ -273,13 +309,14 @@ def _run_all(
     moves: tuple[float, int],
     copies: int,
     memory: str | None,
+    clients: int,
 ) -> list[Job]:
     """One job with faults at random; or with `each`, jobs until all faults were made, as long as
     any of them can be.
 
     Args:
         moves: a minute, and how many instances they give anything at most. memory: for the rows of
-            an instance.
+            an instance. clients: how many read its rows.
     """
     console = Console(stderr=True)
     sinks = sorted({chain[-1] for chain in work.chains})
@@ -301,7 +338,11 @@ def _run_all(
             moving = storm.Storm(again, sinks, 60 / moves[0], say, moves[1])
         todo = "faults at random" if each is None else f"{len(due)} faults to make"
         console.print(f"[dim]job {len(jobs) + 1}: {took} s, {todo}[/dim]")
-        jobs.append(run_job(work, monkey, moving, took, memory))
+        readers = None
+        if clients and isinstance(work, Words):
+            state = State(work.lines(took))
+            readers = Readers(state, clients, nodes.address, rng.randrange(1 << 30), say)
+        jobs.append(run_job(work, monkey, moving, took, memory, readers))
         job = jobs[-1]
         console.print(f"{job.verdict}: {job.answers:,} answers {job.detail}", markup=False)
         if each is None or not due or not job.strikes:

@@ -59,16 +59,19 @@ class Words:
     """Whether instances share processes, and are struck together."""
     chains: Chains = (("lines", "count", "counts"),)
 
+    def lines(self, seconds: int) -> words.Lines:
+        """What is counted in so many seconds."""
+        return words.Lines(max(2, self.rate // SPEED), seconds * SPEED)
+
     def run(self, tell: Tell, seconds: int, **options: Any) -> Answers:
-        rate = max(2, self.rate // SPEED)
-        lines = words.Lines(rate, seconds * SPEED)
+        lines = self.lines(seconds)
         with tempfile.TemporaryDirectory() as folder:
             undisturbed, disturbed = Path(folder, "undisturbed"), Path(folder, "disturbed")
             if self.arrival:
                 expected = words.numbered(lines)
                 flow = words.arriving(disturbed, lines, wait=1 / SPEED)
             else:
-                spec = {"rate": rate, "seconds": seconds * SPEED}
+                spec = {"rate": lines.rate, "seconds": lines.seconds}
                 words.flow(undisturbed, speed=None, **spec).run()
                 expected = words.answers(undisturbed)
                 flow = words.flow(disturbed, speed=SPEED, **spec)

@@ -14,6 +14,7 @@ import numpy as np
 import raystream as rs
 
 WORDS = np.array([f"word-{i:04d}" for i in range(2_000)])
+WINDOW_SECONDS = 30
 EPOCH_SECONDS = 0.05
 """Of sources that are cut by the clock."""
 
@@ -84,7 +85,7 @@ def split(line: Line) -> Iterator[Word]:
         yield Word(line.time, word)
 
 
-@rs.operator(key="word", window=rs.tumbling(seconds=30))
+@rs.operator(key="word", window=rs.tumbling(seconds=WINDOW_SECONDS))
 class CountWords:
     def process(self, word: Word, tally: Tally) -> None:
         tally.n += 1

@@ -1,0 +1,53 @@
+"""What clients that read a running word count take for right, and for wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import pytest
+
+from benchmarks.chaos.readers import Readers, State
+from benchmarks.shared import words
+from raystream.dataflow.queries.request import Moment
+
+LINES = words.Lines(rate=20, seconds=70)
+
+
+class Answer(NamedTuple):
+    key: tuple[str, int]
+    row: dict[str, Any] | None
+    moment: Moment
+
+
+@pytest.mark.parametrize("epoch", [1, 29, 30, 31, 60, 69])
+def test_the_rows_of_an_epoch_are_the_words_of_its_open_window(epoch: int) -> None:
+    start = epoch // 30 * 30
+    expected = Counter(
+        word
+        for split in LINES.splits()
+        for _, batch in LINES.read(split, 0)
+        for line in batch.records()
+        if start <= line.time < epoch
+        for word in line.text.split()
+    )
+    assert State(LINES).rows(epoch) == {(word, start): n for word, n in expected.items()}
+
+
+def test_a_wrong_row_and_an_earlier_epoch_are_noted() -> None:
+    state = State(LINES)
+    rows = state.rows(40)
+    key, n = next(iter(rows.items()))
+    readers = Readers(state, 1, "auto", 1, lambda _: None)
+    readers._check([Answer(key, {"n": n}, Moment(1, 40))], (1, 40))
+    assert not readers.found.wrong
+    for answer in (
+        Answer(key, {"n": n + 1}, Moment(1, 40)),
+        Answer(key, None, Moment(1, 40)),
+        Answer((key[0], 0), {"n": 1}, Moment(1, 40)),
+        Answer(key, {"n": n}, Moment(1, 39)),
+    ):
+        before = len(readers.found.wrong)
+        readers._check([answer], (1, 40))
+        assert len(readers.found.wrong) > before
+    assert readers.found.answers == 5 and readers.found.rows == 4
