@@ -7,8 +7,9 @@ earlier epoch than it has seen.
 
 from __future__ import annotations
 
+import multiprocessing
 import random
-import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import numpy as np
 
 import raystream as rs
 from benchmarks.shared import words
-from raystream.errors import JobError, RaystreamError, StateError
+from raystream.errors import RaystreamError, StateError
 
 NAME, OPERATOR = "words", "count"
 """The job, and its operator that keeps rows."""
@@ -35,10 +36,10 @@ KEPT_SECONDS = 4 * words.WINDOW_SECONDS
 
 
 class State:
-    """The rows of `words.CountWords` at the end of each epoch, from the lines. Threads share it."""
+    """The rows of `words.CountWords` at the end of each epoch, from the lines."""
 
     def __init__(self, lines: words.Lines) -> None:
-        self._lines, self._lock = lines, threading.Lock()
+        self._lines = lines
         self._counted = OrderedDict[int, Any]()
         self._numbers = {word: i for i, word in enumerate(words.WORDS.tolist())}
 
@@ -48,8 +49,7 @@ class State:
         start = epoch - epoch % words.WINDOW_SECONDS
         if start == epoch:
             return {}
-        with self._lock:
-            counts = sum(self._of(t) for t in range(start, epoch))
+        counts = sum(self._of(t) for t in range(start, epoch))
         return {(str(words.WORDS[i]), start): int(counts[i]) for i in np.flatnonzero(counts)}
 
     def _of(self, second: int) -> Any:
@@ -82,83 +82,68 @@ class Found:
     wrong: list[str] = field(default_factory=list)
     """What was wrong, in words."""
 
+    def add(self, other: Found) -> None:
+        """Add what another client was answered."""
+        self.answers += other.answers
+        self.rows += other.rows
+        self.failed += other.failed
+        self.wrong += other.wrong
+        self.epochs |= other.epochs
 
-class Readers:
-    """Clients that read, each on a thread, from their start until they are closed or the job ends.
+
+class Reader:
+    """A client. It notes what it is answered.
 
     Args:
         state: what is right.
-        count: how many clients.
         address: of the Ray cluster.
-        say: is told of requests that got no answer.
+        say: is told of what is wrong, and of requests that got no answer.
     """
 
     def __init__(
-        self, state: State, count: int, address: str, seed: int, say: Callable[[str], None]
+        self, state: State, address: str, rng: random.Random, say: Callable[[str], None] = print
     ) -> None:
         self.found = Found()
-        self._state, self._address, self._say = state, address, say
-        self._stop, self._lock = threading.Event(), threading.Lock()
-        self._threads = [
-            threading.Thread(target=self._run, args=(random.Random(seed + i),), daemon=True)
-            for i in range(count)
-        ]
-        self._begun = False
+        self._state, self._address, self._rng, self._say = state, address, rng, say
 
-    def begin(self) -> None:
-        """Begin to read, once."""
-        if not self._begun:
-            self._begun = True
-            for thread in self._threads:
-                thread.start()
-
-    def close(self) -> Found:
-        """Read no more. Returns what was found."""
-        self._stop.set()
-        for thread in self._threads if self._begun else ():
-            thread.join(2 * WAIT_SECONDS)
-            if thread.is_alive():
-                self._note("a client has not come to an end")
-        return self.found
-
-    def _run(self, rng: random.Random) -> None:
+    def run(self, stopping: Callable[[], bool]) -> None:
+        """Read until the job ends, or it is told to stop."""
         seen = (0, 0)
-        while not self._stop.is_set():
+        while not stopping():
             try:
                 with rs.query(
                     NAME, OPERATOR, address=self._address, wait=WAIT_SECONDS, seen=seen
                 ) as reader:
-                    while not self._stop.is_set():
-                        self._ask(reader, rng, seen)
+                    while not stopping():
+                        self.ask(reader, seen)
                         seen = reader.seen
             except StateError:  # the input has ended, and its rows are gone
                 return
-            except (RaystreamError, OSError) as error:
-                if isinstance(error, JobError) and "has ended" in str(error):
+            except RaystreamError as error:
+                if "has ended" in str(error):
                     return
-                with self._lock:
-                    self.found.failed += 1
+                self.found.failed += 1
                 self._say(f"a reader: {error}")
-                self._stop.wait(1.0)
-            except Exception as error:
-                return self._note(f"{type(error).__name__}: {error}")
+                time.sleep(1.0)
 
-    def _ask(self, reader: Any, rng: random.Random, seen: tuple[int, int]) -> None:
+    def ask(self, reader: Any, seen: tuple[int, int]) -> None:
         """One request, and whether its answers are right."""
+        rng = self._rng
         if rng.random() < SCAN:
             table = reader.scan()
             columns = (table.column(name).to_pylist() for name in ("word", "window_start", "n"))
             rows = {(word, start): n for word, start, n in zip(*columns, strict=True)}
             if rows != self._state.rows(reader.seen.epoch):
                 self._note(f"the rows at the checkpoint of epoch {reader.seen.epoch} differ")
-            return self._count(len(rows), len(rows), {reader.seen.epoch})
+            self._count(len(rows), len(rows), {reader.seen.epoch})
+            return
         window = max(0, seen[1] // words.WINDOW_SECONDS + rng.choice((-1, 0, 0, 0, 1)))
         ranks = {min(int(rng.paretovariate(0.5)), len(words.WORDS) - 1) for _ in range(KEYS)}
         keys = [(str(words.WORDS[r]), window * words.WINDOW_SECONDS) for r in sorted(ranks)]
-        answers = reader.get_many(keys, committed=rng.random() < COMMITTED)
-        self._check(answers, seen)
+        self.check(reader.get_many(keys, committed=rng.random() < COMMITTED), seen)
 
-    def _check(self, answers: Sequence[Any], seen: tuple[int, int]) -> None:
+    def check(self, answers: Sequence[Any], seen: tuple[int, int]) -> None:
+        """Hold answers against their epochs, and against what was seen before."""
         for answer in answers:
             expected = self._state.rows(answer.moment.epoch).get(answer.key)
             n = None if answer.row is None else answer.row["n"]
@@ -170,13 +155,64 @@ class Readers:
         self._count(len(answers), rows, {answer.moment.epoch for answer in answers})
 
     def _count(self, answers: int, rows: int, epochs: set[int]) -> None:
-        with self._lock:
-            self.found.answers += answers
-            self.found.rows += rows
-            self.found.epochs |= epochs
+        self.found.answers += answers
+        self.found.rows += rows
+        self.found.epochs |= epochs
 
     def _note(self, wrong: str) -> None:
-        with self._lock:
-            self.found.wrong.append(wrong)
-            if len(self.found.wrong) <= SHOWN:
-                self._say(f"wrong: {wrong}")
+        self.found.wrong.append(wrong)
+        if len(self.found.wrong) <= SHOWN:
+            self._say(f"wrong: {wrong}")
+
+
+def _read(lines: words.Lines, address: str, seed: int, stop: Any, told: Any) -> None:
+    """What a process does that reads."""
+    reader = Reader(State(lines), address, random.Random(seed))
+    try:
+        reader.run(stop.is_set)
+    except Exception as error:
+        reader.found.wrong.append(f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        told.send(reader.found)
+
+
+class Readers:
+    """Clients that read, each in a process, from their start until they are closed or the job ends.
+
+    Args:
+        lines: what the job counts.
+        count: how many clients.
+        address: of the Ray cluster.
+    """
+
+    def __init__(self, lines: words.Lines, count: int, address: str, seed: int) -> None:
+        context = multiprocessing.get_context("spawn")  # a fork would share this one's Ray
+        self._stop, self._begun = context.Event(), False
+        pipes = [context.Pipe(duplex=False) for _ in range(count)]
+        self._told = [there for there, _ in pipes]
+        self._processes = [
+            context.Process(target=_read, args=(lines, address, seed + i, self._stop, here))
+            for i, (_, here) in enumerate(pipes)
+        ]
+
+    def begin(self) -> None:
+        """Begin to read, once."""
+        if not self._begun:
+            self._begun = True
+            for process in self._processes:
+                process.start()
+
+    def close(self) -> Found:
+        """Read no more. Returns what all clients have found."""
+        self._stop.set()
+        found = Found()
+        for process, told in zip(self._processes, self._told, strict=True):
+            if self._begun and told.poll(2 * WAIT_SECONDS):
+                found.add(told.recv())
+            else:
+                found.wrong.append("a client has not said what it found")
+            if self._begun:
+                process.join(WAIT_SECONDS)
+                process.kill()
+        return found

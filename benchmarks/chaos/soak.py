@@ -38,7 +38,7 @@ from benchmarks.chaos.faults import (
 )
 from benchmarks.chaos.nodes import Nodes
 from benchmarks.chaos.pushed import PushedWork
-from benchmarks.chaos.readers import Found, Readers, State
+from benchmarks.chaos.readers import Found, Readers
 from benchmarks.chaos.works import LinearRoad, Words, Work
 from benchmarks.shared.namespaces import NoNamespacesError
 from raystream.errors import JobError, RaystreamError
@@ -340,8 +340,8 @@ def _run_all(
         console.print(f"[dim]job {len(jobs) + 1}: {took} s, {todo}[/dim]")
         readers = None
         if clients and isinstance(work, Words):
-            state = State(work.lines(took))
-            readers = Readers(state, clients, nodes.address, rng.randrange(1 << 30), say)
+            seed = rng.randrange(1 << 30)
+            readers = Readers(work.lines(took), clients, nodes.address, seed)
         jobs.append(run_job(work, monkey, moving, took, memory, readers))
         job = jobs[-1]
         console.print(f"{job.verdict}: {job.answers:,} answers {job.detail}", markup=False)

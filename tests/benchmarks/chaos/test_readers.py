@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from typing import Any, NamedTuple
 
 import pytest
 
-from benchmarks.chaos.readers import Readers, State
+from benchmarks.chaos.readers import Reader, State
 from benchmarks.shared import words
 from raystream.dataflow.queries.request import Moment
 
@@ -38,16 +39,16 @@ def test_a_wrong_row_and_an_earlier_epoch_are_noted() -> None:
     state = State(LINES)
     rows = state.rows(40)
     key, n = next(iter(rows.items()))
-    readers = Readers(state, 1, "auto", 1, lambda _: None)
-    readers._check([Answer(key, {"n": n}, Moment(1, 40))], (1, 40))
-    assert not readers.found.wrong
+    reader = Reader(state, "auto", random.Random(1), lambda _: None)
+    reader.check([Answer(key, {"n": n}, Moment(1, 40))], (1, 40))
+    assert not reader.found.wrong
     for answer in (
         Answer(key, {"n": n + 1}, Moment(1, 40)),
         Answer(key, None, Moment(1, 40)),
         Answer((key[0], 0), {"n": 1}, Moment(1, 40)),
         Answer(key, {"n": n}, Moment(1, 39)),
     ):
-        before = len(readers.found.wrong)
-        readers._check([answer], (1, 40))
-        assert len(readers.found.wrong) > before
-    assert readers.found.answers == 5 and readers.found.rows == 4
+        before = len(reader.found.wrong)
+        reader.check([answer], (1, 40))
+        assert len(reader.found.wrong) > before
+    assert reader.found.answers == 5 and reader.found.rows == 4
