@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,18 +25,58 @@ STARTS = 2
 """How often it is tried to start a Ray."""
 
 
+class _Guests:
+    """Who uses the connection of this process that another of its threads has made. It is closed
+    when nobody uses it any more."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._left = False
+        """Whether the one that has made it does not use it any more."""
+
+    @contextlib.contextmanager
+    def visit(self) -> Iterator[None]:
+        """Use it."""
+        with self._lock:
+            self._count += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._count -= 1
+                if self._left and not self._count:
+                    self._close()
+
+    def leave(self) -> None:
+        """The one that has made it does not use it any more."""
+        with self._lock:
+            self._left = True
+            if not self._count:
+                self._close()
+
+    def _close(self) -> None:
+        self._left = False
+        ray.shutdown()
+
+
+_guests = _Guests()
+
+
 @contextlib.contextmanager
 def cluster(
     address: str, *, start: bool = True, on_note: Callable[[str], None] | None = None
 ) -> Iterator[None]:
-    """Be connected to a cluster; leave it afterwards, and end it if it was started here.
+    """Be connected to a cluster; leave it afterwards, and end it if it was started here. Where this
+    process is connected, use that connection: it stays until the last one has left it.
 
     Args:
         start: whether to start one where `"auto"` finds none.
         on_note: called with the address of the one that was started.
     """
     if ray.is_initialized():
-        yield
+        with _guests.visit():
+            yield
         return
     common: dict[str, Any] = {
         "log_to_driver": False,
@@ -51,7 +92,7 @@ def cluster(
             try:
                 yield
             finally:
-                ray.shutdown()
+                _guests.leave()
 
 
 def _connect(

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -120,6 +121,37 @@ def ray_of_a_run(folder: Path, session: str, address: str) -> None:
     noted = folder / f"session_{session}" / private_ray.NOTE
     noted.parent.mkdir()
     noted.write_text(f"{address}\ntoken of {session}\n", encoding="utf-8")
+
+
+def test_a_connection_stays_until_the_last_thread_has_left_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One thread runs a job, another one reads its state and is a little later."""
+    said, connected = list[str](), [False]
+
+    def connect(*_: object, **__: object) -> None:
+        said.append("connected")
+        connected[0] = True
+
+    def shut_down() -> None:
+        said.append("closed")
+        connected[0] = False
+
+    monkeypatch.setattr(connecting, "_connect", connect)
+    monkeypatch.setattr(connecting.ray, "is_initialized", lambda: connected[0])
+    monkeypatch.setattr(connecting.ray, "shutdown", shut_down)
+    with ExitStack() as reader:
+        with cluster("auto"):
+            reader.enter_context(visited("auto"))
+            with visited("auto"):
+                pass
+        assert said == ["connected"]
+    assert said == ["connected", "closed"]
+    with cluster("auto"):
+        with visited("auto"):
+            pass
+        assert said[2:] == ["connected"]
+    assert said[2:] == ["connected", "closed"]
 
 
 def test_who_looks_finds_the_ray_that_a_run_started_for_itself(
