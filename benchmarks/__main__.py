@@ -22,7 +22,7 @@ from benchmarks.against import command as against
 from benchmarks.chaos import feed, schedules, soak_summary
 from benchmarks.fuzz import command as fuzz
 from benchmarks.gather import command as gathering
-from benchmarks.jobs import checkpoints, compare, elastic, epochs, push, start
+from benchmarks.jobs import checkpoints, compare, elastic, epochs, large_state, push, start
 from benchmarks.kafka import latency, throughput
 from benchmarks.model import simulate
 from benchmarks.parts import (
@@ -66,6 +66,7 @@ app.command("recovery")(recovery_table.main)
 app.command("compare")(compare.main)
 app.command("against")(against.main)
 app.command("elastic")(elastic.main)
+app.command("state")(large_state.main)
 app.command("gather", help=gathering.__doc__)(gathering.main)
 app.command("start")(start.main)
 app.command("epochs")(epochs.main)

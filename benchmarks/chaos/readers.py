@@ -45,9 +45,10 @@ class State:
 
     def rows(self, epoch: int) -> dict[tuple[str, int], int]:
         """By word and beginning of the window, how often the word has come. An epoch is a second of
-        lines; a window is closed with the epoch at its end, and its rows are gone."""
+        lines; a window is closed with the epoch at its end, or with the last one, and its rows are
+        gone."""
         start = epoch - epoch % words.WINDOW_SECONDS
-        if start == epoch:
+        if epoch in (start, self._lines.seconds):
             return {}
         counts = sum(self._of(t) for t in range(start, epoch))
         return {(str(words.WORDS[i]), start): int(counts[i]) for i in np.flatnonzero(counts)}

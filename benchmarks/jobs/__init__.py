@@ -12,6 +12,8 @@ Each module is a command, or what one command runs:
     push       records that are pushed, beside the same ones from files
     postgres   rows that replace each other in a table of PostgreSQL
     elastic    moves at steady load: how long answers stay away
+    large_state
+               the process of an instance with much state is killed
     start, start_flow
                from `raystream run` to the first record at the sink
 """

@@ -83,10 +83,11 @@ class Ballast(rs.State):
 
 @dataclass(frozen=True)
 class Keys:
-    """Every key once, then steadily `RATE` of them an epoch; the same however they are read."""
+    """Every key once, then steadily `rate` of them an epoch; the same however they are read."""
 
     keys: int
     ticks: int
+    rate: int = RATE
 
     record = Key
 
@@ -107,7 +108,7 @@ class Keys:
         """The keys of a moment (int64)."""
         if t < self.filled:
             return np.arange(t * FILL_KEYS, min(self.keys, (t + 1) * FILL_KEYS))
-        return np.random.Generator(np.random.Philox(key=[7, t])).integers(0, self.keys, RATE)
+        return np.random.Generator(np.random.Philox(key=[7, t])).integers(0, self.keys, self.rate)
 
     def sums(self) -> list[int]:
         """By moment, what the counts that are shown in it add up to."""
@@ -234,7 +235,7 @@ def run(form: Form, *, moves: int = 3) -> dict[str, Any]:
         came = np.loadtxt(folder / "came", dtype=[("t", "i8"), ("at", "f8"), ("sum", "i8")])
     if not mover.at:
         raise JobError(f"{form}: the job was over before anything was moved")
-    _check(keys, came)
+    check(keys, came)
     return {
         "work": "moves at steady load",
         "form": str(form),
@@ -264,7 +265,7 @@ def _follow(flow: rs.Flow, mover: Mover, folder: Path) -> float:
     return began
 
 
-def _check(keys: Keys, came: np.ndarray) -> None:
+def check(keys: Keys, came: np.ndarray) -> None:
     """All counts are right, also those that came twice.
 
     Raises:

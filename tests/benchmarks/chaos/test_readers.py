@@ -32,6 +32,7 @@ def test_the_rows_of_an_epoch_are_the_words_of_its_open_window(epoch: int) -> No
         if start <= line.time < epoch
         for word in line.text.split()
     )
+    assert not State(LINES).rows(LINES.seconds)  # the end closes all windows
     assert State(LINES).rows(epoch) == {(word, start): n for word, n in expected.items()}
 
 
