@@ -323,7 +323,7 @@ def measures(started: float, mover: Mover, made: np.ndarray, came: np.ndarray) -
     else:
         spans = [(a, b + AFTER_SECONDS) for a, b in zip(mover.at, mover.ended, strict=True)]
         calm += [(end, begin) for (_, end), begin in zip(spans, mover.at[1:], strict=False)]
-    latency = at - (started + (moments + 1) / TICKS)
+    latency = at - (started + moments / TICKS)  # an epoch of one tick is released as it begins
 
     def p99(within: Sequence[tuple[float, float]]) -> float:
         inside = np.logical_or.reduce([(at > begin) & (at <= end) for begin, end in within])

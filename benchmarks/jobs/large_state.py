@@ -100,7 +100,7 @@ def run(megabytes: float, rate: int, kills: int, memory: str | None) -> dict[str
     check(keys, came)
     moments, at = (found.tolist() for found in first(came["t"], came["at"]))
     arrived = dict(zip(moments, at, strict=True))
-    late = {t: at - (report.started + (t + 1) / TICKS) for t, at in arrived.items()}
+    late = {t: at - (report.started + t / TICKS) for t, at in arrived.items()}
     usual, back = times_back(arrived, late, killer.at, killer.at[0] - WARM_SECONDS / 2)
     return {
         "work": "state",

@@ -216,7 +216,8 @@ def run(case: Case, *, kills: int = 5) -> dict[str, Any]:
         raise JobError(f"{case}: the job never kept up with its input, so nothing was killed")
     recovered = [_recovery_of(whom, report.recoveries) for whom in killer.whom]
     detected = [report.started + r.t - at for r, at in zip(recovered, killer.at, strict=True)]
-    latency = {e: at - (report.started + e / TICKS) for e, at in first.items()}
+    # an epoch of one tick is released as it begins
+    latency = {e: at - (report.started + (e - 1) / TICKS) for e, at in first.items()}
     usual, back = times_back(first, latency, killer.at, report.started + warm / 2)
     return {
         "work": "recovery",
