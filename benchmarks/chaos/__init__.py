@@ -11,6 +11,7 @@ Against real jobs and against the simulator:
     works      the jobs that are struck, and what each has answered
     pushed     the job that clients push to, and how its output is checked
     pushers    these clients, which are killed, too
+    readers    clients that read the rows of a running job, and what is right
     schedules  `python -m benchmarks schedules`: simulated schedules on all processors
     soak_summary
                `python -m benchmarks soak-summary`: what all recorded runs came to

@@ -200,26 +200,18 @@ def main(
     made = kinds_of(families, chosen.chains)
     rng = random.Random(seed)
     raylets = _raylets(nodes, families)
+    asked = Asked(
+        seconds=seconds, each=each, every=every, moves=moves, most=most, copies=copies,
+        memory=state_memory, readers=readers,
+    )  # fmt: skip
     try:
-        jobs = _run_all(
-            chosen, raylets, made, rng, seconds, each, every, (moves, most), copies, state_memory,
-            readers,
-        )  # fmt: skip
+        jobs = _run_all(chosen, raylets, made, rng, asked)
         logs = raylets.logs
     finally:
         raylets.close()
     rows = tally(made, jobs)
-    Console(width=WIDTH).print(_table(rows))
-    if moves:
-        Console(width=WIDTH).print(storm.table(storm.tally(
-            (a for j in jobs for a in j.asked), (m for j in jobs for m in j.moved)
-        )))  # fmt: skip
+    _show(rows, jobs, asked, seed)
     bad = [j for j in jobs if j.verdict in ("wrong", "failed")]
-    Console().print(
-        _summed(rows, jobs, moves=bool(moves), rows_on_disk=bool(state_memory), seed=seed)
-    )
-    if readers:
-        Console().print(_read(jobs))
     if bad:
         Console().print(f"logs: {logs}", soft_wrap=True)
     missed = [r.kind for r in rows if r.kind != NOT_STRUCK and r.strikes < (each or 0)]
@@ -228,13 +220,45 @@ def main(
     sys.exit(1 if bad or missed else 0)
 
 
-def _summed(
-    rows: Sequence[Row], jobs: Sequence[Job], *, moves: bool, rows_on_disk: bool, seed: int
-) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """How jobs are run and struck."""
+
+    seconds: int
+    """How long a job runs, about."""
+    each: int | None
+    """How many faults of each kind are made, in several jobs; None: one job, faults at random."""
+    every: float
+    """Seconds between faults, on average."""
+    moves: float
+    """How many moves are asked for in a minute."""
+    most: int
+    """How many instances moves give anything at most."""
+    copies: int
+    """How many keepers hold a checkpoint."""
+    memory: str | None
+    """For the rows of an instance; None: for all of them."""
+    readers: int
+    """How many clients read rows."""
+
+
+def _show(rows: Sequence[Row], jobs: Sequence[Job], asked: Asked, seed: int) -> None:
+    """Print what came of all jobs."""
+    wide = Console(width=WIDTH)
+    wide.print(_table(rows))
+    if asked.moves:
+        moved = storm.tally((a for j in jobs for a in j.asked), (m for j in jobs for m in j.moved))
+        wide.print(storm.table(moved))
+    Console().print(_summed(rows, jobs, asked, seed))
+    if asked.readers:
+        Console().print(_read(jobs))
+
+
+def _summed(rows: Sequence[Row], jobs: Sequence[Job], asked: Asked, seed: int) -> str:
     """What came of all jobs, in a line."""
     counts = Counter(j.verdict for j in jobs)
-    made = f" and {sum(len(j.moved) for j in jobs)} moves" if moves else ""
-    on_disk = f" up to {max(j.on_disk for j in jobs):,} rows on disk;" if rows_on_disk else ""
+    made = f" and {sum(len(j.moved) for j in jobs)} moves" if asked.moves else ""
+    on_disk = f" up to {max(j.on_disk for j in jobs):,} rows on disk;" if asked.memory else ""
     return (
         f"{sum(r.strikes for r in rows)} faults{made} in {len(jobs)} jobs:"
         f" {', '.join(f'{n} {verdict}' for verdict, n in counts.items())};"
@@ -299,53 +323,41 @@ def _families(kinds: str, allowed: Sequence[str]) -> list[str]:
 
 
 def _run_all(
-    work: Work,
-    nodes: Nodes,
-    kinds: Sequence[str],
-    rng: random.Random,
-    seconds: int,
-    each: int | None,
-    every: float,
-    moves: tuple[float, int],
-    copies: int,
-    memory: str | None,
-    clients: int,
+    work: Work, nodes: Nodes, kinds: Sequence[str], rng: random.Random, asked: Asked
 ) -> list[Job]:
     """One job with faults at random; or with `each`, jobs until all faults were made, as long as
-    any of them can be.
-
-    Args:
-        moves: a minute, and how many instances they give anything at most. memory: for the rows of
-            an instance. clients: how many read its rows.
-    """
+    any of them can be."""
     console = Console(stderr=True)
     sinks = sorted({chain[-1] for chain in work.chains})
 
     def say(text: str) -> None:
         console.print(f"[dim]  {text}[/dim]", highlight=False)
 
-    asked = list(kinds) * (each or 0)
-    due = deque(rng.sample(asked, len(asked)))
+    wanted = list(kinds) * (asked.each or 0)
+    due = deque(rng.sample(wanted, len(wanted)))
     jobs: list[Job] = []
     while True:
-        took = seconds if each is None else min(seconds, length(len(due), every))
+        most = asked.seconds
+        took = most if asked.each is None else min(most, length(len(due), asked.every))
         limit = 3.0 * took + 120
-        refill = kinds if each is None else ()
-        monkey = Monkey(rng, nodes, work.chains, every, copies, due, refill, limit, say=say)
+        refill = kinds if asked.each is None else ()
+        monkey = Monkey(
+            rng, nodes, work.chains, asked.every, asked.copies, due, refill, limit, say=say
+        )
         moving = None
-        if moves[0]:
+        if asked.moves:
             again = random.Random(rng.random())
-            moving = storm.Storm(again, sinks, 60 / moves[0], say, moves[1])
-        todo = "faults at random" if each is None else f"{len(due)} faults to make"
+            moving = storm.Storm(again, sinks, 60 / asked.moves, say, asked.most)
+        todo = "faults at random" if asked.each is None else f"{len(due)} faults to make"
         console.print(f"[dim]job {len(jobs) + 1}: {took} s, {todo}[/dim]")
         readers = None
-        if clients and isinstance(work, Words):
+        if asked.readers and isinstance(work, Words):
             seed = rng.randrange(1 << 30)
-            readers = Readers(work.lines(took), clients, nodes.address, seed)
-        jobs.append(run_job(work, monkey, moving, took, memory, readers))
+            readers = Readers(work.lines(took), asked.readers, nodes.address, seed)
+        jobs.append(run_job(work, monkey, moving, took, asked.memory, readers))
         job = jobs[-1]
         console.print(f"{job.verdict}: {job.answers:,} answers {job.detail}", markup=False)
-        if each is None or not due or not job.strikes:
+        if asked.each is None or not due or not job.strikes:
             return jobs
 
 
