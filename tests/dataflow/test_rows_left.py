@@ -35,7 +35,7 @@ NAMES = ["running batch", "sliding", "sessions", "ledger", *list(COMPILED)[2:]]
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiered, "LEAST_AT_ONCE", 5)
-    monkeypatch.setattr(cold_rows, "FOLD_ROWS", 30)
+    monkeypatch.setattr(cold_rows, "FOLD_BYTES", 2000)
     monkeypatch.setattr(cold_rows, "UNSTORED_MOST", 2)
 
 

@@ -36,7 +36,7 @@ TIERED = [
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few records are taken at once, and few rows folded."""
     monkeypatch.setattr(tiered, "LEAST_AT_ONCE", 5)
-    monkeypatch.setattr(cold_rows, "FOLD_ROWS", 30)
+    monkeypatch.setattr(cold_rows, "FOLD_BYTES", 2000)
     monkeypatch.setattr(cold_rows, "UNSTORED_MOST", 2)
 
 

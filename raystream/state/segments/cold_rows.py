@@ -30,8 +30,8 @@ UNSTORED_MOST = 8
 epoch looks into all of them, and how many there would be depends on how soon one is committed."""
 DISK_MOST = 0.9
 """When this share of the disk is in use, no more rows are written there: others need some of it."""
-FOLD_ROWS = 1 << 15
-"""Rows that are folded at a time, about."""
+FOLD_BYTES = 2 << 20
+"""Bytes of rows that are folded at a time, about."""
 
 
 class FoundRecords(NamedTuple):
@@ -91,6 +91,12 @@ class ColdRows:
     def nbytes(self) -> int:
         """Bytes on disk."""
         return sum(s.nbytes for s in [*self.segments])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row on disk, on average."""
+        rows = sum(map(len, self.segments))
+        return max(self.dtype.itemsize, self.nbytes // rows if rows else 0)
 
     @property
     def memory_bytes(self) -> int:
@@ -275,7 +281,8 @@ class ColdRows:
         segments = self.segments[first:last]
         low, high = min(s.low for s in segments), max(s.high for s in segments)
         writer = self._writer(sum(map(len, segments)), low, high)
-        for begin, end in even_stretches(sum(map(len, segments)), FOLD_ROWS):
+        at_a_time = max(1, FOLD_BYTES // self.row_bytes)
+        for begin, end in even_stretches(sum(map(len, segments)), at_a_time):
             inside = [(max(begin, s.low), min(end, s.high + 1)) for s in segments]
             rows = newest_of([s.between(*ends) for s, ends in zip(segments, inside, strict=True)])
             if first == 0:  # nothing older is there that a removal could hide

@@ -230,9 +230,11 @@ class ObjectTier(LastingTable):
         marks = np.fromiter((row._mark for row in hot.rows.values()), np.int64, len(hot.rows))
         upto = oldest(marks) if upto is None else upto
         old = np.flatnonzero(marks <= upto)
-        keys = [everything[i] for i in old.tolist()]
-        hashes, words = self._identity(key_columns(self.shape, keys))
+        left = [everything[i] for i in old.tolist()]
+        hashes, words = self._identity(key_columns(self.shape, left))
         order = np.argsort(hashes, kind="stable")
+        dirty = marks[old[order]] > self._upto
+        clean, order = hashes[order[~dirty]], order[dirty]
         old, hashes, words = old[order], hashes[order], words[order]
         keys = [everything[i] for i in old.tolist()]
 
@@ -253,7 +255,7 @@ class ObjectTier(LastingTable):
         def there() -> np.ndarray:
             return self._identity(key_columns(self.shape, everything))[1]
 
-        return Leaving(hashes, rows, unstored, there, upto, lambda: self._drop(keys))
+        return Leaving(hashes, rows, clean, unstored, there, upto, lambda: self._drop(left))
 
     def _records(
         self, hashes: np.ndarray, words: np.ndarray, epochs: np.ndarray, heap: list[bytes]

@@ -174,7 +174,9 @@ class StructuredTier(LastingTable):
         old = epochs <= upto
         hashes = self._identity(self._columns(hot.rows["_key"][slots[old]]))[0]
         order = np.argsort(hashes, kind="stable")
-        at = slots[old][order]
+        hashes, at = hashes[order], slots[old][order]
+        dirty = hot.rows["_epoch"][at] > self._upto
+        clean, hashes, at = hashes[~dirty], hashes[dirty], at[dirty]
 
         def there() -> np.ndarray:
             return self._identity(self._columns(hot.rows["_key"][slots]))[1]
@@ -191,7 +193,7 @@ class StructuredTier(LastingTable):
         unstored = self._records(noted["_key"], removed_at(noted["_epoch"]))
         unstored.records["_due"] = NEVER
         kept = slots[~old]
-        return Leaving(hashes[order], rows, unstored, there, upto, lambda: self._keep(kept))
+        return Leaving(hashes, rows, clean, unstored, there, upto, lambda: self._keep(kept))
 
     def _records(self, keys: np.ndarray, epochs: np.ndarray) -> RecordBlock:
         """Records of keys, as the table numbers them; with the keys in a heap if they are text."""

@@ -38,10 +38,10 @@ LEAST_ROWS = 2
 """With up to this many rows in memory, none is written to disk."""
 
 
-STRETCH = 1 << 14
-"""Rows that are written to disk at a time."""
-FOLD_EACH = 1 << 14
-"""Rows on disk that are folded after an epoch, if some are to be."""
+STRETCH_BYTES = 1 << 20
+"""Bytes of rows that are written to disk at a time, about."""
+FOLD_EACH_BYTES = 1 << 20
+"""Bytes of rows on disk that are folded after an epoch at least, about, if some are to be."""
 FOLD_TIMES = 8
 """A row on disk is folded about so often. This many rows are folded for each that leaves, spread
 over the epochs: otherwise an epoch would wait for all of it."""
@@ -56,9 +56,11 @@ class Leaving(NamedTuple):
     """Rows that are to leave memory."""
 
     hashes: np.ndarray
-    """uint64, ascending: of their keys."""
+    """uint64, ascending: of the keys of those that are to be written."""
     rows: Callable[[int, int], RecordBlock]
     """Makes the records of these rows from one place up to another, in order of the hashes."""
+    clean: np.ndarray
+    """uint64: of the keys of the others, which are on disk as they are."""
     unstored: RecordBlock
     """Records of all that was removed and that a delta may have to say, in no particular order."""
     there: Callable[[], np.ndarray]
@@ -233,7 +235,8 @@ class TieredTable(Table):
             return False
         leaving = self._leaving(None)
         self._write(leaving)
-        self._count(leaving.hashes, 1)
+        for hashes in (leaving.hashes, leaving.clean):
+            self._count(hashes, 1)
         self._leave += len(leaving.hashes) / SMOOTH
         leaving.leave()
         self._newest = max(self._newest, leaving.upto)
@@ -244,7 +247,8 @@ class TieredTable(Table):
         crowded = len(self.cold.segments) // (SEGMENTS_MOST + 1)
         if crowded > 1:
             return ALL
-        return max(FOLD_EACH, int(FOLD_TIMES * self._leave)) << crowded
+        least = max(1, FOLD_EACH_BYTES // self.cold.row_bytes)
+        return max(least, int(FOLD_TIMES * self._leave)) << crowded
 
     def _write(self, leaving: Leaving) -> None:
         """Write rows to disk, and what says which were removed."""
@@ -254,7 +258,9 @@ class TieredTable(Table):
         ends = [h[at] for h in (hashes, of_gone) if len(h) for at in (0, -1)]
         if ends:
             most = len(hashes) + len(of_gone)
-            self.cold.add(_in_stretches(leaving, gone), most, int(min(ends)), int(max(ends)))
+            stretch = max(1, STRETCH_BYTES // self.cold.row_bytes)
+            parts = _in_stretches(leaving, gone, stretch)
+            self.cold.add(parts, most, int(min(ends)), int(max(ends)))
 
     @abstractmethod
     def _leaving(self, upto: int | None) -> Leaving:
@@ -316,12 +322,13 @@ def oldest(epochs: np.ndarray) -> int:
     return int(np.partition(epochs, at)[at])
 
 
-def _in_stretches(leaving: Leaving, gone: RecordBlock) -> Iterator[RecordBlock]:
-    """Records of rows that leave, and of rows that were removed, in order of hashes."""
+def _in_stretches(leaving: Leaving, gone: RecordBlock, stretch: int) -> Iterator[RecordBlock]:
+    """Records of rows that leave, so many at a time, and of rows that were removed, in order of
+    hashes."""
     hashes = np.ascontiguousarray(gone.records["_hash"])
     at = before = 0
     while at < len(leaving.hashes) or before < len(hashes):
-        end, last = min(at + STRETCH, len(leaving.hashes)), len(hashes)
+        end, last = min(at + stretch, len(leaving.hashes)), len(hashes)
         if end < len(leaving.hashes):
             last = int(np.searchsorted(hashes, leaving.hashes[end], "left"))
         some = RecordBlock(gone.records[before:last], gone.heap)

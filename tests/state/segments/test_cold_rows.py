@@ -90,7 +90,7 @@ def found(cold, keys):
 @pytest.mark.parametrize("seed", range(4))
 def test_segments_say_what_a_dictionary_says(tmp_path, monkeypatch, dtype, seed):
     rng = random.Random(seed)
-    monkeypatch.setattr(cold_rows, "FOLD_ROWS", 40)
+    monkeypatch.setattr(cold_rows, "FOLD_BYTES", 2500)
     monkeypatch.setattr(cold_rows, "UNSTORED_MOST", 2)
     probe = rng.choice([whole_hash, with_last_word])
     cold, known = ColdRows(tmp_path, "o", dtype, probe), {}
