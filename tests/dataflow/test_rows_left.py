@@ -22,6 +22,7 @@ from raystream.state.images.image import Image
 from raystream.state.images.partition import partition
 from raystream.state.keys import even_ranges
 from raystream.state.segments import cold_rows
+from raystream.state.tiers import tiered_table
 from raystream.state.tiers.object_tier import ObjectTier
 from raystream.state.tiers.row_folder import RowFolder, left_at
 from raystream.state.tiers.tiered_table import TieredTable
@@ -37,6 +38,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiered, "LEAST_AT_ONCE", 5)
     monkeypatch.setattr(cold_rows, "FOLD_BYTES", 2000)
     monkeypatch.setattr(cold_rows, "UNSTORED_MOST", 2)
+    monkeypatch.setattr(tiered_table, "FOLD_EACH_BYTES", 1)  # a fold takes longer than checkpoints
+    monkeypatch.setattr(tiered_table, "FOLD_TIMES", 1)
 
 
 class History:

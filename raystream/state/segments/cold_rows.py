@@ -78,6 +78,8 @@ class ColdRows:
         self.name: Callable[[], str] | None = None
         """Names a new file that a successor may open; None: files have no names."""
         self._folding: Iterator[int] | None = None
+        self._into = ""
+        """The name of the files into which segments are folded just now."""
         self.full = 0.0
         """Which share of the disk was in use when rows were added last."""
         self.folded = 0
@@ -86,6 +88,11 @@ class ColdRows:
 
     def __bool__(self) -> bool:
         return bool(self.segments)
+
+    @property
+    def names(self) -> set[str]:
+        """Of the files that are in use: those of segments, and of the one that is being made."""
+        return {*(s.name for s in self.segments), self._into}
 
     @property
     def nbytes(self) -> int:
@@ -281,6 +288,7 @@ class ColdRows:
         segments = self.segments[first:last]
         low, high = min(s.low for s in segments), max(s.high for s in segments)
         writer = self._writer(sum(map(len, segments)), low, high)
+        self._into = writer.name
         at_a_time = max(1, FOLD_BYTES // self.row_bytes)
         for begin, end in even_stretches(sum(map(len, segments)), at_a_time):
             inside = [(max(begin, s.low), min(end, s.high + 1)) for s in segments]
@@ -293,6 +301,7 @@ class ColdRows:
         folded = self._closed(writer)
         self._reads += sum(s.reads for s in segments)
         self.segments[first:last] = [] if folded is None else [folded]
+        self._into = ""
 
 
 def even_stretches(rows: int, at_a_time: int) -> Iterator[tuple[int, int]]:

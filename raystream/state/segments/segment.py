@@ -102,7 +102,8 @@ class SegmentWriter:
         high: int,
         name: str = "",
     ) -> None:
-        self._name = name
+        self.name = name
+        """See above."""
         paths = [folder / f"{name}{kind}" if name else None for kind in (ROWS, HEAP)]
         self._file = FileWriter(folder, owner, paths[0])
         has_heap = "_at" in (dtype.names or ())
@@ -163,7 +164,7 @@ class SegmentWriter:
             np.concatenate(self._firsts),
             np.concatenate(self._dues),
             self._newest,
-            self._name,
+            self.name,
         )
 
 

@@ -97,7 +97,7 @@ class LastingTable(TieredTable):
     def settle(self, checkpoint: int) -> None:
         super().settle(checkpoint)
         if self._folder is not None:
-            self._folder.settle(checkpoint, {s.name for s in self.cold.segments})
+            self._folder.settle(checkpoint, self.cold.names)
 
     # ------------------------------------------------------------ restore
 

@@ -144,7 +144,7 @@ class RowFolder:
 
     def settle(self, committed: int, used: Collection[str]) -> None:
         """A checkpoint is committed: delete what neither it nor a later one has, and what is not
-        used. used: the names of the segments that there are now."""
+        used. used: the names of the files that are in use now."""
         for checkpoint in [c for c in self._kept if c < committed]:
             del self._kept[checkpoint]
             (self.path / f"{_MANIFEST}{checkpoint}").unlink(missing_ok=True)
