@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -162,7 +163,8 @@ def until_fed(
         try:
             with _running(start) as query:
                 _watch(query, state, end, say)
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
+            # The latter is what Spark raises of a Python process that died as a query was planned.
             reached = state.committed()
             failures = 0 if reached != before else failures + 1
             before = reached
@@ -198,7 +200,7 @@ def _watch(query: StreamingQuery, state: State, end: int, say: Callable[[str], N
             say(f"second {reached:,} of {end:,}")
 
 
-def _why(error: PySparkException) -> str:
+def _why(error: Exception) -> str:
     """What happened, in a line: the last words of the Python process that failed."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     python = [line for line in lines if "Error: " in line or "Exception: " in line]

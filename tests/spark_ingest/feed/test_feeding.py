@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from raystream.errors import JobError
@@ -57,6 +58,30 @@ def test_it_goes_on_while_something_is_committed_between_failures(tmp_path: Path
     assert all(query.stopped for query in queries)
     assert len(asked) == 20
     assert said[0].endswith(WHY)
+
+
+class Unseen(Py4JJavaError):
+    """An error of the JVM's that PySpark leaves as it is."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self, WHY)
+
+    def __str__(self) -> str:
+        return WHY
+
+
+def test_a_query_that_cannot_be_planned_is_planned_again(tmp_path: Path) -> None:
+    """A Python process of Spark's was killed that plans it."""
+    state, said, failed = State(tmp_path), list[str](), list[int]()
+
+    def start() -> Any:
+        if not failed:
+            failed.append(1)
+            raise Unseen
+        return Query(state, 30, fails=False)
+
+    feeding.until_fed(start, state, 30, said.append)
+    assert state.committed() == 30 and said[0].endswith(WHY)
 
 
 def test_it_ends_when_nothing_is_committed_any_more(tmp_path: Path) -> None:
