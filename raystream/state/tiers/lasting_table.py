@@ -31,8 +31,6 @@ class LastingTable(TieredTable):
         super().__init__(hot, cold, memory)
         self._upto = 0
         """All rows that were touched last up to this checkpoint are on disk."""
-        self._restored = 0
-        """The checkpoint of the images that were put in."""
         self._cuts: list[int] = []
         """The checkpoints after `_upto` that were taken."""
         self._folder: RowFolder | None = None
@@ -58,9 +56,9 @@ class LastingTable(TieredTable):
         if self._folder is None:
             return
         self._cuts = [*self._cuts[1 - CUTS_MOST :], upto]
-        if self._newest > max(self._upto, self._restored):
+        if self._newest > self._upto:
             self._complete(next(cut for cut in self._cuts if cut >= self._newest))
-        if not self._upto or self._upto < self._newest:  # the rows of images did not all fit
+        if not self._upto:  # nothing is on disk
             return
         segments = [
             StoredRows(s.name, s.dues.tobytes() if s.rang else None) for s in self.cold.segments
@@ -110,7 +108,7 @@ class LastingTable(TieredTable):
                     self.apply(image)
                 elif image.header.checkpoint > left.upto(image.header.keys):
                     self._apply_on_left(image)
-        self._skipped, self._restored = 0, self.epoch
+        self._skipped = 0
 
     def _apply_on_left(self, image: Image) -> None:
         """Put in the rows of an image that are newer than those that were left; nothing of those is
