@@ -4,12 +4,15 @@ are newer, what it would have from all images; and it does not read those rows."
 from __future__ import annotations
 
 import random
+import threading
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from raystream.actors.worker.driving.fair_lock import Turns
 from raystream.controller.planning.plans import make_plan
 from raystream.dataflow.instances.making import make_instance
 from raystream.dataflow.logic import tiered
@@ -24,11 +27,13 @@ from raystream.state.keys import even_ranges
 from raystream.state.segments import cold_rows
 from raystream.state.tiers import tiered_table
 from raystream.state.tiers.object_tier import ObjectTier
+from raystream.state.tiers.removed_keys import RemovedKeys
 from raystream.state.tiers.row_folder import RowFolder, left_at
 from raystream.state.tiers.tiered_table import TieredTable
 from raystream.testing import Collect
 from tests.dataflow.random_ranges import random_ranges
 from tests.dataflow.test_tiers import COMPILED, flow_of, same_images
+from tests.gates import LIMIT_SECONDS
 
 NAMES = ["running batch", "sliding", "sessions", "ledger", *list(COMPILED)[2:]]
 
@@ -52,6 +57,7 @@ class History:
             plan.ranges[vertex] = even_ranges(plan.groups, 3)
         self.job, self.plan, self.where = LocalJob(plan), plan, where
         self.deltas: dict[int, dict[KeyRange, list[Image]]] = defaultdict(lambda: defaultdict(list))
+        self.noting: Callable[[Any, Image], None] = lambda machine, image: note_rows(machine)
         for i, machine in enumerate(self.tiers()):
             machine.table.keep_in(RowFolder.made(where, "run", str(i)))
 
@@ -67,7 +73,7 @@ class History:
         for machine in self.tiers():
             if not machine.ended:
                 image = capture(machine, CheckpointRequest(base)).image()
-                note_rows(machine)
+                self.noting(machine, image)
                 self.deltas[machine.vertex.id][machine.keys].append(image)
         self.job.settle()
 
@@ -228,3 +234,40 @@ def test_images_that_leave_a_gap_are_refused(tmp_path: Path) -> None:
     last = history.deltas[machine.vertex.id][machine.keys][-1]
     with pytest.raises(StateError, match="does not build on the rows on disk at 1"):
         install(new, [[last]], history.job.committed, since=lambda _: 1)
+
+
+@pytest.mark.parametrize("name", ["sliding", "ledger", "compiled, sliding"])
+def test_a_look_up_while_rows_are_noted_finds_none_that_were_removed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the lock that each step holds. What was removed may be on disk, and is not hidden
+    there before the segment is written that says so."""
+    history, turns, taken = History(name, 1, tmp_path), Turns(), RemovedKeys.take
+    looks: list[Callable[[], None]] = []
+    threads, found = list[threading.Thread](), list[int]()
+
+    def take(removed: RemovedKeys, dtype: Any) -> Any:
+        records = taken(removed, dtype)
+        for look in looks:
+            threads.append(threading.Thread(target=look))
+            threads[-1].start()
+            threads[-1].join(0.01)  # it has to wait for the lock
+        return records
+
+    def noting(machine: Any, image: Image) -> None:
+        def look() -> None:
+            with turns:
+                found.append(len(machine.table.look_up(image.gone).at))
+
+        machine.table.use_guard(turns)
+        looks.append(look)
+        note_rows(machine)
+        looks.clear()
+        for thread in threads:
+            thread.join(LIMIT_SECONDS)
+
+    monkeypatch.setattr(RemovedKeys, "take", take)
+    history.noting = noting
+    while not history.job.ended:
+        history.turn()
+    assert found and not any(found)

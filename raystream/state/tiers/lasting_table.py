@@ -57,7 +57,8 @@ class LastingTable(TieredTable):
             return
         self._cuts = [*self._cuts[1 - CUTS_MOST :], upto]
         if self._newest > self._upto:
-            self._complete(next(cut for cut in self._cuts if cut >= self._newest))
+            with self._guard:  # meanwhile a look-up would find rows that were removed
+                self._complete(next(cut for cut in self._cuts if cut >= self._newest))
         if not self._upto:  # nothing is on disk
             return
         segments = [
@@ -93,7 +94,8 @@ class LastingTable(TieredTable):
         too."""
 
     def settle(self, checkpoint: int) -> None:
-        super().settle(checkpoint)
+        with self._guard:
+            super().settle(checkpoint)
         if self._folder is not None:
             self._folder.settle(checkpoint, self.cold.names)
 
