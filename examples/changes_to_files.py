@@ -8,7 +8,7 @@ Run it, again and again; each run writes what was committed since the last one:
 
     python examples/changes_to_files.py postgresql://user@host/database changes/
 
-In a job that follows the table, leave `follow=False` away and run it on Ray with `--durable`:
+In a job that follows the table, leave out `follow=False` and run it on Ray with `--durable`:
 what it has written it does not write again, whichever process dies.
 """
 

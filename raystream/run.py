@@ -251,7 +251,7 @@ def _page(
     if address is None:
         raise ConfigError(
             "the page needs a cluster: in this process there is nothing to look at",
-            hint='Add cluster="auto", or leave --local away.',
+            hint='Add cluster="auto", or leave out --local.',
         )
     from raystream.page.beside import page_beside
     from raystream.page.serving import refuse_without_nicegui
@@ -354,7 +354,10 @@ def _wishes(
 ) -> ResumeWishes:
     """What becomes of a saved checkpoint of a flow that has changed since."""
     if durable is None and resume is not None:
-        raise ConfigError("resume without durable: say where the checkpoints are")
+        raise ConfigError(
+            "resume without durable: no checkpoints are named",
+            hint="Say where they are: --durable URL (durable=...).",
+        )
     if resume is not True and (rename or drop):
         raise ConfigError(
             "rename and drop say what becomes of a saved checkpoint, and none is resumed",

@@ -2,7 +2,7 @@
 
 python tools/check.py [--tests [--long] [arguments for pytest]]
 
-Without arguments for pytest the tests with the mark `long` are left away; with `--long` they are
+Without arguments for pytest the tests with the mark `long` are left out; with `--long` they are
 the ones that run.
 """
 

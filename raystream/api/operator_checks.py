@@ -126,19 +126,19 @@ def _check_told(spec: OperatorSpec, window: WindowKind) -> None:
         if not there and flag in spec.told:
             raise spec.fail(
                 f"`close` takes {flag!r}, but no result of this window is one",
-                hint=f"With {why}. Or leave the parameter away.",
+                hint=f"With {why}. Or leave out the parameter.",
             )
     if spec.compiled and is_triggered(window):
         raise spec.fail(
             f"{in_words(window)} are not compiled",
-            hint="Leave compiled=True away.",
+            hint="Leave out compiled=True.",
         )
 
 
 def _check_batch(spec: OperatorSpec) -> None:
     """Its function is called with batches, and nothing else calls it."""
     if spec.compiled:
-        raise spec.fail("a batch function is not compiled: leave compiled=True away")
+        raise spec.fail("a batch function is not compiled: leave out compiled=True")
     if len(spec.inputs) != 1:
         raise spec.fail("a batch operator takes records of one type")
     if len(spec.outputs) != 1:
@@ -167,9 +167,9 @@ def _check_storage(spec: OperatorSpec) -> None:
                         f"compiled operators hold numbers, but {schema.name}.{f}",
                         hint=(
                             "Count time in an int (rs.Int64) that an operator before this one makes"
-                            " of it; or leave compiled=True away."
+                            " of it; or leave out compiled=True."
                             if times
-                            else "Use the batch form, or leave compiled=True away."
+                            else "Use the batch form, or leave out compiled=True."
                         ),
                     )
             if not issubclass(schema.cls, tuple):
@@ -231,7 +231,7 @@ def _unfit(f: Field, role: str, spec: OperatorSpec) -> str:
         return "" if fit and (f.number or f.moment) else "An integer field."
     if (why := unfit_key(f)) or not (f.optional and (spec.compiled or spec.form == "batch")):
         return why
-    say = "leave compiled=True away" if spec.compiled else "take records one by one"
+    say = "leave out compiled=True" if spec.compiled else "take records one by one"
     return (
         "Only an operator in Python that takes records one by one has keys that may be None:"
         f" {say}, or let an operator before this one leave None out, or put a value that no key has"

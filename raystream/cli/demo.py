@@ -128,5 +128,5 @@ While it runs, from another terminal of this machine:
     raystream scale taxis drivers=3  more instances, without a pause
     raystream status                 with the process of each instance: kill -9 one of them
     raystream story                  what happened, why, and how long it took
-    raystream ui                     all of this on a page in a browser
+    raystream ui                     the same in a browser (first: pip install 'raystream[ui]')
 """

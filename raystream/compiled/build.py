@@ -43,7 +43,7 @@ from raystream.compiled.rewriting.expressions import (
     TRUE,
     WIDEN,
 )
-from raystream.compiled.rewriting.source import LEAVE_AWAY, where_at
+from raystream.compiled.rewriting.source import LEAVE_OUT, where_at
 from raystream.compiled.rewriting.unit import CodeUnit
 from raystream.compiled.window_text import CALENDAR
 from raystream.errors import ConfigError, GraphError, Where
@@ -118,7 +118,7 @@ def _windows(spec: OperatorSpec, ticks: int) -> Assigner | None:
         raise spec.fail(
             "session windows are not compiled",
             hint="Keep a rs.Timer in the state: set it in `process`, and close the session"
-            " in `timer` with rs.forget. Or leave compiled=True away.",
+            " in `timer` with rs.forget. Or leave out compiled=True.",
         )
     return spec.assigner(ticks)
 
@@ -349,7 +349,7 @@ class _Module:
         return GraphError(
             f"{self.spec.name} cannot be compiled: {reason}",
             where=self._line(message) or self.spec.where,
-            hint=LEAVE_AWAY,
+            hint=LEAVE_OUT,
         )
 
     def _line(self, message: str) -> Where | None:

@@ -95,7 +95,7 @@ class Rerun:
             f"{self.spec.name} raised {said} when compiled, but not when the same call was"
             f" interpreted: the two differ here (at {place})",
             where=self.spec.where,
-            hint="Compiled integers have 64 bits. Leave compiled=True away, or report this call.",
+            hint="Compiled integers have 64 bits. Leave out compiled=True, or report this call.",
         )
         failure.__cause__ = error
         return failure

@@ -64,7 +64,7 @@ def options_of(
     if cluster is None and (policy is not None or bounds or pool is not None):
         raise ConfigError(
             "policy, bounds and pool need a cluster: in this process nothing scales",
-            hint='Add cluster="auto", or leave --local away.',
+            hint='Add cluster="auto", or leave out --local.',
         )
     if isinstance(pool, int):
         pool = PoolOptions(pool)
@@ -73,7 +73,7 @@ def options_of(
     if bounds and policy is None:
         raise ConfigError(
             "bounds without a policy: nothing changes numbers of instances",
-            hint="Add policy=rs.CpuThreshold().",
+            hint="Add --policy cpu (policy=rs.CpuThreshold()).",
         )
     return Options(
         copies=copies,
@@ -142,6 +142,6 @@ def refuse_here(options: Options, cluster: str | None = None) -> None:
     if given:
         raise ConfigError(
             f"{given[0]} needs a cluster: in this process there are no keepers and no spares",
-            hint='Add cluster="auto", or leave --local away. What is to outlive the process goes to'
+            hint='Add cluster="auto", or leave out --local. What is to outlive the process goes to'
             " durable (--durable).",
         )

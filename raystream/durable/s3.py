@@ -62,7 +62,7 @@ def open_bucket(bucket: str, prefix: str) -> BucketStore:
         import boto3
     except ImportError as error:
         raise ConfigError(
-            f"s3://{bucket} needs boto3, which is not installed.",
+            f"s3://{bucket} needs boto3, which is not installed",
             hint="pip install 'raystream[s3]'",
         ) from error
     from boto3.s3.transfer import TransferConfig

@@ -103,7 +103,7 @@ def open_folder(url: str) -> FolderStore:
 def not_a_store(url: str, known: str = "") -> ConfigError:
     """What is raised for a URL at which no store can be."""
     return ConfigError(
-        f"{url} is not a place to store to.",
+        f"{url} is not a place to store to",
         hint=f"{known}Name a folder, file:///folder or s3://bucket/prefix.",
     )
 
@@ -129,7 +129,7 @@ class FolderStore:
             make_folder(folder)
         except OSError as error:
             raise ConfigError(
-                f"{folder} cannot be made: {reason(error)}.",
+                f"{folder} cannot be made: {reason(error)}",
                 hint="Name a folder that can be written.",
             ) from error
 

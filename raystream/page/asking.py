@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from nicegui import context, ui
 
@@ -19,16 +20,19 @@ from raystream.errors import RaystreamError
 
 ASKED_MAX = 16
 """How many requests are waited for at once; a move may take long, where it waits for a node."""
+Request = Callable[[], str]
+"""Asks something of a job, and returns what came of it."""
 _waiting = ThreadPoolExecutor(ASKED_MAX, thread_name_prefix="asked")
 
 
 def ask_scale(job: JobPicture, address: str) -> None:
     """Ask how many instances an operator is to have."""
-    many = {o.name: o.instances for o in job.operators if o.kind != "sink"}
+    many = {o.name: o.instances for o in job.operators}
     with _question(f"Scale {job.run}") as dialog:
         first = next((o.name for o in job.operators if o.kind == "operator"), next(iter(many)))
         which = _choice(list(many), value=first, label="operator")
-        count = ui.number("instances", value=many[which.value], min=1, precision=0).props("dense")
+        count = ui.number("instances", value=many[which.value], min=1, precision=0)
+        count.props("dense").style("width:100%")
         which.on_value_change(lambda e: count.set_value(many[e.value]))
         _answers(
             dialog,
@@ -68,7 +72,8 @@ def ask_key(job: JobPicture, address: str, *, values: bool) -> None:
     operators = [o.name for o in job.operators if o.kind == "operator"]
     with _question(f"A row of {job.run}") as dialog:
         which = _choice(operators, value=next(iter(operators), None), label="operator")
-        key = ui.input("key", placeholder='of several fields: ["ann", 60]').props("dense autofocus")
+        key = ui.input("key", placeholder='of several fields: ["ann", 60]')
+        key.props("dense autofocus").style("width:100%")
         _answers(
             dialog,
             "Show",
@@ -106,9 +111,12 @@ def ask_stop(job: JobPicture, address: str) -> None:
     with _question(f"Stop {job.run}?") as dialog:
         if job.can_save:
             ui.label("With a saved checkpoint, another run can go on from there.")
-            with ui.row():
-                _answers(dialog, "Save and stop", lambda: _stopped(job.run, address, save=True))
-                _answers(dialog, "Stop at once", lambda: _stopped(job.run, address, save=False), "")
+            _answers(
+                dialog,
+                "Save and stop",
+                lambda: _stopped(job.run, address, save=True),
+                ("Stop at once", lambda: _stopped(job.run, address, save=False)),
+            )
         else:
             ui.label("It has no durable tier, so nothing can go on from where it is.")
             _answers(dialog, "Stop", lambda: _stopped(job.run, address, save=False))
@@ -141,15 +149,22 @@ def _choice(options: list[str] | dict[str, str], *, value: str | None, label: st
     return ui.select(options, value=value, label=label).props("dense").style("width:100%")
 
 
-def _answers(card: ui.card, yes: str, do: Callable[[], str], no: str = "Cancel") -> None:
+def _answers(card: ui.card, yes: str, do: Request, also: tuple[str, Request] | None = None) -> None:
+    """Buttons below a question.
+
+    Args:
+        yes: the answer of the first.
+        do: what that asks of the job.
+        also: another answer, and what it asks.
+    """
     dialog = card.parent_slot.parent if card.parent_slot else card
     assert isinstance(dialog, ui.dialog)
     page = context.client
 
-    async def go() -> None:
+    async def go(answer: str, do: Request) -> None:
         dialog.close()
         with page.content:
-            ui.notify(f"{yes}: asked", type="info")
+            ui.notify(f"{answer}: asked", type="info")
         loop = asyncio.get_running_loop()
         try:
             said, good = await loop.run_in_executor(_waiting, do), True
@@ -168,6 +183,7 @@ def _answers(card: ui.card, yes: str, do: Callable[[], str], no: str = "Cancel")
                 )
 
     with ui.row():
-        ui.button(yes, on_click=go).props("color=primary no-caps autofocus")
-        if no:
-            ui.button(no, on_click=dialog.close).props("flat no-caps")
+        ui.button(yes, on_click=partial(go, yes, do)).props("color=primary no-caps autofocus")
+        if also is not None:
+            ui.button(also[0], on_click=partial(go, *also)).props("outline no-caps")
+        ui.button("Cancel", on_click=dialog.close).props("flat no-caps")

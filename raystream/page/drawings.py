@@ -15,7 +15,7 @@ from raystream.controller.reporting.views import Cell, InstanceView, JobPicture,
 BOX_W, BOX_H, GAP_X, GAP_Y = 176, 84, 64, 22
 """Pixels of a box of the graph, and between boxes."""
 HEADS = (
-    "instance", "key groups", "node", "process", "in/s", "out/s", "CPU", "busy", "blocked",
+    "instance", "key groups", "node", "pid", "in/s", "out/s", "CPU", "busy", "blocked",
     "behind", "memory",
 )  # fmt: skip
 """The heads of the table of instances."""
@@ -65,7 +65,7 @@ def graph(job: JobPicture) -> str:
     boxes = "".join(_box(o) for o in job.operators)
     return (
         f'<svg class="rs-graph" viewBox="0 0 {width} {height}" role="img"'
-        f' aria-label="operators" style="min-width:{width * 0.62:.0f}px;max-width:{width}px">'
+        f' aria-label="operators" style="min-width:{width * 0.9:.0f}px;max-width:{width}px">'
         f"{lines}{boxes}</svg>"
     )
 
@@ -102,12 +102,12 @@ def _box(o: OperatorView) -> str:
         )
     title = f"{o.name}: {MOODS[o.mood]}"
     title += f", {p.busy:.0%} busy, {p.blocked:.0%} blocked" if p else ""
-    times = f"×{o.instances}" if o.kind != "sink" or o.instances > 1 else ""
     return (
         f'<g><title>{escape(title)}</title><rect class="rs-box rs-s-{o.mood}" x="{x}" y="{y}"'
         f' width="{BOX_W}" height="{BOX_H}" rx="8"/>'
         f'<text class="rs-name" x="{x + 10}" y="{y + 22}">{escape(_short(o.name, 17))}</text>'
-        f'<text class="rs-dim" x="{x + BOX_W - 10}" y="{y + 22}" text-anchor="end">{times}</text>'
+        f'<text class="rs-dim" x="{x + BOX_W - 10}" y="{y + 22}" text-anchor="end">×{o.instances}'
+        "</text>"
         f'<text class="rs-dim" x="{x + 10}" y="{y + 38}">{escape(o.kind)}</text>'
         f'<text class="rs-num" x="{x + 10}" y="{y + 55}">{escape(rate)}</text>{bar}</g>'
     )
@@ -209,12 +209,12 @@ def nodes(job: JobPicture) -> str:
     rows = "".join(
         f"<tr><td>{escape(n.name)}</td><td>{n.instances:,}</td><td>{n.cores:.2f}</td>"
         f"<td>{'-' if n.memory is None else f'{n.memory:.0%}'}</td>"
-        f"<td>{'keeper' if n.keeper else ''}</td></tr>"
+        f"<td>{'yes' if n.keeper else 'no'}</td></tr>"
         for n in job.nodes
     )
     return (
         '<div class="rs-scroll"><table class="rs-table"><thead><tr><th>node</th><th>instances</th>'
-        f"<th>cores</th><th>memory</th><th></th></tr></thead><tbody>{rows}</tbody></table></div>"
+        f"<th>cores</th><th>memory</th><th>keeper</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -293,6 +293,11 @@ def span(t: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {rest:.0f} s" if minutes else f"{rest:.1f} s"
+
+
+def unit_of(most: float) -> tuple[str, float]:
+    """The unit in which a time of so many seconds is easily read, and its seconds."""
+    return next(((u, s) for u, s in (("h", 3600.0), ("min", 60.0)) if most >= 3 * s), ("s", 1.0))
 
 
 def _short(text: str, most: int) -> str:

@@ -22,11 +22,12 @@ from raystream.page.watching import LOOK_SECONDS, Watched, Watcher
 BLUE = "#2563a8"
 GREY = "#7d8a99"
 """The colour of what is written in graphs: it can be read on light and on dark."""
-COLOURS = ("#2f8f5b", "#2563a8", "#d97706", "#8e5bb5", "#c53a3a", "#3aa6a6", "#9a7d2d", "#6b7d92")
+COLOURS = ("#4a8fd9", "#a06cd5", "#2a9d9d", "#b8892b", "#d1588f", "#6a9a3b", "#b0663f", "#7d8a99")
+"""Of lines in graphs. Green, orange and red are left to what they say of instances."""
 CHARTS = {
-    "records/s": ("records a second", ("records/s",)),
-    "latency": ("seconds from source to sink", ("p50", "p99")),
-    "behind": ("seconds behind, or epochs without a pace", ("behind",)),
+    "records/s": ("Records per second", ("records/s",)),
+    "latency": ("Latency from source to sink, s", ("p50", "p99")),
+    "behind": ("Behind the input, s or epochs", ("behind",)),
 }
 Parts = dict[str, Callable[[JobPicture], str]]
 PARTS: Parts = {
@@ -132,7 +133,8 @@ class Page:
                     "animation": False,
                     "color": list(COLOURS),
                     "grid": {"left": 56, "right": 12, "top": 30, "bottom": 26},
-                    "legend": {"type": "scroll", "top": 0, "textStyle": {"color": GREY}},
+                    "legend": {"type": "scroll", "top": 0, "textStyle": {"color": GREY}}
+                    | {"icon": "roundRect", "itemWidth": 16, "itemHeight": 4},
                     "tooltip": {"trigger": "axis", "confine": True},
                     "xAxis": {"type": "value", "name": "s", "min": "dataMin", "max": "dataMax"}
                     | axis
@@ -198,15 +200,17 @@ class Page:
             element.set_content(drawn)
 
     def _graph(self, chart: ui.echart, watched: Watched, kinds: tuple[str, ...]) -> None:
-        t = watched.history.t
+        unit, length = drawings.unit_of(watched.history.t[-1] if watched.history.t else 0.0)
+        t = [x / length for x in watched.history.t]
         series: list[dict[str, Any]] = []
         for kind in kinds:
             for name, column in watched.history.of(kind).items():
-                points = [[round(x, 1), y] for x, y in zip(t, column, strict=True)]
+                points = [[round(x, 4), y] for x, y in zip(t, column, strict=True)]
                 full = name if len(kinds) == 1 else f"{name} {kind}"
                 line = {"name": full, "type": "line", "showSymbol": False, "data": points}
                 series.append(line | {"lineStyle": {"width": 2}})
         chart.options["series"] = series
+        chart.options["xAxis"]["name"] = unit
         chart.update()
 
 

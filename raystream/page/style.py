@@ -4,10 +4,10 @@ from __future__ import annotations
 
 CSS = """
 :root { --bg:#f6f7f9; --card:#fff; --ink:#1b2430; --dim:#5d6a7a; --line:#d8dee6; --busy:#2f8f5b;
-  --hot:#d97706;  --blocked:#c53a3a; --idle:#cfd6df; --dead:#7a1f1f; --heat:#2563a8;
+  --hot:#d97706;  --blocked:#c53a3a; --idle:#cfd6df; --dead:#86198f; --heat:#2563a8;
   --accent:#2563a8 }
 .body--dark { --bg:#12161c; --card:#1b212a; --ink:#e6ebf1; --dim:#98a5b5; --line:#323c49;
-  --busy:#46b57a;  --hot:#f2a33a; --blocked:#ef6a6a; --idle:#3a4553; --dead:#ff9b9b;
+  --busy:#46b57a;  --hot:#f2a33a; --blocked:#ef6a6a; --idle:#3a4553; --dead:#e879f9;
   --heat:#6ba8ee; --accent:#6ba8ee }
 body { background:var(--bg); color:var(--ink); font:14px/1.45 system-ui,"DejaVu Sans",sans-serif }
 .nicegui-content { padding:12px; gap:12px; align-items:stretch; max-width:1500px; margin:0 auto }
@@ -74,10 +74,12 @@ body { background:var(--bg); color:var(--ink); font:14px/1.45 system-ui,"DejaVu 
 .rs-story time { color:var(--dim); font-size:12px }
 .rs-story li div div { color:var(--dim); font-size:12px }
 .rs-tag { font-size:12px; font-weight:600; color:var(--hot) }
-.rs-t-recovery,.rs-t-failed { color:var(--blocked) }
+.rs-t-recovery { color:var(--dead) }
+.rs-t-failed { color:var(--blocked) }
 .rs-t-scale-out { color:var(--busy) }
 .rs-t-scale-in,.rs-t-move { color:var(--accent) }
-.rs-k-recovery,.rs-k-failed { fill:var(--blocked) }
+.rs-k-recovery { fill:var(--dead) }
+.rs-k-failed { fill:var(--blocked) }
 .rs-k-scale-out { fill:var(--busy) }
 .rs-k-scale-in,.rs-k-move { fill:var(--accent) }
 .rs-k-note { fill:var(--hot) }
@@ -90,10 +92,12 @@ body { background:var(--bg); color:var(--ink); font:14px/1.45 system-ui,"DejaVu 
 :focus-visible { outline:3px solid var(--accent); outline-offset:2px }
 @media(max-width:600px) {
   .nicegui-content { padding:8px }
+  .rs-head .grow { flex-basis:100% }
   .rs-barline { grid-template-columns:1fr; gap:1px }
   .rs-story li { grid-template-columns:1fr 1fr }
   .rs-story li>div { grid-column:1/3 }
   .rs-facts { gap:8px 18px }
+  .rs-table :is(th,td) { padding:3px 5px }
 }
 @media(prefers-reduced-motion:reduce) {
   * { animation:none!important; transition:none!important }

@@ -137,7 +137,7 @@ def _refuse_partial(cls: Any) -> None:
                 f"{cls.__name__}.{f.name} is no argument of the class, so a record could not be"
                 " made again",
                 where=where_is(cls),
-                hint="Leave field(init=False) away; make it a property.",
+                hint="Leave out field(init=False); make it a property.",
             )
 
 

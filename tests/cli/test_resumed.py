@@ -26,7 +26,7 @@ def test_a_run_in_this_process_is_resumed(module: Callable[[str], str], tmp_path
     )
     assert command(*options, "--fresh", flow).exit_code == 0
     result = command("run", "--local", "--resume", flow)
-    assert result.exit_code == 2 and "say where the checkpoints are" in result.stderr
+    assert result.exit_code == 2 and "Say where they are: --durable" in result.stderr
 
 
 def test_plan_says_what_a_changed_flow_makes_of_a_checkpoint(

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -46,7 +46,9 @@ STORY = (
 )
 BEGINS = 1_780_000_000
 """When the jobs began, in seconds since 1970."""
-SIZES = {"words-1234abcd": 4, "large-5678abcd": 497}
+SMALL, LARGE = "words-1234abcd", "large-5678abcd"
+SIZES = {SMALL: 4, LARGE: 497}
+"""How many instances count has in each."""
 
 
 class MadeUp(Watcher):
@@ -104,10 +106,13 @@ def served(*words: str) -> Iterator[tuple[str, str]]:
 def take(folder: Path) -> None:
     """Take the pictures."""
     with chromium() as browser, served() as (url, _):
-        for name, width, scheme in (
-            ("light", 1280, "light"),
-            ("dark", 1280, "dark"),
-            ("phone", 390, "dark"),
+        for name, width, scheme, run in (
+            ("light", 1280, "light", SMALL),
+            ("dark", 1280, "dark", SMALL),
+            ("phone-light", 390, "light", SMALL),
+            ("phone", 390, "dark", SMALL),
+            ("500-light", 1280, "light", LARGE),
+            ("500", 1280, "dark", LARGE),
         ):
             context = browser.new_context(
                 viewport={"width": width, "height": 900}, color_scheme=scheme
@@ -115,8 +120,12 @@ def take(folder: Path) -> None:
             page = context.new_page()
             page.goto(url)
             page.locator(".rs-tag.rs-t-scale-out").wait_for()
+            if run != SMALL:
+                page.get_by_label("job").click()
+                page.get_by_role("option", name=run).click()
+                page.get_by_text("×497").wait_for()
             page.wait_for_timeout(2000)  # graphs are drawn after what is said of them
-            page.screenshot(path=folder / f"page-{name}.png", full_page=True)
+            page.screenshot(path=folder / f"page-{name}.png", full_page=run == SMALL)
 
 
 def main() -> None:
@@ -129,11 +138,12 @@ def main() -> None:
 
     watching.Watcher = MadeUp  # type: ignore[misc]
     os.environ.pop("PYTEST_CURRENT_TEST", None)
-    serve(
-        "nowhere",
-        tls=sys.argv[2] if len(sys.argv) > 2 else None,
-        tell=lambda url, looks: print(url, looks, sep="\n", flush=True),
-    )
+    with suppress(KeyboardInterrupt):
+        serve(
+            "nowhere",
+            tls=sys.argv[2] if len(sys.argv) > 2 else None,
+            tell=lambda url, looks: print(url, looks, sep="\n", flush=True),
+        )
 
 
 if __name__ == "__main__":

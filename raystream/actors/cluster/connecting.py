@@ -126,7 +126,7 @@ def _connect(
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ConfigError(
             f"no Ray cluster at {address!r}: {str(error).partition(chr(10))[0]}",
-            hint="Start one with `ray start --head`, or leave the address away.",
+            hint="Start one with `ray start --head`, or leave out the address.",
         ) from None
 
 

@@ -65,7 +65,7 @@ def claim(run: str) -> None:
         if held.run in running():
             raise ConfigError(
                 f"this cluster holds the pool of {held.run}, and can hold that of one job",
-                hint="Leave the pool away, or wait until that job has ended.",
+                hint="Leave out the pool, or wait until that job has ended.",
             )
         key = f"{CLAIM}{held.number + 1}"
         internals.kv_put(key, run, NAMESPACE, overwrite=False)

@@ -14,7 +14,7 @@ from typing import Any
 
 from raystream.errors import GraphError, Where
 
-LEAVE_AWAY = "Leave compiled=True away, or use the batch form (rs.Batch)."
+LEAVE_OUT = "Leave out compiled=True, or use the batch form (rs.Batch)."
 SOURCE = "__raystream_source__"
 """The attribute of a function that holds the text of its file, where other processes have no such
 file: it was defined in `__main__`, as in a cell of a notebook."""
@@ -90,7 +90,7 @@ def source_of(function: Callable[..., Any], operator: str) -> FunctionSource:
     raise GraphError(
         f"{operator}: {function.__qualname__} is not a plain `def`, so it cannot be compiled",
         where=where_at(file, code.co_firstlineno),
-        hint=LEAVE_AWAY,
+        hint=LEAVE_OUT,
     )
 
 

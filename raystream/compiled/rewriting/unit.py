@@ -19,7 +19,7 @@ import numpy as np
 
 from raystream.api.operators import OperatorSpec
 from raystream.compiled.rewriting.rewrite import Rewriter
-from raystream.compiled.rewriting.source import LEAVE_AWAY, FunctionSource, source_of
+from raystream.compiled.rewriting.source import LEAVE_OUT, FunctionSource, source_of
 from raystream.errors import GraphError
 from raystream.schema.fields import is_record
 from raystream.schema.records import RecordSchema
@@ -70,13 +70,13 @@ class CodeUnit:
             if f.name.startswith("_"):
                 raise self.spec.fail(
                     f"the parameter {f.name} cannot be compiled: its name begins with _",
-                    hint=LEAVE_AWAY,
+                    hint=LEAVE_OUT,
                 )
             if not (_is_number(value) and _fits(value)):
                 raise self.spec.fail(
                     f"the parameter {f.name}={value!r} is not a number of Python's, so it cannot be"
                     " compiled",
-                    hint=LEAVE_AWAY,
+                    hint=LEAVE_OUT,
                 )
             out[f.name] = _plain_number(value)
         return out
@@ -165,7 +165,7 @@ class CodeUnit:
                 f"it reads a global {type(value).__name__}, which may change",
                 at,
                 source,
-                hint="Use a tuple. " + LEAVE_AWAY,
+                hint="Use a tuple. " + LEAVE_OUT,
             )
         raise self.refuse(
             f"it uses {name!r}, which is not a number, a record or a function that can be compiled",
@@ -198,7 +198,7 @@ class CodeUnit:
         return name
 
     def refuse(
-        self, message: str, at: ast.AST, source: FunctionSource, hint: str = LEAVE_AWAY
+        self, message: str, at: ast.AST, source: FunctionSource, hint: str = LEAVE_OUT
     ) -> GraphError:
         return GraphError(
             f"{self.spec.name} cannot be compiled: {message}", where=source.where(at), hint=hint

@@ -77,17 +77,16 @@ def story(
 
 
 def moved_line(moved: MoveRecord) -> str:
-    """Which instances serve the ranges now, and how long each phase took."""
+    """Which instances took over from which, and how long each phase took."""
     line = f"{moved.t:6.1f} s  {moved.operator} ({moved.because}): "
     if moved.failed:
         return f"{line}not moved, {moved.failed}"
     took = moved.place + moved.restore + moved.replay
     phases = f"place {moved.place:.1f}, restore {moved.restore:.1f}, replay {moved.replay:.1f}"
     new = ", ".join(moved.new) or "others"
-    gone = f" for {', '.join(moved.gone)}" if moved.gone else ""
-    serve = "serves" if len(moved.new) == 1 else "serve"
-    after = f"after {took:.1f} s ({phases})"
-    return f"{line}{new} {serve}{gone} from epoch {moved.committed:,} on, {after}"
+    took_over = f"took over from {', '.join(moved.gone)}" if moved.gone else "were ready"
+    began = f"{line}{new} began at checkpoint {moved.committed:,}"
+    return f"{began} and {took_over} after {took:.1f} s ({phases})"
 
 
 def _recovery(r: Recovery) -> Told:

@@ -120,7 +120,7 @@ class TransactionalSink(Sink[Any]):
                 f'{context.operator}: visible="epoch" cannot be had with a durable tier and epochs'
                 " that are cut by arrival, or an operator that asks the world: after a loss of the"
                 " cluster they would hold something else than the table does.",
-                hint='Leave visible away, or say visible="saved".',
+                hint='Leave out visible, or say visible="saved".',
             )
         self._range = _OpenRange(self, context, by_epoch=by_epoch)
         self._range.open()

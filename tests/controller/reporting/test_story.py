@@ -32,6 +32,8 @@ def test_a_move_of_one_of_two_instances_is_told() -> None:
     )
     (told,) = story((), (moved,), ())
     assert told.what == "count/0 became count/2, from epoch 40 (replay)"
+    line = "count/2 began at checkpoint 40 and took over from count/0 after 0.6 s"
+    assert line in moved_line(moved)
 
 
 @pytest.mark.parametrize("ranges", [HALVES, HALVES[::-1]], ids=["in order", "backwards"])

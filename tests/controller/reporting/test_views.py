@@ -119,6 +119,22 @@ def test_what_others_had_counted_before_a_move_is_no_rate() -> None:
     assert count.pace.busy > 0.0 and count.mood == "hot"
 
 
+def test_each_box_of_the_graph_says_how_many_instances_there_are() -> None:
+    drawn = drawings.graph(view(job(3, 11.0), job(3, 10.0), {}))
+    assert [drawn.count(f">×{n}<") for n in (1, 3)] == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit", "shown"),
+    [(0.0, "s", 0.0), (179.0, "s", 179.0), (180.0, "min", 3.0), (10_800.0, "h", 3.0)],
+)
+def test_the_time_of_graphs_is_in_a_unit_that_is_easily_read(
+    seconds: float, unit: str, shown: float
+) -> None:
+    name, length = drawings.unit_of(seconds)
+    assert (name, seconds / length) == (unit, shown)
+
+
 @pytest.mark.parametrize("instances", [1, 500])
 def test_a_view_is_bounded(instances: int) -> None:
     told = tuple(Told(t=float(i), kind="note", what=f"note {i}") for i in range(100))
