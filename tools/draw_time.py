@@ -127,8 +127,10 @@ def draw(axes: Axes, happened: list[tuple[int, Told]]) -> None:
         2.1, marks[1] - 1.2, f"the watermark: {DISORDER} behind the greatest time so far",
         color=ORANGE, fontsize=9, va="top",
     )  # fmt: skip
-    axes.text(end + 0.12, top - 0.4, "the end of the\ninput: all closes,\nall rings", fontsize=9,
-              va="top", color=LIGHT.quiet)  # fmt: skip
+    axes.text(
+        end + 0.12, top - 0.4, "the end of the\ninput: windows\nclose, timers ring", fontsize=9,
+        va="top", color=LIGHT.quiet,
+    )  # fmt: skip
     for n, time in enumerate(TIMES, 1):
         colour = RED if n in late else LIGHT.ink
         axes.plot(n, time, "o", color=colour, markersize=6, zorder=3)

@@ -1,4 +1,4 @@
-"""The command `raystream`: new, demo, plan, check, run, replay, fork, jobs, status, top, story,
+"""The command `raystream`: new, demo, plan, check, run, replay, fork, jobs, status, top, story, ui,
 state, checkpoint, scale, move, drain, upgrade, push, stop, certificates, token, version.
 
 Nothing heavy is imported here: a command imports what it needs, so that `--help` is quick.

@@ -55,7 +55,7 @@ Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
 
 def status(job: JobSeen = "", json: Json = False, address: Address = "auto") -> None:
-    """Show what of a job runs where, how fast, and what was decided last.
+    """Show where each part of a job runs, how fast, and the last decisions.
 
     Rates and shares are of one second. Of an operator the highest share of its instances is shown.
     """
@@ -109,7 +109,7 @@ def top(
 
 
 def story(job: JobSeen = "", json: Json = False, address: Address = "auto") -> None:
-    """Tell what was decided for a job, why, and how long it took."""
+    """Show what was decided for a job, why, and how long it took."""
     with errors_reported():
         from raystream.actors.client.watching import looks
         from raystream.cli.status import as_data, console_for, headline, story_view
@@ -124,7 +124,7 @@ def story(job: JobSeen = "", json: Json = False, address: Address = "auto") -> N
 
 
 def checkpoint(job: JobOption, address: Address = "auto") -> None:
-    """Have a job take a checkpoint now, and say which one it is once it is stored.
+    """Take a checkpoint of a job now, and say which one it is once it is stored.
 
     Where the job has a durable tier it is saved there, too. The job goes on.
 
@@ -261,7 +261,7 @@ def move(
     handover: Handover = False,
     address: Address = "auto",
 ) -> None:
-    """Let another process, or another node, do the work of an instance.
+    """Move an instance to another process, or to another node.
 
     Example: raystream move counts CountWords/0 --to 10.0.0.7
     """
@@ -273,7 +273,7 @@ def move(
 
 
 def drain(job: JobOption, node: NodeOption, address: Address = "auto") -> None:
-    """Have a job leave a node, and not use it again.
+    """Move a job off a node, which it does not use again.
 
     Example: raystream drain counts 10.0.0.7
     """
@@ -300,7 +300,7 @@ def upgrade(
     ] = "",
     address: Address = "auto",
 ) -> None:
-    """Have a job go over to other code while it runs.
+    """Replace the code of a job while it runs.
 
     All epochs up to one are made by the code before, all later ones by the new code. The streams of
     the flow stay; rows of another class need its `upgrade`.

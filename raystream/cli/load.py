@@ -57,14 +57,14 @@ def load_flow(target: str, folder: str = "") -> Flow:
         )
     if folder:
         with imported_from(folder):
-            return _found(target, module_name, name)
+            return _found(target, module_name, name, folder)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    return _found(target, module_name, name)
+    return _found(target, module_name, name, os.getcwd())
 
 
-def _found(target: str, module_name: str, name: str) -> Flow:
-    module = _import(module_name)
+def _found(target: str, module_name: str, name: str, folder: str) -> Flow:
+    module = _import(module_name, folder)
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
@@ -106,7 +106,7 @@ def _flows_of(module: Any) -> str:
     return f"Its flows: {', '.join(flows)}." if flows else "It has no rs.Flow."
 
 
-def _import(name: str) -> Any:
+def _import(name: str, folder: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -114,7 +114,7 @@ def _import(name: str) -> Any:
             raise _raised(f"importing {name}", error) from error
         raise ConfigError(
             f"there is no module {name!r}",
-            hint=f"It was looked for in {os.getcwd()} and among what is installed.",
+            hint=f"It was looked for in {os.path.abspath(folder)} and among what is installed.",
         ) from None
     except RaystreamError:
         raise

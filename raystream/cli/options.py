@@ -65,8 +65,8 @@ PolicyName = Annotated[
     unless_given(
         ON_CLUSTER,
         "cpu|rate|none",
-        "What scales operators by itself: their CPU above 70 %, or rates; or nothing. With --pool"
-        " it is cpu unless given.",
+        "What changes numbers of instances: `cpu`, when one uses more than 70 % of a core; `rate`,"
+        " by how fast each works; `none`. With --pool it is cpu unless given.",
     ),
 ]
 BoundsOption = Annotated[

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from raystream.cli.load import parse_bounds, parse_numbers
+from raystream.cli.load import load_flow, parse_bounds, parse_numbers
 from raystream.errors import ConfigError
 
 
@@ -30,3 +31,11 @@ def test_bounds() -> None:
 def test_nothing_is_named_twice(parse: Callable[[str], object], text: str) -> None:
     with pytest.raises(ConfigError, match="'a' is named twice"):
         parse(text)
+
+
+def test_a_module_that_is_not_in_the_folder_of_the_code_is_said_to_be_missing_there(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ConfigError, match="no module 'nothing_here'") as caught:
+        load_flow("nothing_here:flow", str(tmp_path))
+    assert f"looked for in {tmp_path} and" in (caught.value.hint or "")

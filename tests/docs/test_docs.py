@@ -42,6 +42,7 @@ ELSEWHERE = {
     "export RAYSTREAM_PUSH_TOKEN=": "tests/io/test_push.py",
     "raystream certificates tls": "tests/security/test_certificates.py",
     "curl --cacert tls/ca.crt": "tests/io/test_push.py, alike",
+    "python3 -m venv .venv && source": "tools/install.py, alike",
     "pip install -e .": "tools/install.py, which `make` calls",
     "make run": "tests/lrb/test_cli.py, the same steps",
     "make test": "runs this",
