@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from raystream.schema.kinds import plain_key
 from raystream.schema.types import KeyRange
 
@@ -132,4 +134,14 @@ def cover(held: Iterable[KeyRange], wanted: KeyRange) -> list[tuple[KeyRange, Ke
         most = max(here, key=lambda r: (r.hi, r.lo))
         found.append((most, KeyRange(at, min(most.hi, wanted.hi))))
         at = most.hi
+    return found
+
+
+def among(keys: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """bool [n]: which keys are among others. Both int64 [n, words]."""
+    if not len(others) or not len(keys):
+        return np.zeros(len(keys), bool)
+    kind = np.dtype((np.void, keys.dtype.itemsize * keys.shape[1]))
+    one, two = (np.ascontiguousarray(k).view(kind).ravel() for k in (keys, others))
+    found: np.ndarray = np.isin(one, two)
     return found

@@ -6,7 +6,8 @@ from __future__ import annotations
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,10 @@ from raystream.state.tiers.row_folder import RowFolder, left_at
 from raystream.state.tiers.tiered_table import TieredTable
 from raystream.testing import Collect
 from tests.dataflow.random_ranges import random_ranges
-from tests.dataflow.test_tiers import COMPILED, flow_of, same_images
+from tests.dataflow.test_tiers import COMPILED, ROWS_LEAVE, flow_of, rows_leave, same_images
 from tests.gates import LIMIT_SECONDS
 
+__all__ = ["rows_leave"]  # a fixture
 NAMES = ["running batch", "sliding", "sessions", "ledger", *list(COMPILED)[2:]]
 
 
@@ -50,9 +52,9 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 class History:
     """A job with rows on disk, and the deltas of its checkpoints."""
 
-    def __init__(self, name: str, seed: int, where: Path) -> None:
+    def __init__(self, name: str, seed: int, where: Path, memory: int = 1) -> None:
         plan = make_plan(flow_of(name, Collect(), seed), checkpoint_every=2)
-        plan.state_memory = 1
+        plan.state_memory = memory
         for vertex in plan.ranges:
             plan.ranges[vertex] = even_ranges(plan.groups, 3)
         self.job, self.plan, self.where = LocalJob(plan), plan, where
@@ -110,10 +112,13 @@ class History:
         return machine
 
 
+@pytest.mark.parametrize("rows_leave", ROWS_LEAVE, indirect=True)
 @pytest.mark.parametrize("name", NAMES)
-def test_rows_that_were_left_and_newer_images_are_the_state(name: str, tmp_path: Path) -> None:
+def test_rows_that_were_left_and_newer_images_are_the_state(
+    name: str, rows_leave: int, tmp_path: Path
+) -> None:
     rng = random.Random(sum(map(ord, name)))
-    history = History(name, rng.randrange(100), tmp_path)
+    history = History(name, rng.randrange(100), tmp_path, rows_leave)
     began, unread, number = 0, 0, 0
     while not history.job.ended:
         history.turn()
@@ -240,19 +245,20 @@ def test_images_that_leave_a_gap_are_refused(tmp_path: Path) -> None:
 def test_a_look_up_while_rows_are_noted_finds_none_that_were_removed(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It holds the lock that each step holds. What was removed may be on disk, and is not hidden
-    there before the segment is written that says so."""
-    history, turns, taken = History(name, 1, tmp_path), Turns(), RemovedKeys.take
+    """It holds the lock that each step holds. What was removed may be on disk, and is hidden there
+    also while the segment is written that says so."""
+    history, turns, taken = History(name, 1, tmp_path), Turns(), RemovedKeys.writing
     looks: list[Callable[[], None]] = []
     threads, found = list[threading.Thread](), list[int]()
 
-    def take(removed: RemovedKeys, dtype: Any) -> Any:
-        records = taken(removed, dtype)
-        for look in looks:
-            threads.append(threading.Thread(target=look))
-            threads[-1].start()
-            threads[-1].join(0.01)  # it has to wait for the lock
-        return records
+    @contextmanager
+    def writing(removed: RemovedKeys, dtype: Any) -> Iterator[Any]:
+        with taken(removed, dtype) as records:
+            for look in looks:
+                threads.append(threading.Thread(target=look))
+                threads[-1].start()
+                threads[-1].join(0.01)  # it has to wait for the lock
+            yield records
 
     def noting(machine: Any, image: Image) -> None:
         def look() -> None:
@@ -266,7 +272,7 @@ def test_a_look_up_while_rows_are_noted_finds_none_that_were_removed(
         for thread in threads:
             thread.join(LIMIT_SECONDS)
 
-    monkeypatch.setattr(RemovedKeys, "take", take)
+    monkeypatch.setattr(RemovedKeys, "writing", writing)
     history.noting = noting
     while not history.job.ended:
         history.turn()

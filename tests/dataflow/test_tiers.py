@@ -18,6 +18,7 @@ from raystream.local.job import LocalJob, totals
 from raystream.state.images.chain import CheckpointRequest
 from raystream.state.keys import even_ranges
 from raystream.state.segments import cold_rows
+from raystream.state.tiers import object_tier, rounds, structured_tier
 from raystream.state.tiers.tiered_table import TieredTable
 from raystream.testing import Collect
 from tests.compiled import operators as ops
@@ -38,6 +39,24 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiered, "LEAST_AT_ONCE", 5)
     monkeypatch.setattr(cold_rows, "FOLD_BYTES", 2000)
     monkeypatch.setattr(cold_rows, "UNSTORED_MOST", 2)
+
+
+ROWS_LEAVE = ["at once", "bit by bit"]
+
+
+@pytest.fixture
+def rows_leave(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How much memory rows may take: none, or enough for rounds that go on a few rows at a time."""
+    if request.param == "at once":
+        return 1
+    monkeypatch.setattr(rounds, "BEGIN_SHARE", 0.0)
+    monkeypatch.setattr(rounds, "LEAVE_LEAST", 0.0)
+    monkeypatch.setattr(rounds, "STRETCH_BYTES", 1)
+    pace = random.Random(1)
+    monkeypatch.setattr(structured_tier, "LOOKED_AT", 3)
+    monkeypatch.setattr(object_tier, "LOOKED_AT", 3)
+    monkeypatch.setattr(rounds.Rounds, "_pace", lambda *_: pace.randrange(1, 16))
+    return 1 << 20
 
 
 def event(rng: random.Random, kind: Any, time: int) -> Any:
@@ -90,15 +109,16 @@ def tiers_of(job: LocalJob) -> Iterator[TieredTable]:
     return (m.table for m in job.machines if isinstance(m.table, TieredTable))
 
 
+@pytest.mark.parametrize("rows_leave", ROWS_LEAVE, indirect=True)
 @pytest.mark.parametrize("name", [*TIERED, *COMPILED])
-def test_the_same_bits_with_rows_on_disk(name: str) -> None:
+def test_the_same_bits_with_rows_on_disk(name: str, rows_leave: int) -> None:
     seed = sum(map(ord, name))
     plain, sink = Collect(), Collect()
     _, expected = finished(make_plan(flow_of(name, plain, seed), checkpoint_every=3))
     plan, rng = make_plan(flow_of(name, sink, seed), checkpoint_every=3), random.Random(seed)
     for vertex in plan.ranges:
         plan.ranges[vertex] = random_ranges(rng, plan.groups)
-    plan.state_memory = 1
+    plan.state_memory = rows_leave
     job, found = finished(plan, rng)
     assert written(sink) == written(plain)
     assert found == expected
@@ -108,12 +128,13 @@ def test_the_same_bits_with_rows_on_disk(name: str) -> None:
 IMAGES = ["running batch", "sliding", "sessions", "ledger", *list(COMPILED)[2:]]
 
 
+@pytest.mark.parametrize("rows_leave", ROWS_LEAVE, indirect=True)
 @pytest.mark.parametrize("name", IMAGES)
-def test_the_same_images_and_a_restore_from_each(name: str) -> None:
+def test_the_same_images_and_a_restore_from_each(name: str, rows_leave: int) -> None:
     """Full images and deltas of both are equal, and each goes on from those of the other."""
     seed, sinks = sum(map(ord, name)), (Collect(), Collect())
     jobs = []
-    for sink, memory in zip(sinks, (None, 1), strict=True):
+    for sink, memory in zip(sinks, (None, rows_leave), strict=True):
         plan = make_plan(flow_of(name, sink, seed), checkpoint_every=2)
         plan.state_memory = memory
         for vertex in plan.ranges:
@@ -141,7 +162,7 @@ def test_the_same_images_and_a_restore_from_each(name: str) -> None:
                 boundaries = base
     assert compared > 4
     assert half is not None
-    for job, memory in zip(reversed(half), (None, 1), strict=True):
+    for job, memory in zip(reversed(half), (None, rows_leave), strict=True):
         sink = Collect()
         plan = make_plan(flow_of(name, sink, seed), checkpoint_every=2)
         plan.state_memory = memory

@@ -43,7 +43,7 @@ MOVES: dict[str, Any] = {"moves": 5, "faults": 0, "recovery": "state"}
     ("name", "seed", "others", "what"),
     [
         ("words", 41, DEATHS, "operator"),
-        ("windows", 8, DEATHS, "operator"),
+        ("windows", 31, DEATHS, "operator"),
         ("windows", 10, MOVES, "move"),
         ("sessions", 27, {"cuts": 0}, "move"),
     ],

@@ -92,6 +92,10 @@ class SessionWindows(WindowLogic):
             self.starts.setdefault(key, Ascending()).add(start)
             self._open(key_group(key, self.groups), key, start, self._end(key, start))
 
+    def forget_alarms(self, keys: Iterable[Any]) -> None:
+        for key, start in keys:
+            self.know(key, start, there=False)
+
     def _due(self, end: int, key: Any, start: int) -> bool:
         return self.table.end_of((key, start)) == end
 

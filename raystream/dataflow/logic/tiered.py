@@ -70,7 +70,6 @@ class Tiered(Logic):
     def __init__(self, inner: Logic, spec: OperatorSpec, memory: int) -> None:
         self.inner, self.spec = inner, spec
         self._at_once = max(LEAST_AT_ONCE, memory // (4 * ROW_BYTES))
-        self._keys = KeyRange(0, 1)
 
     @property
     def table(self) -> Table:  # type: ignore[override]
@@ -79,7 +78,6 @@ class Tiered(Logic):
         return table
 
     def open(self, keys: KeyRange) -> None:
-        self._keys = keys
         self._in_memory()
         self.inner.open(keys)
 
@@ -112,16 +110,17 @@ class Tiered(Logic):
     def _after(self) -> None:
         self.tier.note_removals()
         try:
-            changed = self.tier.shrink()
+            gone = self.tier.shrink()
         except RaystreamError as error:
             if isinstance(error, StateError) and error.where is None:
                 raise StateError(error.message, where=self.spec.where, hint=error.hint) from error
             raise
-        if changed:
+        if self.inner.table is not self.tier.hot:
             self._in_memory()
-            self._left()
+        if gone:
+            self._left(gone)
 
-    def _left(self) -> None:
+    def _left(self, keys: Iterable[Any]) -> None:
         """Forget the alarms of rows that are not in memory any more."""
 
     # ------------------------------------------------------------ what is due
@@ -227,9 +226,6 @@ class _Objects(Tiered):
     def _due(self, inner: Any) -> dict[str, Any]:
         return {}
 
-    def _in_memory(self) -> None:
-        self.inner.table = self.tier.hot
-
     def _bring(self, given: Input, watermark: int) -> Iterable[Any]:
         found: Iterable[Any] = self.tier.bring_keys(self._keys_of(given))
         return found
@@ -247,8 +243,8 @@ class _Timed(_Objects):
     def _brought(self, keys: Iterable[Any]) -> None:
         self.inner.set_alarms(keys)
 
-    def _left(self) -> None:
-        self.inner.open(self._keys)
+    def _left(self, keys: Iterable[Any]) -> None:
+        self.inner.forget_alarms(keys)
 
 
 class _Windows(_Timed):

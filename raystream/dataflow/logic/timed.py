@@ -54,6 +54,11 @@ class TimedLogic(KeyedLogic):
         for key in keys:
             self._alarm(key_group(key, self.groups), key, getattr(self.table.get(key), self.due))
 
+    def forget_alarms(self, keys: Iterable[Any]) -> None:
+        """The rows of these keys are on disk alone, where it is known when they are due."""
+        for key in keys:
+            self.alarms.pop(key, None)
+
     # ------------------------------------------------------------ records
 
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:

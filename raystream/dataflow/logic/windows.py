@@ -55,6 +55,10 @@ class WindowLogic(Logic):
         self._held: list[Any] = []  # keys of the rows of this epoch, where these are tidied
         self._holds = spec.state.tidy is not None
 
+    def forget_alarms(self, keys: Iterable[Any]) -> None:
+        """These windows are on disk alone. Nothing is to be done: the alarm of a window that is not
+        in memory does not hold."""
+
     def process(self, given: Input, epoch: int, watermark: int, upto: int = BEFORE_ALL) -> Output:
         collector = Collector(self.spec, epoch, given.groups).begin(given)
         fired = collector if given.epochs == 1 else collector.beside(given)

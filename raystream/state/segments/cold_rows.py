@@ -19,7 +19,8 @@ import numpy as np
 
 from raystream.errors import StateError
 from raystream.schema.types import NEVER, KeyRange
-from raystream.state.segments.record import epochs_of, is_removed
+from raystream.state.keys import among
+from raystream.state.segments.record import is_removed
 from raystream.state.segments.segment import HASHES, RecordBlock, Segment, SegmentWriter
 from raystream.state.segments.stored_segment import save
 
@@ -78,8 +79,8 @@ class ColdRows:
         self.name: Callable[[], str] | None = None
         """Names a new file that a successor may open; None: files have no names."""
         self._folding: Iterator[int] | None = None
-        self._into = ""
-        """The name of the files into which segments are folded just now."""
+        self._making: set[str] = set()
+        """The names of files that are written just now."""
         self.full = 0.0
         """Which share of the disk was in use when rows were added last."""
         self.folded = 0
@@ -91,8 +92,8 @@ class ColdRows:
 
     @property
     def names(self) -> set[str]:
-        """Of the files that are in use: those of segments, and of the one that is being made."""
-        return {*(s.name for s in self.segments), self._into}
+        """Of the files that are in use: those of segments, and those that are being made."""
+        return {*(s.name for s in self.segments), *self._making}
 
     @property
     def nbytes(self) -> int:
@@ -116,7 +117,13 @@ class ColdRows:
         return self._reads + sum(s.reads for s in [*self.segments])
 
     def add(self, parts: Iterable[RecordBlock], most: int, low: int, high: int) -> None:
-        """Write rows, which replace what is there of their keys, in order of their hashes.
+        """As `adding`, all at once."""
+        for _ in self.adding(parts, most, low, high):
+            pass
+
+    def adding(self, parts: Iterable[RecordBlock], most: int, low: int, high: int) -> Iterator[int]:
+        """Write rows, which replace what is there of their keys, in order of their hashes. After
+        each part it says how many rows that had; after the last one they can be found.
 
         Args:
             most: how many there are at most. low, high: their least and greatest hash.
@@ -128,6 +135,7 @@ class ColdRows:
         writer = self._writer(most, low, high)
         for rows in parts:
             self._append(writer, packed(rows))
+            yield len(rows.records)
         if (segment := self._closed(writer)) is not None:
             self.segments.append(segment)
 
@@ -149,12 +157,14 @@ class ColdRows:
 
     def _writer(self, rows: int, low: int, high: int) -> SegmentWriter:
         name = "" if self.name is None else self.name()
+        self._making.add(name)
         return SegmentWriter(self.folder, self.owner, self.dtype, rows, low, high, name)
 
     def _closed(self, writer: SegmentWriter) -> Segment | None:
         segment = writer.close()
         if segment is not None and segment.name:
             save(segment, self.folder)
+        self._making.discard(writer.name)
         return segment
 
     def _append(self, writer: SegmentWriter, rows: RecordBlock) -> None:
@@ -257,7 +267,7 @@ class ColdRows:
                 first, last = self._due_for_fold(stored)
                 if last - first < 2:
                     break
-                self._folding = self._fold(first, last, stored)
+                self._folding = self._fold(first, last)
             many = next(self._folding, None)
             if many is None:
                 self._folding = None
@@ -283,32 +293,36 @@ class ColdRows:
             newer += len(self.segments[first])
         return first, last
 
-    def _fold(self, first: int, last: int, stored: int) -> Iterator[int]:
+    def _fold(self, first: int, last: int) -> Iterator[int]:
         """Fold these segments. After each stretch it says how many rows that had."""
         segments = self.segments[first:last]
         low, high = min(s.low for s in segments), max(s.high for s in segments)
         writer = self._writer(sum(map(len, segments)), low, high)
-        self._into = writer.name
         at_a_time = max(1, FOLD_BYTES // self.row_bytes)
-        for begin, end in even_stretches(sum(map(len, segments)), at_a_time):
+        for begin, end in even_stretches(sum(map(len, segments)), at_a_time, low, high + 1):
             inside = [(max(begin, s.low), min(end, s.high + 1)) for s in segments]
             rows = newest_of([s.between(*ends) for s, ends in zip(segments, inside, strict=True)])
             if first == 0:  # nothing older is there that a removal could hide
-                kept = ~is_removed(rows.records) | (epochs_of(rows.records) > stored)
-                rows = RecordBlock(rows.records[kept], rows.heap)
+                rows = RecordBlock(rows.records[~is_removed(rows.records)], rows.heap)
             self._append(writer, packed(rows))
             yield len(rows.records)
         folded = self._closed(writer)
         self._reads += sum(s.reads for s in segments)
         self.segments[first:last] = [] if folded is None else [folded]
-        self._into = ""
 
 
-def even_stretches(rows: int, at_a_time: int) -> Iterator[tuple[int, int]]:
-    """Ranges of hashes that tile all of them, each with about `at_a_time` rows."""
+def even_stretches(rows: int, at_a_time: int, low: int, high: int) -> Iterator[tuple[int, int]]:
+    """Ranges of hashes that tile those from one up to another, each with about `at_a_time` rows."""
     parts = max(1, -(-rows // at_a_time))
     for i in range(parts):
-        yield HASHES * i // parts, HASHES * (i + 1) // parts
+        yield low + (high - low) * i // parts, low + (high - low) * (i + 1) // parts
+
+
+def place_of(hashes: np.ndarray, bound: int) -> int:
+    """How many hashes, which are ascending, are below a bound."""
+    if bound >= HASHES:
+        return len(hashes)
+    return int(np.searchsorted(hashes, np.uint64(bound), "left"))
 
 
 def range_of(keys: KeyRange, groups: int) -> tuple[int, int]:
@@ -370,13 +384,3 @@ def packed(rows: RecordBlock) -> RecordBlock:
     heap = b"".join(rows.payloads())
     records["_at"] = np.cumsum(sizes) - sizes
     return RecordBlock(records, heap)
-
-
-def among(words: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """bool [n]: which keys are among others."""
-    if not len(seen) or not len(words):
-        return np.zeros(len(words), bool)
-    kind = np.dtype((np.void, words.dtype.itemsize * words.shape[1]))
-    one, two = (np.ascontiguousarray(w).view(kind).ravel() for w in (words, seen))
-    found: np.ndarray = np.isin(one, two)
-    return found

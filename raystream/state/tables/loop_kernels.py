@@ -17,8 +17,10 @@ from raystream.schema.types import NEVER
 from raystream.state.tables.row_kernels import (
     AHEAD,
     ALARM_BITS,
+    CHAIN,
     FREE,
     KEPT,
+    LIVE,
     NEXT,
     PAGE_BITS,
     PAGE_MOST,
@@ -38,6 +40,7 @@ from raystream.state.tables.row_kernels import (
     place,
     prefetch,
     set_alarm,
+    take_from_index,
 )
 
 
@@ -123,6 +126,21 @@ def find_all(heads: Any, index: Any, columns: Any, slots: Any) -> None:
     """The slot of each key, or -1."""
     for i in range(len(slots)):
         slots[i] = find(heads, index, key_at(columns, i))
+
+
+@kept_njit(nogil=True)
+def free_all(heads: Any, rows: Any, index: Any, meta: Any, defaults: Any, slots: Any) -> None:
+    """Free the slots of rows.
+
+    rows, defaults: as words, int64 [n, words of a row].
+    """
+    for i in range(len(slots)):
+        take_from_index(heads, index, slots[i])
+        for j in range(rows.shape[1]):
+            rows[slots[i], j] = defaults[0, j]
+        heads[slots[i]]._key[0] = meta[CHAIN]
+        meta[CHAIN] = slots[i]
+    meta[LIVE] -= len(slots)
 
 
 @kept_njit(nogil=True)

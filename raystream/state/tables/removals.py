@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from raystream.state.keys import among
 from raystream.state.tables.row_store import RowStore, head_fields
 
 LEAST = 16
@@ -45,6 +48,23 @@ class Removals:
                 epoch,
             )
 
+    def take(self, keys: Sequence[np.ndarray], epochs: np.ndarray) -> None:
+        """Remember removals that another table had remembered. keys: int64 each, columns."""
+        self.reserve(len(epochs))
+        more = self.noted[len(self.known()) :][: len(epochs)]
+        for j, column in enumerate(keys):
+            more["_key"][:, j] = column
+        more["_epoch"], more["_slot"] = epochs, -1
+        self._store.meta[self._store.kernels.GONE] += len(epochs)
+
+    def forget(self, keys: np.ndarray, upto: int) -> None:
+        """Forget the removals by an epoch of keys whose rows have come back. keys: int64 [n, j]."""
+        noted = self.known()
+        back = noted["_epoch"] <= upto
+        if back.any():
+            back[back] = among(noted["_key"][back], keys)
+            self._keep(noted[~back])
+
     def gone(self, since: int, *, slots: bool = False) -> np.ndarray:
         """int64 [n, columns]: keys that were removed after `since` and are not back; or with one
         more column, the slot, all that were removed there and are not back in it."""
@@ -67,6 +87,8 @@ class Removals:
     def settle(self, checkpoint: int) -> None:
         """A checkpoint is stored: removals up to it need not be remembered."""
         noted = self.known()
-        kept = noted[noted["_epoch"] > checkpoint]
+        self._keep(noted[noted["_epoch"] > checkpoint])
+
+    def _keep(self, kept: np.ndarray) -> None:
         self.noted[: len(kept)] = kept
         self._store.meta[self._store.kernels.GONE] = len(kept)

@@ -253,9 +253,9 @@ def find_or_insert(rows: Any, index: Any, meta: Any, key: Any, epoch: Any, home:
     return slot
 
 
-@kept_njit(nogil=True)
-def remove(rows: Any, index: Any, meta: Any, defaults: Any, slot: Any) -> None:
-    """Free the slot of a row. defaults: an array of one row, which holds the defaults."""
+@njit(nogil=True)
+def take_from_index(rows: Any, index: Any, slot: Any) -> None:
+    """Take the slot of a row out of the index."""
     entries = index.entries
     hole = home_of_slot(rows, slot, index)
     index.filled[hole >> PAGE_BITS] -= 1
@@ -269,6 +269,12 @@ def remove(rows: Any, index: Any, meta: Any, defaults: Any, slot: Any) -> None:
             hole = at
         at = after(at)
     entries[hole] = -1
+
+
+@kept_njit(nogil=True)
+def remove(rows: Any, index: Any, meta: Any, defaults: Any, slot: Any) -> None:
+    """Free the slot of a row. defaults: an array of one row, which holds the defaults."""
+    take_from_index(rows, index, slot)
     rows[slot] = defaults[0]
     rows[slot]._key[0] = meta[CHAIN]
     meta[CHAIN] = slot

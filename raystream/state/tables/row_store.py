@@ -144,6 +144,11 @@ class RowStore:
         arrays = self.index.arrays
         return int(self.loops.insert_all(self.heads, arrays, self.meta, keys, epoch, slots, at))
 
+    def free(self, slots: np.ndarray) -> None:
+        """Free the slots of rows."""
+        words, defaults = as_words(self.rows), as_words(self.defaults)
+        self.loops.free_all(self.heads, words, self.index.arrays, self.meta, defaults, slots)
+
     def distinct(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(the distinct ones of these slots in order of first appearance, for each slot its number
         among them): int64 both. `slots` is overwritten."""

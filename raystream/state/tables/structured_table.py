@@ -231,6 +231,14 @@ class StructuredTable(Table):
         self.views.put_aside(slots)
         self.removals.remove(slots, epoch)
 
+    def take_out(self, slots: np.ndarray, upto: int) -> None:
+        """Take rows out that are elsewhere: no delta says that they are gone, nor that they were by
+        epoch `upto` if they are back since."""
+        keys = self.store.rows["_key"][slots]
+        self.views.put_aside(slots)
+        self.store.free(slots)
+        self.removals.forget(keys, upto)
+
     def look_up(self, keys: Any) -> FoundRows:
         """The rows of some keys, copied. A text that was never a key gets no number."""
         slots = self.find(numbered(self.shape, keys, self.texts, new=False))

@@ -17,11 +17,9 @@ from raystream.state.images.image import Image
 from raystream.state.segments.cold_rows import ColdRows
 from raystream.state.segments.stored_segment import describe
 from raystream.state.tables.backend import Table
+from raystream.state.tiers.rounds import Candidates
 from raystream.state.tiers.row_folder import RowFolder, RowManifest, StoredRows
-from raystream.state.tiers.tiered_table import Leaving, TieredTable
-
-CUTS_MOST = 1000
-"""So many checkpoints are remembered; where an older one would do, a later one takes its place."""
+from raystream.state.tiers.tiered_table import TieredTable
 
 
 class LastingTable(TieredTable):
@@ -31,8 +29,8 @@ class LastingTable(TieredTable):
         super().__init__(hot, cold, memory)
         self._upto = 0
         """All rows that were touched last up to this checkpoint are on disk."""
-        self._cuts: list[int] = []
-        """The checkpoints after `_upto` that were taken."""
+        self._newer_counts = np.zeros(self.groups, np.int64)
+        """int64 [groups]: how many of the rows that are on disk alone were touched after it."""
         self._folder: RowFolder | None = None
 
     def keep_in(self, folder: RowFolder) -> None:
@@ -44,8 +42,8 @@ class LastingTable(TieredTable):
                     raise StateError(f"{self.cold.owner}: its rows on disk are of another form")
             self.cold.segments = [*folder.left.segments]
             self.cold_counts = folder.left.counts
-            parts = [upto for _, upto in folder.left.parts]
-            self._upto, self._newest = min(parts), max(parts)
+            parts = {upto for _, upto in folder.left.parts}
+            self._upto, self.newest = min(parts) if len(parts) == 1 else 0, max(parts)
 
     def keep_beside(self, before: Table, code: int) -> None:
         if isinstance(before, LastingTable) and before._folder is not None:
@@ -55,11 +53,10 @@ class LastingTable(TieredTable):
     def note(self, operator: str, keys: KeyRange, upto: int) -> None:
         if self._folder is None:
             return
-        self._cuts = [*self._cuts[1 - CUTS_MOST :], upto]
-        if self._newest > self._upto:
-            with self._guard:  # meanwhile a look-up would find rows that were removed
-                self._complete(next(cut for cut in self._cuts if cut >= self._newest))
-        if not self._upto:  # nothing is on disk
+        if self.newest > self._upto:
+            with self._guard:
+                self.rounds.want(upto)
+        if not self._upto:  # nothing is on disk, or not all that an image may leave out
             return
         segments = [
             StoredRows(s.name, s.dues.tobytes() if s.rang else None) for s in self.cold.segments
@@ -71,22 +68,20 @@ class LastingTable(TieredTable):
             checkpoint=upto,
             upto=self._upto,
             code=self._folder.code,
-            counts=self.cold_counts + self._clean_counts(),
+            counts=self.cold_counts - self._newer_counts + self._clean_counts(),
             segments=tuple(segments),
         )
         self._folder.note(manifest)
 
-    def _complete(self, cut: int) -> None:
-        """Write all rows that were touched last up to a checkpoint: then the images that are newer
-        have what is not on disk, and nothing else."""
-        leaving = self._leaving(cut)
-        self._write(leaving)
-        self._stay(leaving)
-        self._upto = self._newest = cut
-        self._cuts = [c for c in self._cuts if c > cut]
+    def written(self, found: Candidates, upto: int, *, leave: bool) -> None:
+        super().written(found, upto, leave=leave)
+        if not leave:
+            self._upto = self.newest = upto
+            self._newer_counts[:] = 0
 
-    def _stay(self, leaving: Leaving) -> None:
-        """Note that these rows were written to disk. They stay in memory, too."""
+    def _count(self, hashes: np.ndarray, epochs: np.ndarray, by: int) -> None:
+        super()._count(hashes, epochs, by)
+        self._newer_counts += by * self._by_group(hashes[epochs > self._upto])
 
     @abstractmethod
     def _clean_counts(self) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
-from raystream.schema.state import State
 from raystream.schema.types import NEVER
 from raystream.state.images.image import END
 from raystream.state.images.object_columns import (
@@ -30,19 +29,20 @@ from raystream.state.segments.record import (
     DIGEST_WORDS,
     HEAP_FIELDS,
     digests,
-    is_removed,
     record_dtype,
-    removed_at,
 )
 from raystream.state.segments.segment import RecordBlock
 from raystream.state.tables.object_table import ObjectTable
 from raystream.state.tiers.lasting_table import LastingTable
-from raystream.state.tiers.tiered_table import Leaving, oldest
+from raystream.state.tiers.rounds import Candidates, Finding, SortedRows
 
 ROW_BYTES, FIELD_BYTES = 180, 40
 """What a row takes in memory with its key and its places in dicts, and what each field adds."""
 LOOSE = 4
 """How many bytes a byte of msgpack takes as Python objects, about."""
+LOOKED_AT, QUICKER = 1 << 12, 32
+"""So many keys are looked at together for rows that may leave; that takes so much less time than to
+write one."""
 SAMPLED = 32
 """Rows whose sizes are looked at when there are twice as many as before."""
 
@@ -79,6 +79,7 @@ class ObjectTier(LastingTable):
     """
 
     hot: HotRows
+    step_rows = 1 << 9
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class ObjectTier(LastingTable):
 
     def _put(self, rows: RecordBlock) -> tuple[list[Any], np.ndarray]:
         records, hot = rows.records, self.hot
-        batch = self._batch(rows.payloads(), self.shape.rows)
+        batch = self.batch(rows)
         keys = row_keys(self.shape, batch)
         new = [i for i, key in enumerate(keys) if key not in hot.rows]
         if len(new) < len(keys):
@@ -160,13 +161,7 @@ class ObjectTier(LastingTable):
             hot.ends.update(zip(keys, batch.column(END).to_pylist(), strict=True))
         if self._folder is not None:
             self._came += keys
-        return keys, np.ascontiguousarray(records["_hash"])
-
-    def _batch(self, payloads: Sequence[bytes], schema: Any) -> Any:
-        listed = [msgpack.unpackb(data, ext_hook=_restored) for data in payloads]
-        columns = list(zip(*listed, strict=True)) or [()] * len(schema)
-        arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return keys, records
 
     # ------------------------------------------------------------ to disk
 
@@ -190,8 +185,12 @@ class ObjectTier(LastingTable):
         get, upto = self.hot.rows.get, self._upto
         return [k for k in keys if (row := get(k)) is not None and row._mark <= upto]
 
-    def _stay(self, leaving: Leaving) -> None:
-        self._clean = {k for k, row in self.hot.rows.items() if row._mark <= leaving.upto}
+    def written(self, found: Candidates, upto: int, *, leave: bool) -> None:
+        super().written(found, upto, leave=leave)
+        if not leave and isinstance(found, _Keys):
+            self._clean.update(found.keys)
+        if leave:
+            self._sampled = len(self.hot) // 2  # they may be of another size by now
 
     def _clean_counts(self) -> np.ndarray:
         clean = self._untouched(self._clean.union(self._came))
@@ -199,7 +198,7 @@ class ObjectTier(LastingTable):
         batch = pa.RecordBatch.from_arrays(key_columns(self.shape, clean), schema=self.shape.gone)
         return count_keys(batch, self.groups)
 
-    def shrink(self) -> bool:
+    def shrink(self) -> Sequence[Any]:
         """As of any tier; how much memory rows take is looked at now and then."""
         if len(self.hot) >= 2 * self._sampled + LOOSE:
             self._sampled = len(self.hot)
@@ -224,38 +223,49 @@ class ObjectTier(LastingTable):
         pack = msgpack.Packer(default=_plain).pack
         return [pack(row) for row in zip(*columns, strict=True)]
 
-    def _leaving(self, upto: int | None) -> Leaving:
+    def row_bytes(self) -> float:
+        return self.hot.row_bytes
+
+    def epochs(self, most: int) -> np.ndarray:
+        rows = self.hot.rows
+        some = islice(rows.values(), 0, None, max(1, len(rows) // most))
+        return np.fromiter((row._mark for row in some), np.int64)
+
+    def candidates(self, upto: int, *, clean: bool) -> Finding:
+        found, after = _Keys(self, upto), -1 if clean else self._upto
+        left, get = iter(list(self.hot.rows)), self.hot.rows.get
+        while some := list(islice(left, LOOKED_AT)):
+            rows = [(k, row._mark) for k in some if (row := get(k)) is not None]
+            rows = [(k, mark) for k, mark in rows if after < mark <= upto]
+            if rows:
+                marks = np.array([mark for _, mark in rows], np.int64)
+                found.name([k for k, _ in rows], marks > self._upto)
+            yield len(some) // QUICKER + len(rows) // 2
+        return found
+
+    def hashes_of(self, keys: list[Any]) -> np.ndarray:
+        """uint64: the hashes of keys."""
+        columns = key_columns(self.shape, keys)
+        return hash_columns(list(columns[: len(columns) - self._windows]))
+
+    def records_of(self, keys: list[Any]) -> RecordBlock:
+        """The records of rows."""
+        marks = np.array([self.hot.rows[k]._mark for k in keys], np.int64)
+        hashes, words = self._identity(key_columns(self.shape, keys))
+        found = self._records(hashes, words, marks, self._packed(keys))
+        found.records["_due"] = self._dues(keys)
+        return found
+
+    def take_out(self, keys: list[Any]) -> np.ndarray:
+        """Take rows out of memory. Returns the epochs that touched them last."""
         hot = self.hot
-        everything = list(hot.rows)
-        marks = np.fromiter((row._mark for row in hot.rows.values()), np.int64, len(hot.rows))
-        upto = oldest(marks) if upto is None else upto
-        old = np.flatnonzero(marks <= upto)
-        left = [everything[i] for i in old.tolist()]
-        hashes, words = self._identity(key_columns(self.shape, left))
-        order = np.argsort(hashes, kind="stable")
-        dirty = marks[old[order]] > self._upto
-        clean, order = hashes[order[~dirty]], order[dirty]
-        old, hashes, words = old[order], hashes[order], words[order]
-        keys = [everything[i] for i in old.tolist()]
-
-        def rows(begin: int, end: int) -> RecordBlock:
-            these, some = slice(begin, end), keys[begin:end]
-            packed = self._packed(some)
-            found = self._records(hashes[these], words[these], marks[old[these]], packed)
-            found.records["_due"] = self._dues(some)
-            return found
-
-        gone = [(k, e) for k, e in hot.removed.items() if k not in hot.rows]
-        dead = key_columns(self.shape, [k for k, _ in gone])
-        epochs = np.array([e for _, e in gone], np.int64)
-        packed = [msgpack.packb(k) for k in zip(*(c.to_pylist() for c in dead), strict=True)]
-        unstored = self._records(*self._identity(dead), removed_at(epochs), packed)
-        unstored.records["_due"] = NEVER
-
-        def there() -> np.ndarray:
-            return self._identity(key_columns(self.shape, everything))[1]
-
-        return Leaving(hashes, rows, clean, unstored, there, upto, lambda: self._drop(left))
+        marks = np.array([hot.rows.pop(k)._mark for k in keys], np.int64)
+        for key in keys:
+            hot.ends.pop(key, None)
+            hot.removed.pop(key, None)  # it has come back since
+        self._clean.difference_update(keys)
+        self._gone += keys
+        return marks
 
     def _records(
         self, hashes: np.ndarray, words: np.ndarray, epochs: np.ndarray, heap: list[bytes]
@@ -273,26 +283,44 @@ class ObjectTier(LastingTable):
             return [self.hot.ends[k] for k in keys]
         return NEVER if self._ends is None else self._ends(np.array([s for _, s in keys], np.int64))
 
-    def _drop(self, keys: list[Any]) -> None:
-        hot = self.hot
-        for key in keys:
-            del hot.rows[key]
-            hot.ends.pop(key, None)
-        self._clean.difference_update(keys)
-        kept: dict[Any, State] = dict(hot.rows)  # a dict from which much was removed stays large
-        hot.rows, hot.get, hot.removed = kept, kept.get, {}
-        self._sampled = len(kept)
-
     # ------------------------------------------------------------ checkpoints
 
-    def batches(self, rows: RecordBlock) -> tuple[Any, Any]:
-        gone = is_removed(rows.records)
-        live = RecordBlock(rows.records[~gone], rows.heap)
-        dead = RecordBlock(rows.records[gone], rows.heap)
-        return (
-            self._batch(live.payloads(), self.shape.rows),
-            self._batch(dead.payloads(), self.shape.gone),
-        )
+    def batch(self, rows: RecordBlock) -> Any:
+        schema = self.shape.rows
+        listed = [msgpack.unpackb(data, ext_hook=_restored) for data in rows.payloads()]
+        columns = list(zip(*listed, strict=True)) or [()] * len(schema)
+        arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class _Keys(Candidates):
+    """Rows by their keys."""
+
+    def __init__(self, tier: ObjectTier, upto: int) -> None:
+        super().__init__()
+        self._tier, self._upto = tier, upto
+        self.keys: list[Any] = []
+
+    def name(self, keys: list[Any], dirty: np.ndarray) -> None:
+        """Add the rows of keys."""
+        hashes = self._tier.hashes_of(keys)
+        self.add(hashes, np.arange(len(self.keys), len(self.keys) + len(keys)), dirty)
+        self.keys += keys
+
+    def _left(self, which: np.ndarray) -> tuple[list[Any], np.ndarray]:
+        """(the keys of those that were not touched since, bool: which these are)."""
+        get = self._tier.hot.rows.get
+        keys = [self.keys[i] for i in which.tolist()]
+        rows = map(get, keys)
+        there = [row is not None and row._mark <= self._upto for row in rows]
+        return list(compress(keys, there)), np.array(there, bool)
+
+    def records(self, run: SortedRows) -> RecordBlock:
+        return self._tier.records_of(self._left(run.which)[0])
+
+    def take_out(self, run: SortedRows) -> tuple[np.ndarray, np.ndarray]:
+        keys, there = self._left(run.which)
+        return run.hashes[there], self._tier.take_out(keys)
 
 
 _DECIMAL = 1

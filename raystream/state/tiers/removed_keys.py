@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from raystream.schema.state import State, StateSchema, state_schema
@@ -22,7 +25,8 @@ def _schema() -> StateSchema:
 
 
 class RemovedKeys:
-    """A set of keys, by their words.
+    """A set of keys, by their words. While records are written that say which were removed, those
+    keys are in the set still.
 
     Args:
         words: how many words a key has.
@@ -31,17 +35,16 @@ class RemovedKeys:
     def __init__(self, words: int) -> None:
         self._words = words
         self._table = self._empty()
+        self._noted = self._empty()
+        """The keys that records are written of just now."""
 
     def _empty(self) -> StructuredTable:
         return StructuredTable(_schema(), keys=self._words, groups=1)
 
-    def __len__(self) -> int:
-        return len(self._table)
-
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        return self._table.nbytes if len(self._table) else 0
+        return sum(t.nbytes for t in (self._table, self._noted) if len(t))
 
     def add(self, hashes: np.ndarray, words: np.ndarray, epochs: np.ndarray) -> None:
         """Add keys. epochs: int64, in which each was removed; a later one comes later."""
@@ -54,24 +57,26 @@ class RemovedKeys:
 
     def has(self, words: np.ndarray) -> np.ndarray:
         """bool [n]: which keys are in the set."""
-        if not len(self._table) or not len(words):
-            return np.zeros(len(words), bool)
-        found: np.ndarray = self._table.find(list(np.ascontiguousarray(words.T))) >= 0
+        found = np.zeros(len(words), bool)
+        for table in (self._table, self._noted):
+            if len(table) and len(words):
+                found |= table.find(list(np.ascontiguousarray(words.T))) >= 0
         return found
 
     def words(self) -> np.ndarray:
-        """int64 [n, words]: a copy of the keys."""
-        found: np.ndarray = self._table.ordered()["_key"]
-        return found
+        """int64 [n, words]: a copy of the keys. One may be there twice."""
+        return np.concatenate([t.ordered()["_key"] for t in (self._table, self._noted)])
 
-    def take(self, dtype: np.dtype[np.void]) -> RecordBlock:
-        """The keys as records, which say that rows were removed; the set is empty then."""
-        rows = self._table.ordered()
+    @contextmanager
+    def writing(self, dtype: np.dtype[np.void]) -> Iterator[RecordBlock]:
+        """The keys as records, which say that rows were removed. When they are written, the set has
+        no other keys than those that were added meanwhile."""
+        self._table, self._noted = self._empty(), self._table
+        rows = self._noted.ordered()
         records = np.zeros(len(rows), dtype)
         records["_hash"] = rows["hash"].view(np.uint64)
         records["_key"] = rows["_key"]
         records["_epoch"] = removed_at(rows["_epoch"])
         records["_due"] = NEVER
-        if len(rows):
-            self._table = self._empty()
-        return RecordBlock(records)
+        yield RecordBlock(records)
+        self._noted = self._empty()

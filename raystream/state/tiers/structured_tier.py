@@ -10,7 +10,7 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
-from raystream.schema.types import NEVER, KeyRange
+from raystream.schema.types import KeyRange
 from raystream.state.images.partition import count_keys, keys_of
 from raystream.state.images.row_shape import key_type
 from raystream.state.kernels import hash_columns
@@ -19,16 +19,21 @@ from raystream.state.segments.record import (
     DIGEST_WORDS,
     HEAP_FIELDS,
     digests,
-    is_removed,
     record_dtype,
-    removed_at,
 )
 from raystream.state.segments.segment import RecordBlock
 from raystream.state.tables.structured_columns import matrix_columns, structured_column
 from raystream.state.tables.structured_restore import RowColumns
 from raystream.state.tables.structured_table import StructuredTable
 from raystream.state.tiers.lasting_table import LastingTable
-from raystream.state.tiers.tiered_table import Leaving, oldest
+from raystream.state.tiers.rounds import Candidates, Finding, SortedRows
+
+LOOKED_AT = 1 << 16
+"""So many slots are looked at together for rows that may leave."""
+QUICKER = 64
+"""To look at a slot takes this much less time than to write a row."""
+TEXTS_MOST = 2
+"""Texts are numbered again when there are more than so many for each row in memory."""
 
 
 class StructuredTier(LastingTable):
@@ -40,12 +45,15 @@ class StructuredTier(LastingTable):
     """
 
     hot: StructuredTable
+    step_rows = 1 << 12
 
     def __init__(
         self, make: Callable[[], StructuredTable], folder: Path, owner: str, memory: int
     ) -> None:
         hot = make()
         self._make = make
+        self.free = hot.store.kernels.FREE
+        """The epoch of a slot without a row."""
         self._windows = hot.store.columns - hot.store.keys
         self._texts = any(text is not None for text in hot.texts)
         words = DIGEST_WORDS + self._windows if self._texts else hot.store.columns
@@ -64,6 +72,10 @@ class StructuredTier(LastingTable):
     def make_room(self, rows: int, keys: KeyRange) -> None:
         most = self._most // self.hot.store.dtype.itemsize
         self.hot.make_room(min(rows, most), keys)
+
+    def warm(self) -> None:
+        super().warm()
+        self.hot.take_out(np.zeros(0, np.int64), 0)
 
     def within(self, keys: KeyRange | None) -> None:
         self.hot.timers.within = keys
@@ -104,14 +116,16 @@ class StructuredTier(LastingTable):
 
     def _identity(self, columns: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
         """(the hashes, the words) of keys in columns, also of the starts of their windows."""
-        keys = columns[: len(columns) - self._windows]
-        hashes = hash_columns(list(keys))
+        keys, hashes = columns[: len(columns) - self._windows], self._hashes(columns)
         if not self._texts:
             return hashes, np.column_stack(columns).astype(np.int64, copy=False)
         words = digests([msgpack.packb(key) for key in zip(*map(_listed, keys), strict=True)])
         if self._windows:
             words = np.column_stack((words, columns[-1]))
         return hashes, words
+
+    def _hashes(self, columns: Sequence[Any]) -> np.ndarray:
+        return hash_columns(list(columns[: len(columns) - self._windows]))
 
     def _columns(self, keys: np.ndarray) -> list[Any]:
         """The keys of rows in columns. keys: as the table numbers them."""
@@ -130,7 +144,7 @@ class StructuredTier(LastingTable):
             hot.put_columns(
                 RowColumns(numbers, self.epoch, {name: records[name] for name in self._names})
             )
-        return [], np.ascontiguousarray(records["_hash"])
+        return [], records
 
     def _numbers(self, rows: RecordBlock) -> list[np.ndarray]:
         """The keys of records, as the table in memory numbers them."""
@@ -166,34 +180,49 @@ class StructuredTier(LastingTable):
     def _settled(self) -> None:
         self._seen = len(self.hot.removals.known())
 
-    def _leaving(self, upto: int | None) -> Leaving:
+    def row_bytes(self) -> float:
+        return self.hot.nbytes / max(1, self.hot.store.used)
+
+    def epochs(self, most: int) -> np.ndarray:
+        epochs = self.hot.rows["_epoch"][: self.hot.store.used]
+        epochs = epochs[:: max(1, len(epochs) // most)]
+        return epochs[epochs != self.free]
+
+    def candidates(self, upto: int, *, clean: bool) -> Finding:
+        found, after = _Slots(self, upto), self.free if clean else self._upto
+        for first in range(0, self.hot.store.used, LOOKED_AT):
+            epochs = self.hot.rows["_epoch"][first : first + LOOKED_AT]
+            slots = np.flatnonzero((epochs <= upto) & (epochs > after)) + first
+            columns = self._columns(self.hot.rows["_key"][slots])
+            found.add(self._hashes(columns), slots, epochs[slots - first] > self._upto)
+            yield len(epochs) // QUICKER + len(slots)
+        return found
+
+    def shrink(self) -> Sequence[Any]:
+        """As of any tier. After a round texts that no key has any more are forgotten, if they are
+        many."""
+        ended, gone = self.rounds.ended, super().shrink()
+        if self._texts and self.rounds.ended > ended and not self.rounds.under_way:
+            texts = max(len(t) for t in self.hot.texts if t is not None)
+            if texts > TEXTS_MOST * len(self.hot):
+                self._number_again()
+        return gone
+
+    def records_of(self, slots: np.ndarray) -> RecordBlock:
+        """The records of the rows in these slots."""
         hot = self.hot
-        slots = np.flatnonzero(hot.rows["_epoch"][: hot.store.used] != hot.store.kernels.FREE)
-        epochs = hot.rows["_epoch"][slots]
-        upto = oldest(epochs) if upto is None else upto
-        old = epochs <= upto
-        hashes = self._identity(self._columns(hot.rows["_key"][slots[old]]))[0]
-        order = np.argsort(hashes, kind="stable")
-        hashes, at = hashes[order], slots[old][order]
-        dirty = hot.rows["_epoch"][at] > self._upto
-        clean, hashes, at = hashes[~dirty], hashes[dirty], at[dirty]
+        found = self._records(hot.rows["_key"][slots], hot.rows["_epoch"][slots])
+        found.records["_due"] = hot.timers.due_times(slots)
+        for name in self._names:
+            found.records[name] = hot.rows[name][slots]
+        return found
 
-        def there() -> np.ndarray:
-            return self._identity(self._columns(hot.rows["_key"][slots]))[1]
-
-        def rows(begin: int, end: int) -> RecordBlock:
-            these = at[begin:end]
-            found = self._records(hot.rows["_key"][these], hot.rows["_epoch"][these])
-            found.records["_due"] = hot.timers.due_times(these)
-            for name in self._names:
-                found.records[name] = hot.rows[name][these]
-            return found
-
-        noted = hot.removals.known()
-        unstored = self._records(noted["_key"], removed_at(noted["_epoch"]))
-        unstored.records["_due"] = NEVER
-        kept = slots[~old]
-        return Leaving(hashes, rows, clean, unstored, there, upto, lambda: self._keep(kept))
+    def take_out(self, slots: np.ndarray, upto: int) -> np.ndarray:
+        """Take rows out of memory that were touched last by an epoch. Returns by which."""
+        epochs = self.hot.rows["_epoch"][slots]
+        self.hot.take_out(slots, upto)
+        self._seen = len(self.hot.removals.known())
+        return epochs
 
     def _records(self, keys: np.ndarray, epochs: np.ndarray) -> RecordBlock:
         """Records of keys, as the table numbers them; with the keys in a heap if they are text."""
@@ -211,39 +240,57 @@ class StructuredTier(LastingTable):
 
     def _clean_counts(self) -> np.ndarray:
         hot, epochs = self.hot, self.hot.rows["_epoch"][: self.hot.store.used]
-        clean = np.flatnonzero((epochs != hot.store.kernels.FREE) & (epochs <= self._upto))
+        clean = np.flatnonzero((epochs != self.free) & (epochs <= self._upto))
         columns = matrix_columns(self.shape, hot.rows["_key"][clean], hot.texts)
         batch = pa.RecordBatch.from_arrays(columns, schema=self.shape.gone)
         return count_keys(batch, self.groups)
 
-    def _keep(self, slots: np.ndarray) -> None:
-        """Let the rows in these slots alone be in memory, in a table of their own: what the others
-        took is given back."""
-        rows = self.hot.rows[slots]
+    def _number_again(self) -> None:
+        """Let the rows in memory be in a table of their own, with the texts of their keys alone."""
+        before, noted = self.hot, self.hot.removals.known()
+        rows = before.rows[: before.store.used]
+        rows = rows[rows["_epoch"] != self.free]
         columns = self._columns(np.ascontiguousarray(rows["_key"]))
-        self.hot, self._seen = self._make(), 0
+        removed = self._columns(np.ascontiguousarray(noted["_key"]))
+        self.hot = self._make()
         self.hot.use_guard(self._guard)
         if len(rows):
             numbers = self.hot.key_numbers(columns)
             fields = {name: rows[name] for name in self._names}
             self.hot.fill_columns([RowColumns(numbers, 0, fields)])
             self.hot.rows["_epoch"][: len(rows)] = rows["_epoch"]
+        self.hot.removals.take(self.hot.key_numbers(removed), noted["_epoch"])
 
     # ------------------------------------------------------------ checkpoints
 
-    def batches(self, rows: RecordBlock) -> tuple[Any, Any]:
-        shape, gone = self.shape, is_removed(rows.records)
-        live = RecordBlock(rows.records[~gone], rows.heap)
-        columns = [pa.array(c) for c in self._stored_keys(live)]
+    def batch(self, rows: RecordBlock) -> Any:
+        columns = [pa.array(c) for c in self._stored_keys(rows)]
         columns += [
-            structured_column(f, np.ascontiguousarray(live.records[f.name]))
-            for f in shape.state.fields
+            structured_column(f, np.ascontiguousarray(rows.records[f.name]))
+            for f in self.shape.state.fields
         ]
-        dead = [pa.array(c) for c in self._stored_keys(RecordBlock(rows.records[gone], rows.heap))]
-        return (
-            pa.RecordBatch.from_arrays(columns, schema=shape.rows),
-            pa.RecordBatch.from_arrays(dead, schema=shape.gone),
-        )
+        return pa.RecordBatch.from_arrays(columns, schema=self.shape.rows)
+
+
+class _Slots(Candidates):
+    """Rows in slots. A slot may have another row by now, which was touched since."""
+
+    def __init__(self, tier: StructuredTier, upto: int) -> None:
+        super().__init__()
+        self._tier, self._upto = tier, upto
+
+    def _left(self, slots: np.ndarray) -> np.ndarray:
+        """bool: in which of these slots the rows still are."""
+        epochs = self._tier.hot.rows["_epoch"][slots]
+        found: np.ndarray = (epochs <= self._upto) & (epochs != self._tier.free)
+        return found
+
+    def records(self, run: SortedRows) -> RecordBlock:
+        return self._tier.records_of(run.which[self._left(run.which)])
+
+    def take_out(self, run: SortedRows) -> tuple[np.ndarray, np.ndarray]:
+        there = self._left(run.which)
+        return run.hashes[there], self._tier.take_out(run.which[there], self._upto)
 
 
 def _distinct(columns: Sequence[np.ndarray]) -> np.ndarray:

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from raystream.schema.types import KeyRange
 from raystream.state.images.partition import count_keys, fold_batches, offsets_of
-from raystream.state.keys import group_of_hash
-from raystream.state.segments.cold_rows import among, newest_of, range_of
+from raystream.state.keys import among, group_of_hash
+from raystream.state.segments.cold_rows import newest_of, range_of
 from raystream.state.segments.record import epochs_of, is_removed
 from raystream.state.segments.segment import RecordBlock, Segment
 from raystream.state.tables.backend import WHOLE, MadePart, PendingRows
@@ -40,7 +40,7 @@ class TieredRows(PendingRows):
         since: int,
         hidden: np.ndarray | None,
     ) -> None:
-        self._batches, self._groups, self._shape = tier.batches, tier.groups, tier.shape
+        self._batch, self._groups, self._shape = tier.batch, tier.groups, tier.shape
         self._hot, self._segments, self._since = hot, list(segments), since
         self._hidden = hidden
 
@@ -72,12 +72,12 @@ class TieredRows(PendingRows):
 
     def _pieces(self, hot: MadePart, ends: Sequence[int]) -> Iterator[MadePart]:
         """What there is of each of these ranges of key groups."""
-        groups = self._groups
+        groups, shape = self._groups, self._shape
         begins = [0, *ends]
         rows_at, gone_at = (offsets_of(b, groups, begins) for b in (hot.rows, hot.gone))
         for i, end in enumerate(ends):
             cold = self._between(KeyRange(begins[i], end))
-            pairs = [] if cold is None else [self._batches(cold)]
+            pairs = [] if cold is None else [(self._batch(cold), shape.nothing_gone)]
             rows = hot.rows.slice(rows_at[i], rows_at[i + 1] - rows_at[i])
             gone = hot.gone.slice(gone_at[i], gone_at[i + 1] - gone_at[i])
             folded = fold_batches([*pairs, (rows, gone)], groups, whole=not self._since)
@@ -97,9 +97,7 @@ class TieredRows(PendingRows):
                 found.append(RecordBlock(rows.records[newer], rows.heap))
         if not found:
             return None
-        rows = newest_of(found)
-        if self._since:
-            return rows
+        rows = newest_of(found)  # the table in memory says which were removed
         return RecordBlock(rows.records[~is_removed(rows.records)], rows.heap)
 
 

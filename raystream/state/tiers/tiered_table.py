@@ -1,21 +1,21 @@
 """What tables of both kinds have alike whose rows do not all lie in memory.
 
     bring_...              before an epoch: the rows of its keys come from disk
-    note_removals, shrink  after it: what was removed is remembered; if the rows take more memory
-                           than they may, about a third of them, which were touched the longest
-                           ago, are written to disk
+    note_removals, shrink  after it: what was removed is remembered; if the rows take nearly as much
+                           memory as they may, some that were touched the longest ago leave
 
 So while an epoch is processed all its rows are in one table in memory, and nothing that works on
 rows knows of a disk. What is in memory replaces what is on disk, and a newer segment an older one.
 A row that is brought keeps its record on disk, and is written again with others when it leaves.
+How rows leave is in `rounds`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,23 +23,19 @@ import pyarrow as pa
 from raystream.schema.types import KeyRange
 from raystream.state.images.chain import CheckpointRequest
 from raystream.state.images.image import Image
-from raystream.state.segments.cold_rows import ColdRows, among, in_order, range_of
-from raystream.state.segments.record import is_removed
+from raystream.state.segments.cold_rows import ColdRows, range_of
+from raystream.state.segments.record import epochs_of, is_removed
 from raystream.state.segments.segment import HASHES, RecordBlock
 from raystream.state.tables.backend import FoundRows, Guard, OnDisk, PendingRows, Table
 from raystream.state.tiers.removed_keys import RemovedKeys
+from raystream.state.tiers.rounds import ALL, Candidates, Finding, Rounds
 
-HOT_SHARE = 0.6
-"""The rows in memory take this share of what they may take: while some of them are written, the
-others are there twice."""
-LEAVE = 1 / 3
-"""Which part of the rows leaves at once."""
+HOT_SHARE = 0.65
+"""The rows in memory take this share of what they may take at most. The rest is for the places of
+those that are about to leave, and for text keys, which are numbered again now and then in a second
+table."""
 LEAST_ROWS = 2
 """With up to this many rows in memory, none is written to disk."""
-
-
-STRETCH_BYTES = 1 << 20
-"""Bytes of rows that are written to disk at a time, about."""
 FOLD_EACH_BYTES = 1 << 20
 """Bytes of rows on disk that are folded after an epoch at least, about, if some are to be."""
 FOLD_TIMES = 8
@@ -49,26 +45,6 @@ SMOOTH = 16
 """Over about so many epochs."""
 SEGMENTS_MOST = 8
 """With more segments than this twice as many rows are folded; with twice as many segments all."""
-ALL = 1 << 62
-
-
-class Leaving(NamedTuple):
-    """Rows that are to leave memory."""
-
-    hashes: np.ndarray
-    """uint64, ascending: of the keys of those that are to be written."""
-    rows: Callable[[int, int], RecordBlock]
-    """Makes the records of these rows from one place up to another, in order of the hashes."""
-    clean: np.ndarray
-    """uint64: of the keys of the others, which are on disk as they are."""
-    unstored: RecordBlock
-    """Records of all that was removed and that a delta may have to say, in no particular order."""
-    there: Callable[[], np.ndarray]
-    """int64 [n, words]: the keys of all rows in memory."""
-    upto: int
-    """All rows leave that were touched last in this epoch, or before, and no others."""
-    leave: Callable[[], None]
-    """Takes the rows out of memory."""
 
 
 class TieredTable(Table):
@@ -80,6 +56,8 @@ class TieredTable(Table):
     """
 
     hot: Any
+    step_rows: ClassVar[int]
+    """After an epoch a round goes on with so many rows at least, if they are small."""
 
     def __init__(self, hot: Table, cold: ColdRows, memory: int) -> None:
         self.hot, self.cold = hot, cold
@@ -95,10 +73,15 @@ class TieredTable(Table):
         )
         self.epoch = 0
         """The epoch that is processed: rows that come from disk are needed by it."""
-        self._newest = 0
+        self.newest = 0
         """No row on disk was touched after this epoch, as it is there."""
         self._skipped = 0
         """So many of the oldest segments are not looked into: what comes is newer."""
+        self.rounds = Rounds(self)
+        self._writing = False
+        """Whether that writes: a row that is removed now may be in its segment."""
+        self._gone: list[Any] = []
+        """The keys of rows that have left memory, if alarms are set for them."""
         self._leave = 0.0
         """How many rows leave after an epoch, on average."""
         self.brought = 0
@@ -146,7 +129,7 @@ class TieredTable(Table):
         order = np.argsort(at)
 
         def batch() -> Any:
-            several = [found.batch(), *(self.batches(part)[0] for part in parts)]
+            several = [found.batch(), *map(self.batch, parts)]
             return pa.concat_batches(several).take(pa.array(order))
 
         return FoundRows(at[order], batch)
@@ -182,25 +165,29 @@ class TieredTable(Table):
         wanted = ~is_removed(records) & ~self._removed.has(words)
         if not wanted.any():
             return []
-        keys, hashes = self._put(RecordBlock(records[wanted], rows.heap))
-        self.brought += len(hashes)
-        self._count(hashes, -1)
+        keys, records = self._put(RecordBlock(records[wanted], rows.heap))
+        self.brought += len(records)
+        self._count(np.ascontiguousarray(records["_hash"]), epochs_of(records), -1)
         return keys
 
-    def _count(self, hashes: np.ndarray, by: int) -> None:
+    def _count(self, hashes: np.ndarray, epochs: np.ndarray, by: int) -> None:
+        """Rows are on disk alone, or (by=-1) are not any more. epochs: that touched each last."""
+        self.cold_counts += by * self._by_group(hashes)
+
+    def _by_group(self, hashes: np.ndarray) -> np.ndarray:
         groups = np.searchsorted(self._in_groups, hashes, "right") - 1
-        self.cold_counts += by * np.bincount(groups, minlength=self.groups)
+        return np.bincount(groups, minlength=self.groups)
 
     @abstractmethod
     def _put(self, rows: RecordBlock) -> tuple[list[Any], np.ndarray]:
         """Put rows into the table in memory, but for those that are there. Returns (their keys, if
-        alarms are to be set for them; uint64, their hashes)."""
+        alarms are to be set for them; their records)."""
 
     # ------------------------------------------------------------ to disk
 
     def note_removals(self) -> None:
         """Remember what was removed since this was called last, as far as it is on disk."""
-        if not self.cold:
+        if not self.cold and not self._writing:
             self._forget_removals()
             return
         hashes, words, epochs = self._new_removals()
@@ -210,7 +197,7 @@ class TieredTable(Table):
     def _note_removed(self, hashes: np.ndarray, words: np.ndarray, epochs: np.ndarray) -> None:
         order = np.argsort(hashes, kind="stable")
         hashes, words, epochs = hashes[order], words[order], epochs[order]
-        known = self.cold.may_have(hashes, words)
+        known = self.cold.may_have(hashes, words) | self._writing
         self._removed.add(hashes[known], words[known], epochs[known])
 
     @abstractmethod
@@ -221,26 +208,32 @@ class TieredTable(Table):
         """As `_new_removals`, where removals need not be known."""
         self._new_removals()
 
-    def shrink(self) -> bool:
-        """Write rows to disk if they take more memory than they may; `note_removals` was called.
-        Returns whether there are other rows in memory now.
+    def shrink(self) -> Sequence[Any]:
+        """Let rows leave memory if they take more of it than they may, or nearly; `note_removals`
+        was called. Returns the keys of those that left, if alarms are set for them.
 
         Raises:
             StateError: a value does not fit its field, the disk refuses, or a page is damaged.
         """
+        self._fold()
+        self.rounds.go_on()
+        gone, self._gone = self._gone, []
+        return gone
+
+    def _fold(self) -> None:
         if not self._skipped:
             self.cold.fold(self._stored, self._to_fold())
         self._leave -= self._leave / SMOOTH
-        if self.hot.nbytes + self._removed.nbytes <= self._most or len(self.hot) <= LEAST_ROWS:
-            return False
-        leaving = self._leaving(None)
-        self._write(leaving)
-        for hashes in (leaving.hashes, leaving.clean):
-            self._count(hashes, 1)
-        self._leave += len(leaving.hashes) / SMOOTH
-        leaving.leave()
-        self._newest = max(self._newest, leaving.upto)
-        return True
+
+    def share(self) -> float:
+        """How much memory the rows take, of what they may take."""
+        if len(self.hot) <= LEAST_ROWS:
+            return 0.0
+        return (len(self.hot) * self.row_bytes() + self._removed.nbytes) / max(1, self._most)
+
+    @abstractmethod
+    def row_bytes(self) -> float:
+        """What a row takes in memory, about."""
 
     def _to_fold(self) -> int:
         """How many rows on disk are folded after this epoch."""
@@ -250,22 +243,34 @@ class TieredTable(Table):
         least = max(1, FOLD_EACH_BYTES // self.cold.row_bytes)
         return max(least, int(FOLD_TIMES * self._leave)) << crowded
 
-    def _write(self, leaving: Leaving) -> None:
-        """Write rows to disk, and what says which were removed."""
-        hidden = self._removed.take(self.cold.dtype)
-        gone = in_order([_without(rows, leaving.there) for rows in (hidden, leaving.unstored)])
-        hashes, of_gone = leaving.hashes, gone.records["_hash"]
-        ends = [h[at] for h in (hashes, of_gone) if len(h) for at in (0, -1)]
-        if ends:
-            most = len(hashes) + len(of_gone)
-            stretch = max(1, STRETCH_BYTES // self.cold.row_bytes)
-            parts = _in_stretches(leaving, gone, stretch)
-            self.cold.add(parts, most, int(min(ends)), int(max(ends)))
+    @abstractmethod
+    def epochs(self, most: int) -> np.ndarray:
+        """int64: which epochs touched rows in memory last; of about `most` of them, or of all."""
+
+    # ------------------------------------------------------------ called by a round
 
     @abstractmethod
-    def _leaving(self, upto: int | None) -> Leaving:
-        """The rows that were touched last in this epoch, or before; None: those that were touched
-        the longest ago, about a third of them."""
+    def candidates(self, upto: int, *, clean: bool) -> Finding:
+        """The rows that were touched last by an epoch; those that are on disk as they are only if
+        `clean`."""
+
+    @contextmanager
+    def writing(self) -> Iterator[RecordBlock]:
+        """While records are written: what says which keys were removed by now."""
+        with self._removed.writing(self.cold.dtype) as removed:
+            self._writing = True
+            yield removed
+        self._writing = False
+
+    def written(self, found: Candidates, upto: int, *, leave: bool) -> None:
+        """The rows are on disk as they are. leave: they leave memory now."""
+        if leave:
+            self.newest = max(self.newest, upto)
+
+    def left(self, hashes: np.ndarray, epochs: np.ndarray) -> None:
+        """Rows have left memory; by which epochs they were touched last."""
+        self._count(hashes, epochs, 1)
+        self._leave += len(hashes) / SMOOTH
 
     # ------------------------------------------------------------ checkpoints
 
@@ -280,9 +285,8 @@ class TieredTable(Table):
         return TieredRows(self, hot, segments, wanted.base, hidden)
 
     @abstractmethod
-    def batches(self, rows: RecordBlock) -> tuple[Any, Any]:
-        """Records as the Arrow batches of an image: (rows, keys of removed rows), in no particular
-        order. Those of removed rows have an epoch after the newest stored checkpoint."""
+    def batch(self, rows: RecordBlock) -> Any:
+        """Records of rows as the Arrow batch of an image, in no particular order."""
 
     def check(self, since: int) -> None:
         self.hot.check(since)
@@ -309,35 +313,10 @@ class TieredTable(Table):
         self.hot.apply(image)
         self._stored = self.epoch = max(self._stored, image.header.checkpoint)
         self.note_removals()
-        self.shrink()
+        self._fold()
+        self.rounds.go_on(at_once=True)  # more images may be of any epoch
+        self._gone = []
 
     @abstractmethod
     def _bring_batch(self, batch: Any) -> None:
         """Bring the rows whose keys are in a batch of an image."""
-
-
-def oldest(epochs: np.ndarray) -> int:
-    """The epoch up to which rows leave, of rows that were touched last in these epochs."""
-    at = int(len(epochs) * LEAVE)
-    return int(np.partition(epochs, at)[at])
-
-
-def _in_stretches(leaving: Leaving, gone: RecordBlock, stretch: int) -> Iterator[RecordBlock]:
-    """Records of rows that leave, so many at a time, and of rows that were removed, in order of
-    hashes."""
-    hashes = np.ascontiguousarray(gone.records["_hash"])
-    at = before = 0
-    while at < len(leaving.hashes) or before < len(hashes):
-        end, last = min(at + stretch, len(leaving.hashes)), len(hashes)
-        if end < len(leaving.hashes):
-            last = int(np.searchsorted(hashes, leaving.hashes[end], "left"))
-        some = RecordBlock(gone.records[before:last], gone.heap)
-        yield in_order([some, leaving.rows(at, end)])
-        at, before = end, last
-
-
-def _without(rows: RecordBlock, there: Callable[[], np.ndarray]) -> RecordBlock:
-    """Rows without those whose keys are among others."""
-    if not len(rows.records):
-        return rows
-    return RecordBlock(rows.records[~among(rows.records["_key"], there())], rows.heap)
