@@ -344,6 +344,11 @@ def bounds_in(plan: Plan, given: Mapping[str, tuple[int, int]]) -> dict[str, Bou
                 hint="Give it as many as it is to have with `instances`; sinks to databases change"
                 " by `raystream scale`, too.",
             )
+        if least > most:
+            raise ConfigError(
+                f"bounds: {name} from {least} to {most}; the least is greater than the most",
+                hint=f"Give the least first: {name}={most}-{least}, in Python ({most}, {least}).",
+            )
         if not 1 <= least <= most <= plan.groups:
             raise ConfigError(
                 f"bounds: {name} from {least} to {most}; an operator has from 1 to {plan.groups}"

@@ -137,7 +137,7 @@ def test_sources_have_as_many_instances_as_splits_and_sinks_stay_as_they_are() -
     ("bounds", "why"),
     [
         ({"cuont": (1, 2)}, "no operator 'cuont'.*There are lines, count, chain, collect"),
-        ({"count": (2, 1)}, "count from 2 to 1"),
+        ({"count": (2, 1)}, "count from 2 to 1; the least is greater than the most"),
         ({"count": (0, 1)}, "count from 0 to 1"),
         ({"count": (1, 257)}, "from 1 to 256"),
         ({"collect": (1, 2)}, "collect is a sink"),
