@@ -23,7 +23,7 @@ def resumed(flow: Flow, url: str, wishes: ResumeWishes) -> dict[str, Any]:
     Raises:
         ConfigError: there is no checkpoint. StateError: the flow cannot go on from it.
     """
-    saves = Saves(open_store(url), flow.name)
+    saves = Saves(open_store(url, make=False), flow.name)
     found = saves.newest(checksums=False)
     if found.saved is None:
         raise ConfigError(

@@ -159,7 +159,7 @@ def states(path: str | os.PathLike[str], job: str, *, checkpoint: int | None = N
             f"states({path!r:.80}, {job!r:.80}): a path or URL, and the name of a job", where=where
         )
     try:
-        saves = Saves(open_store(path), job)
+        saves = Saves(open_store(path, make=False), job)
         if checkpoint is not None:
             whole = saves.kept()
             for saved in whole:

@@ -73,9 +73,13 @@ _SCHEMES: Registry[Callable[[str], Store]] = Registry(
 """What opens a store, by the scheme of its URL."""
 
 
-def open_store(url: str | os.PathLike[str]) -> Store:
+def open_store(url: str | os.PathLike[str], *, make: bool = True) -> Store:
     """The store at a folder, `file:///folder`, `s3://bucket/prefix`, or at a URL of a scheme that
     another package adds (`raystream.plugins`).
+
+    Args:
+        make: whether a folder that is not there is made. Where nothing is to be written, it holds
+            nothing.
 
     Raises:
         ConfigError: the scheme is not known; the place is not there, or may not be used; or what it
@@ -84,20 +88,22 @@ def open_store(url: str | os.PathLike[str]) -> Store:
     text = os.fspath(url)
     scheme = scheme_of(text)
     if scheme is None:
-        return FolderStore(Path(absolute(text)))
+        return FolderStore(Path(absolute(text)), make=make)
+    if scheme == "file":
+        return open_folder(text, make=make)
     if (opened := _SCHEMES.get(scheme)) is None:
         known = [f"{name}://" for name in _SCHEMES.known()]
         raise not_a_store(text, f"Known are folders, {', '.join(known)}. ")
     return opened(text)
 
 
-def open_folder(url: str) -> FolderStore:
-    """The store at `file:///folder`."""
+def open_folder(url: str, *, make: bool = True) -> FolderStore:
+    """The store at `file:///folder`; see `open_store`."""
     try:
         folder = absolute(url)
     except ConfigError:
         raise not_a_store(url) from None
-    return FolderStore(Path(folder))
+    return FolderStore(Path(folder), make=make)
 
 
 def not_a_store(url: str, known: str = "") -> ConfigError:
@@ -118,13 +124,18 @@ class FolderStore:
 
     For a job on several nodes the folder is one that all of them share.
 
+    Args:
+        make: whether the folder is made now; otherwise the first object that is stored makes it.
+
     Raises:
         ConfigError: the folder cannot be made.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, make: bool = True) -> None:
         self.folder = folder
         self.url = str(folder)
+        if not make:
+            return
         try:
             make_folder(folder)
         except OSError as error:

@@ -192,6 +192,11 @@ def test_a_job_is_found_by_its_name(words: Path) -> None:
     ):
         refused = call("replay", *asked, "--durable", "cuts")
         assert refused.exit_code == 2 and says in refused.stderr, refused.output
+    for command in (["replay", "words"], ["plan", "replayed_words:flow"]):
+        option = "--durable" if command[0] == "replay" else "--resume"
+        refused = call(*command, option, "typo")
+        assert refused.exit_code == 2 and "no checkpoint" in refused.stderr, refused.output
+        assert not (words / "typo").exists(), "nothing is written where nothing is found"
 
 
 def test_a_replay_may_begin_at_the_beginning(words: Path) -> None:

@@ -146,6 +146,14 @@ def test_a_folder_has_several_names(tmp_path: Path) -> None:
         assert open_store(url).url == str(tmp_path / "a b")
 
 
+def test_a_folder_that_is_only_read_is_not_made(tmp_path: Path) -> None:
+    for url in (tmp_path / "typo", f"file://{tmp_path}/typo"):
+        store = open_store(url, make=False)
+        assert store.sizes("words") == {} and not (tmp_path / "typo").exists()
+    store.put("words/a", b"1")
+    assert bytes(store.get("words/a")) == b"1"
+
+
 def test_names_stay_in_the_store(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
     for name in ("../x", "/x", "a/../../x", ".hidden", ""):

@@ -74,7 +74,7 @@ def begin(job: str, url: str, start: str) -> Begun:
             raise ConfigError(f"--from {start} needs --durable URL")
         say(f"{flow.name} from the beginning of its input")
         return Begun(flow, None, None)
-    store = open_store(url)
+    store = open_store(url, make=False)
     saves = Saves(store, job if flow is None else flow.name)
     kept, saved = _held(saves, start)
     if flow is None:
