@@ -208,3 +208,42 @@ def test_a_batch_refuses_an_array_that_would_change(record: Any, array: Any, why
 def test_a_batch_takes_an_array_of_ints_as_decimals() -> None:
     batch = rs.Batch(Paid, {"cents": pa.array([5, 7], pa.uint64())})
     assert list(batch) == [Paid(Decimal("5.00")), Paid(Decimal("7.00"))]
+
+
+class Part(NamedTuple):
+    n: int
+    tag: str | None = None
+    unit: str = "km"
+
+
+class Whole(NamedTuple):
+    part: Part
+    parts: list[Part]
+    by_name: dict[str, Part]
+
+
+def test_a_part_that_a_file_lacks_is_its_default(tmp_path: Path) -> None:
+    """As a column that a file lacks, and as in JSON: files from before a field was added."""
+    old = pa.struct([("n", pa.int64())])
+    columns = {
+        "part": pa.array([{"n": 1}], old),
+        "parts": pa.array([[{"n": 2}, {"n": 3}]], pa.list_(old)),
+        "by_name": pa.array([[("a", {"n": 4})]], pa.map_(pa.string(), old)),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_text(
+        '{"part": {"n": 1}, "parts": [{"n": 2}, {"n": 3}], "by_name": {"a": {"n": 4}}}'
+    )
+    one, two, three, four = (Part(n) for n in (1, 2, 3, 4))
+    files = tmp_path / "a.parquet", tmp_path / "a.jsonl"
+    for source in (rs.io.parquet(files[0], Whole), rs.io.json(files[1], Whole)):
+        sink, flow = Collect(), rs.Flow("lacking")
+        flow.source(source).to(sink)
+        flow.run()
+        assert sink.records() == [Whole(one, [two, three], {"a": four})]
+    lacking = pa.array([{"tag": "x"}], pa.struct([("tag", pa.string())]))
+    pq.write_table(pa.table({**columns, "part": lacking}), tmp_path / "a.parquet")
+    flow = rs.Flow("refused")
+    flow.source(rs.io.parquet(files[0], Whole)).to(Collect())
+    with pytest.raises(InputError, match="the column 'part' holds struct<tag: string>"):
+        flow.run()

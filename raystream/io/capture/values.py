@@ -5,7 +5,6 @@ Connections ask for texts that are the same on every server: see `slot.OPTIONS`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from raystream.errors import InputError
 from raystream.io.capture.changes import Row
 from raystream.io.capture.pgoutput import UNCHANGED
 from raystream.io.files.declared import batch_of
+from raystream.io.files.json_values import EXACT
 from raystream.io.files.jsonlines import _value
 from raystream.io.files.nested import inside
 from raystream.io.formats.base import joined, part_of
@@ -227,7 +227,7 @@ def plain_of(text: str, f: Field) -> Any:
     """
     if inside(f)[0] == "list" and text.startswith("{"):
         return _items(array_of(text), inside(f)[1]["item"])
-    return json.loads(text)
+    return EXACT.decode(text)
 
 
 def _items(found: list[Any], item: Field) -> list[Any]:
@@ -237,7 +237,7 @@ def _items(found: list[Any], item: Field) -> list[Any]:
         if isinstance(v, list)
         else None
         if v is None
-        else json.loads(v)
+        else EXACT.decode(v)
         if nested
         else _scalar(v, item)
         for v in found

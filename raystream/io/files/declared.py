@@ -17,6 +17,7 @@ from raystream.io.files.nested import (
     from_plain,
     inside,
     json_text,
+    may_lack,
     moment,
     to_plain,
 )
@@ -80,9 +81,10 @@ def _can_hold_inside(f: Field, held: Any) -> bool:
     if held.id != arrow_type(f).id and not pa.types.is_large_list(held):
         return False
     if shape == "struct":
-        if any(held.get_field_index(name) < 0 for name in parts):
+        there = {name: held.get_field_index(name) for name in parts}
+        if any(at < 0 and not may_lack(f, name) for name, at in there.items()):
             return False
-        types = [held.field(name).type for name in parts]
+        types = [held.field(at).type if at >= 0 else pa.null() for at in there.values()]
     else:
         types = [held.value_type] if shape == "list" else [held.key_type, held.item_type]
     # Where no list had an item, nothing says of which type they are.

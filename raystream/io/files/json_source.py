@@ -6,7 +6,6 @@ file is, its beginning says.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -75,8 +74,8 @@ class JsonFiles(Source[U]):
                 end = some[-1][0]
                 if end > position:
                     some = [each for each in some if each[0] > position]
-                    rows = [json.dumps(value).encode() for _, (_, value) in some]
-                    yield Lines(end, rows, [number for _, (number, _) in some], parse)
+                    rows = [text.encode() for _, (_, _, text) in some]
+                    yield Lines(end, rows, [number for _, (number, *_) in some], parse)
 
     def _has_lines(self, name: str) -> bool:
         with reading(name), open_text(name, self.encoding) as file:
@@ -108,7 +107,7 @@ class JsonFiles(Source[U]):
             while more:
                 rows, numbers = [], []
                 with reading(name):
-                    for number, value in found:
+                    for number, value, _ in found:
                         end += 1
                         if end > position:
                             rows.append(self._record(name, line, number, value))

@@ -5,10 +5,23 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
 from typing import Any, BinaryIO
 
 from raystream.errors import InputError
 from raystream.io.files.reading import CHUNK_BYTES
+
+
+def _exact(text: str) -> Decimal | float:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # its exponent is beyond what a Decimal has
+        return float(text)
+
+
+EXACT = json.JSONDecoder(parse_float=_exact)
+"""Decodes a number with a point or an exponent to a Decimal. A float has 17 digits of it at most,
+which is too few for a field of decimals, and for a large int that is written as `1.5e18`."""
 
 _DECODER = json.JSONDecoder()
 _SPACE = " \t\r\n"
@@ -43,9 +56,9 @@ def _unfinished(error: ValueError, text: str) -> bool:
     return at >= len(text) or message.startswith("Unterminated string")
 
 
-def values(file: BinaryIO, name: str) -> Iterator[tuple[int, Any]]:
-    """The values of a file and the lines at which they begin: those of its one array, or those
-    that follow each other.
+def values(file: BinaryIO, name: str) -> Iterator[tuple[int, Any, str]]:
+    """The lines at which the values of a file begin, the values, as of `EXACT`, and their text:
+    those of its one array, or those that follow each other.
 
     Raises:
         InputError: it is no JSON.
@@ -103,12 +116,12 @@ class _JsonText:
             raise self.wrong(f"expected {character!r}, found {self._text[self._at]!r}")
         self._at += 1
 
-    def value(self) -> tuple[int, Any]:
-        """The next value, and the line at which it begins."""
+    def value(self) -> tuple[int, Any, str]:
+        """The line at which the next value begins, the value, and its text."""
         need = CHUNK_BYTES
         while True:
             try:
-                found, end = _DECODER.raw_decode(self._text, self._at)
+                found, end = EXACT.raw_decode(self._text, self._at)
             except (ValueError, RecursionError) as error:
                 # It may only be cut off: look again with twice as much.
                 if not self._more(need):
@@ -123,8 +136,8 @@ class _JsonText:
                 continue  # a number may go on
             line = self._line
             self._line += self._text.count("\n", self._at, end)
-            self._at = end
-            return line, found
+            text, self._at = self._text[self._at : end], end
+            return line, found, text
 
     def wrong(self, what: str, line: int | None = None) -> InputError:
         """What is raised at this place."""

@@ -12,6 +12,7 @@ import re
 import typing
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from raystream.errors import ConfigError, GraphError, InputError
 from raystream.io.files.declared import file_schema
+from raystream.io.files.json_values import EXACT
 from raystream.io.files.listing import BATCH_ROWS
 from raystream.io.files.nested import JSON, Form, bare, inside
 from raystream.io.output.json_text import json_objects
@@ -52,16 +54,15 @@ class JsonLine(Generic[U]):
         line = line.removeprefix("\ufeff")
         if not line.strip():
             return None
+        exact = _wants_digits(self.record)
         try:
-            found = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"no JSON: {error}", hint=_shown(line)) from None
-        if not isinstance(found, dict):
-            raise InputError("no JSON object", hint=_shown(line))
-        return self.of(found)
+            return self.of(_decoded(line, exact))
+        except _Rounded:
+            return self.of(_decoded(line, exact=True))
 
     def of(self, found: Any) -> U:
-        """A record of a value of JSON. Raises `InputError`, as above."""
+        """A record of a value of JSON, as `json_values.EXACT` decodes it. Raises `InputError`, as
+        above."""
         if not isinstance(found, dict):
             raise InputError("no JSON object", hint=f"It is {found!r:.80}.")
         if self.mapping:
@@ -72,6 +73,33 @@ class JsonLine(Generic[U]):
         if self.places:
             found = dict(self.places) | found
         return typing.cast("U", _record(found, self.record, ""))
+
+
+def _decoded(line: str, exact: bool) -> Any:
+    try:
+        found = EXACT.decode(line) if exact else json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"no JSON: {error}", hint=_shown(line)) from None
+    if not isinstance(found, dict):
+        raise InputError("no JSON object", hint=_shown(line))
+    return found
+
+
+@cache
+def _wants_digits(record: type) -> bool:
+    """Whether a field takes numbers digit by digit, as decimals do; decoding them as floats, which
+    is faster, would lose some."""
+    return any(_takes_digits(f) for f in record_schema(record).fields)
+
+
+def _takes_digits(f: Field) -> bool:
+    if f.value is not None:
+        return not f.value.members
+    return f.kind == "object" and any(_takes_digits(g) for g in inside(f)[1].values())
+
+
+class _Rounded(Exception):
+    """A whole number is in question that was decoded as a float, and is too large for one."""
 
 
 JsonPath = tuple[str | int, ...]
@@ -173,7 +201,7 @@ def _value(value: Any, f: Field, path: str) -> Any:
             raise _misfit(value, f, path) from None
     if f.kind == "fixed" and kind is bool and f.dtype == "?":
         return value
-    if f.kind == "fixed" and kind in (int, float) and f.dtype != "?":
+    if f.kind == "fixed" and kind in (int, float, Decimal) and f.dtype != "?":
         return _number(value, f, path)
     if f.kind == "object":
         return _built(value, f, path)
@@ -185,11 +213,13 @@ def _of_kind(value: Any, f: Field, kind: ValueKind, path: str) -> Any:
     and decimals as numbers, too, of as many digits as JSON has of them."""
     try:
         if kind.members:
-            return kind.restore((kind.stored == "bytes" and base64.b64decode(value)) or value)
+            plain = float(value) if type(value) is Decimal else value
+            return kind.restore((kind.stored == "bytes" and base64.b64decode(value)) or plain)
         if isinstance(value, str):
             return kind.parse(value)
-        if type(value) in (int, float) and (kind.name != "date" and kind.stored != "bytes"):
-            return kind.parse(repr(value))
+        number = type(value) in (int, float, Decimal)
+        if number and kind.name != "date" and kind.stored != "bytes":
+            return kind.parse(str(value))
     except Misfit as error:
         raise InputError(f"{path!r}: {error}", hint=error.hint) from None
     except (ValueError, ArithmeticError, TypeError):
@@ -197,13 +227,26 @@ def _of_kind(value: Any, f: Field, kind: ValueKind, path: str) -> Any:
     raise _misfit(value, f, path)
 
 
-def _number(value: float, f: Field, path: str) -> float:
+def _number(value: float | Decimal, f: Field, path: str) -> float:
     if not f.integer:
         with suppress(OverflowError):
             return float(value)
-    elif type(value) is int or value.is_integer():
+    elif type(value) is int:
+        return value
+    elif isinstance(value, Decimal):
+        if value.adjusted() < _DIGITS and value == value.to_integral_value():
+            return int(value)
+    elif value.is_integer():
+        if abs(value) >= _ROUNDED:
+            raise _Rounded
         return int(value)
     raise _misfit(value, f, path)
+
+
+_ROUNDED = 1 << 53
+"""From here on floats have not all whole numbers."""
+_DIGITS = 20
+"""No int of 64 bits has more."""
 
 
 def _built(value: Any, f: Field, path: str) -> Any:
@@ -235,7 +278,8 @@ def _any_of(value: Any, parts: list[Field], f: Field, path: str) -> Any:
     """A value of one of several types: of the first that takes it as it is, before those that
     would make something else of it, as a float of an int."""
     for part in sorted(parts, key=lambda g: {"f8": 1}.get(g.dtype, 2 * (g.kind == "text"))):
-        if part.kind == "fixed" and part.value is None and type(value) is float and part.integer:
+        point = type(value) in (float, Decimal)
+        if point and part.kind == "fixed" and part.value is None and part.integer:
             continue
         with suppress(InputError):
             return _value(value, part, path)
@@ -247,14 +291,15 @@ def _key(text: str, f: Field, path: str) -> Any:
     try:
         if f.kind == "text" or (f.value is not None and not f.value.members):
             return text
-        return json.loads(text)
+        return EXACT.decode(text)
     except ValueError:
         raise _misfit(text, f, path) from None
 
 
 def _misfit(value: Any, f: Field, path: str) -> InputError:
+    shown = str(value) if isinstance(value, Decimal) else repr(value)
     return InputError(
-        f"{path!r} is {value!r:.80}, which does not fit {f.declared}",
+        f"{path!r} is {shown:.80}, which does not fit {f.declared}",
         hint="Mend the line, or declare a type that holds it.",
     )
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from raystream.errors import GraphError
 from raystream.schema.fields import Field, annotation, field_of, is_record, unwrap
-from raystream.schema.records import record_maker, record_schema, values_of
+from raystream.schema.records import defaults_of, record_maker, record_schema, values_of
 from raystream.schema.value_kind import ValueKind
 from raystream.schema.values import check_of
 
@@ -172,8 +172,21 @@ def from_plain(value: Any, f: Field) -> Any:
     if shape == "list":
         items = [from_plain(v, parts["item"]) for v in value]
         return tuple(items) if typing.get_origin(hint) is tuple else items
-    values = [from_plain(value[n], g) for n, g in parts.items()]
-    return record_maker(hint)(values) if is_record(hint) else tuple(values)
+    if not is_record(hint):
+        return tuple(from_plain(value[n], g) for n, g in parts.items())
+    return record_maker(hint)(
+        [
+            from_plain(value[n], g) if n in value else defaults_of(hint)[n]()
+            for n, g in parts.items()
+        ]
+    )
+
+
+def may_lack(f: Field, part: str) -> bool:
+    """Whether records in files may lack a part of a field, as a file may lack a column: the part
+    has a default."""
+    hint = bare(f.hint)
+    return is_record(hint) and part in defaults_of(hint)
 
 
 def moment(value: Any, kind: ValueKind) -> datetime:

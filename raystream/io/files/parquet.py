@@ -95,7 +95,13 @@ class _File:
         self._name = name
         with _parsing(name):
             self._object = open_object(name) if is_bucket(name) else None
-            self._file = pq.ParquetFile(name if self._object is None else self._object)
+            whole = name if self._object is None else self._object
+            # INT96, in which Impala, Hive and older Spark write times, has nanoseconds, but goes
+            # beyond the years 1677 to 2262, and PyArrow would wrap such times around.
+            self._file = pq.ParquetFile(whole, coerce_int96_timestamp_unit="us")
+            self._fine = None  # the same file with nanoseconds, where the flow counts in these
+            if unit == "ns" and _has_int96(self._file):
+                self._fine = pq.ParquetFile(whole, coerce_int96_timestamp_unit="ns")
         try:
             found = self._file.schema_arrow
             self._kinds = [usual_kind(f.type) for f in found]
@@ -126,42 +132,52 @@ class _File:
     def _group(self, group: int) -> Iterator[Any]:
         taken = self._columns.taken
         names = list(dict.fromkeys(self._names[at] for at in taken.values()))
-        batches = self._file.iter_batches(
-            BATCH_ROWS, row_groups=[group], columns=names, use_threads=False
+        batches, fine = (
+            file and file.iter_batches(BATCH_ROWS, [group], columns=names, use_threads=False)
+            for file in (self._file, self._fine)
         )
         while True:
             with _parsing(self._name):
                 rows = next(batches, None)
                 if rows is None:
                     return
+                finer = rows if fine is None else next(fine)
                 arrays = {
                     field: as_usual(rows.column(self._names[at]), self._kinds[at])
                     if not _temporal(rows.schema.field(self._names[at]).type, self._kinds[at])
-                    else self._count(rows.column(self._names[at]), self._names[at])
+                    else self._count(self._names[at], rows, finer)
                     for field, at in taken.items()
                 }
             yield self._columns.rows(arrays, rows.num_rows)
 
-    def _count(self, times: Any, column: str) -> Any:
-        """Times as numbers in the unit of the flow, and dates as days.
+    def _count(self, column: str, rows: Any, finer: Any) -> Any:
+        """Times as numbers in the unit of the flow, and dates as days. finer: the same rows, with
+        nanoseconds where there are some.
 
         Raises:
-            InputError: one is no whole number of them.
+            InputError: one is no whole number of them, or too far off for the unit.
         """
+        times = rows.column(column)
         if pa.types.is_date(times.type):
             return times.cast(pa.date32()).view(pa.int32())
         kind = pa.timestamp(self._unit, times.type.tz)
         try:
-            return times.cast(kind).view(pa.int64())
-        except pa.ArrowInvalid:
+            times.cast(kind)  # refuses what the finer ones would hold as another time
+            return finer.column(column).cast(kind).view(pa.int64())
+        except pa.ArrowInvalid as error:
+            far = "out of bounds" in str(error)
+            why = "too far from 1970 to be counted in" if far else "no whole numbers of"
+            hint = f'Write rs.Flow(..., time_unit="{times.type.unit}"), or declare datetime.'
             raise InputError(
-                f"{self._name}: the column {column!r} holds {times.type}, of which some are no"
-                f" whole numbers of {self._unit}, the unit of the flow",
-                hint=f'Write rs.Flow(..., time_unit="{times.type.unit}"), or declare datetime.',
+                f"{self._name}: the column {column!r} holds {times.type}, of which some are {why}"
+                f" {self._unit}, the unit of the flow",
+                hint=hint,
             ) from None
 
     def close(self) -> None:
         self._file.close()
+        if self._fine is not None:
+            self._fine.close()
         if self._object is not None:
             self._object.close()
 
@@ -171,6 +187,10 @@ def _counted(schema: RecordSchema, found: Any, called: dict[str, str]) -> list[i
     wanted = [called.get(f.name, f.name) for f in schema.fields if f.integer and f.value is None]
     places = [found.get_field_index(column) for column in wanted]
     return [at for at in places if at >= 0 and _temporal(found.field(at).type, pa.int64())]
+
+
+def _has_int96(file: Any) -> bool:
+    return any(file.schema.column(i).physical_type == "INT96" for i in range(len(file.schema)))
 
 
 def _temporal(held: Any, wanted: Any) -> bool:
