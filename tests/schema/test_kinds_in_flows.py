@@ -300,12 +300,9 @@ class Whole(NamedTuple):
     at: int
 
 
-BY_SECOND = rs.by_time("at", seconds=1)
-
-
-def read(source: Any, unit: str = "us", epochs: Any = BY_SECOND) -> list[Any]:
+def read(source: Any, unit: str = "us") -> list[Any]:
     flow, sink = rs.Flow("x", time_unit=unit), Collect()  # type: ignore[arg-type]
-    flow.source(source, epochs=epochs).to(sink)
+    flow.source(source, epochs=rs.by_time("at", seconds=1)).to(sink)
     flow.run()
     return [r.at for r in sink.records()]
 
@@ -371,22 +368,6 @@ def test_times_that_the_unit_of_the_flow_cannot_hold_are_refused(tmp_path: Path)
     )
     with pytest.raises(InputError, match=r'no whole numbers of s(.|\n)*time_unit="ms"'):
         read(rs.io.parquet(tmp_path / "x.parquet", Whole), "s")
-
-
-FAR = [datetime(year, 12, 31, tzinfo=UTC) for year in (1600, 2024, 9999)]
-
-
-def test_times_of_int96_may_be_far_off(tmp_path: Path) -> None:
-    """In nanoseconds, as PyArrow reads them unless told otherwise, the year 9999 would be 1816."""
-    table = pa.table({"at": pa.array(FAR, pa.timestamp("us", "UTC"))})
-    pq.write_table(table, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
-    found = read(rs.io.parquet(tmp_path / "x.parquet", Naive), epochs=rs.by_arrival("at"))
-    assert found == FAR
-    with pytest.raises(InputError, match="too far from 1970 to be counted in ns"):
-        read(rs.io.parquet(tmp_path / "x.parquet", Whole), "ns")
-    near = pa.table({"at": pa.array([1_704_110_400_000_000_123], pa.timestamp("ns"))})
-    pq.write_table(near, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
-    assert read(rs.io.parquet(tmp_path / "x.parquet", Whole), "ns") == [1_704_110_400_000_000_123]
 
 
 def test_text_without_a_zone_is_refused(tmp_path: Path) -> None:
