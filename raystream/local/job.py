@@ -107,7 +107,11 @@ class LocalJob:
         self.sources: list[LocalSource] = []
         self.instances: list[ReceivingInstance] = []
         self.tenures: list[Tenure[Any]] = []
-        for vertex, keys in plan.instances():
+        instances = [*plan.instances()]
+        alone = sum(vertex.kind == "source" for vertex, _ in instances) == 1
+        self._together = rng is None or alone
+        """Whether all sources take the same steps, as one does by itself."""
+        for vertex, keys in instances:
             chains = recut(resume[vertex.name], keys) if vertex.name in resume else None
             if vertex.kind == "source":
                 self._add_source(vertex, keys, chains or (), checkpoint)
@@ -143,7 +147,7 @@ class LocalJob:
             self.plan, vertex, keys, self.boundaries, self.rng, images, index, self._feed,
             committed=at,
         )  # fmt: skip
-        source.machine.checkpoints.together = self.rng is None
+        source.machine.checkpoints.together = self._together
         if not images:
             source.read_again(checkpoint)
         self.sources.append(source)

@@ -20,7 +20,7 @@ from raystream.schema.fields import Field, annotation, field_of
 from raystream.schema.records import caller, located_at, look_inside, resolve_hints, where_is
 from raystream.schema.types import NEVER, Factory, field
 from raystream.schema.value_kind import Misfit
-from raystream.schema.values import check_of, without_numpy
+from raystream.schema.values import check_of, exact_text, settled
 
 _MUTABLE = (list, dict, set, bytearray)
 _INSTEAD: dict[type, str] = {
@@ -277,17 +277,17 @@ class StateSchema:
 
     @cached_property
     def tidy(self) -> Callable[[State], None] | None:
-        """Makes Python's numbers of NumPy's in the lists and dicts of a row; None without such a
-        field. Called for each row of an epoch, not for each record, because it looks at all that
-        the row holds. Anything else of another type is left for the checkpoint to refuse: a tuple
-        that became a list, or a Counter a dict, would be news to the operator."""
-        fields = [(f.name, check_of(f.hint)) for f in self.fields if f.kind == "object"]
+        """Gives what the lists and dicts of a row hold the values that it has after a restore; None
+        without such a field. Called for each row of an epoch, not for each record, because it looks
+        at all that the row holds. Anything else of another type is left for the checkpoint to
+        refuse: a tuple that became a list, or a Counter a dict, would be news to the operator."""
+        fields = [(f.name, f.hint, check_of(f.hint)) for f in self.fields if f.kind == "object"]
 
         def tidy(row: State) -> None:
-            for name, exact in fields:
+            for name, hint, exact in fields:
                 value = getattr(row, name)
                 if not exact((value,)):
-                    setattr(row, name, without_numpy(value))
+                    setattr(row, name, settled(value, hint))
 
         return tidy if fields else None
 
@@ -322,14 +322,6 @@ def _as_declared(f: Field, default: Any) -> Any:
 
 _KINDS = {"f": float, "i": int, "b": bool}
 _NUMBERS = {code: kind.__name__ for code, kind in _KINDS.items()}
-
-
-def exact_text(value: Any) -> Any:
-    """Text or bytes of a subclass, such as a member of an enumeration, as plain text or bytes;
-    anything else as it is. Not `str(value)`, which is the name of some members."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    return bytes.__getitem__(value, slice(None)) if isinstance(value, bytes) else value
 
 
 def _number(kind: type, value: Any) -> Any:

@@ -23,6 +23,7 @@ from raystream.schema.fields import is_record, unwrap
 from raystream.schema.kinds import kind_of
 from raystream.schema.records import record_hints, record_maker, values_of
 from raystream.schema.types import Width
+from raystream.schema.value_kind import Misfit
 
 Check = Callable[[Sequence[Any]], bool]
 
@@ -173,18 +174,98 @@ def _columns(checks: list[Check], kind: Any = tuple) -> Check:
     return check
 
 
-def without_numpy(value: Any) -> Any:
-    """The same value with Python's numbers in the place of NumPy's, as deep as it goes.
+def settled(value: Any, hint: Any) -> Any:
+    """What a list, dict, tuple or record holds after it was stored, as deep as it goes: Python's
+    numbers in the place of NumPy's, times in UTC, decimals of the declared digits, and text or a
+    number in the place of a member of an enumeration.
 
-    A value that is nested too deep to be stored is returned as it is.
+    A value that is nested too deep to be stored, or holds what does not fit, is returned as it is.
     """
     try:
-        return _without_numpy(value)
-    except RecursionError:
+        return _settler(hint)(value)
+    except (RecursionError, Misfit):
         return value
 
 
+Settler = Callable[[Any], Any]
+
+
+@cache
+def _settler(hint: Any) -> Settler:
+    base, marks, _ = unwrap(hint)
+    if (kind := kind_of(base, marks)) is not None:
+        settle: Settler = kind.settle
+    elif typing.get_origin(base) in (typing.Union, types.UnionType):
+        settle = _settler_of_any(typing.get_args(base))
+    elif base in (str, bytes):
+        settle = exact_text
+    elif base in (int, float):
+        settle = _exact_number
+    else:
+        settle = _settler_inside(typing.get_origin(base) or base, typing.get_args(base))
+    return lambda value: None if value is None else settle(value)
+
+
+def _settler_of_any(parts: tuple[Any, ...]) -> Settler:
+    """Settles a value of several types: as the first that takes it as it is, else as one that takes
+    what is like it."""
+    exact = [check_of(p) for p in parts]
+    alike = [(check_of(p, alike=True), _settler(p)) for p in parts]
+
+    def settle(value: Any) -> Any:
+        if any(check([value]) for check in exact):
+            return value
+        value = value.item() if isinstance(value, np.generic) else value
+        return next((given(value) for check, given in alike if check([value])), value)
+
+    return settle
+
+
+def _settler_inside(kind: Any, args: tuple[Any, ...]) -> Settler:
+    """Settles what a value holds. A value of another class, such as a Counter for a dict, stays as
+    it is: it would be news to who keeps it."""
+    if is_record(kind):
+        parts = [_settler(h) for h in record_hints(kind).values()]
+        make, given = record_maker(kind), values_of(kind)
+        return lambda value: (
+            make([settle(v) for settle, v in zip(parts, given(value), strict=True)])
+            if type(value) is kind
+            else value
+        )
+    if kind is dict and args:
+        key, of = _settler(args[0]), _settler(args[1])
+        return lambda value: (
+            {key(k): of(v) for k, v in value.items()} if type(value) is dict else value
+        )
+    if kind is tuple and args and args[-1] is not ...:
+        settlers = [_settler(a) for a in args]
+        return lambda value: (
+            tuple(settle(v) for settle, v in zip(settlers, value, strict=True))
+            if type(value) is tuple and len(value) == len(settlers)
+            else value
+        )
+    if kind in (list, tuple) and args:
+        item = _settler(args[0])
+        return lambda value: kind(map(item, value)) if type(value) is kind else value
+    return _without_numpy
+
+
+def exact_text(value: Any) -> Any:
+    """Text or bytes of a subclass, such as a member of an enumeration, as plain text or bytes;
+    anything else as it is. Not `str(value)`, which is the name of some members."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return bytes.__getitem__(value, slice(None)) if isinstance(value, bytes) else value
+
+
+def _exact_number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    return int(value) if isinstance(value, int) and type(value) is not bool else value
+
+
 def _without_numpy(value: Any) -> Any:
+    """A value of which nothing says what it holds, with Python's numbers and not NumPy's."""
     if isinstance(value, np.generic):
         return value.item()
     kind = type(value)

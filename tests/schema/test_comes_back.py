@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -198,6 +200,52 @@ def test_numbers_of_numpy_become_pythons_however_deep() -> None:
     first, *rest = [s.text for s in ran(with_numpy)]
     assert first == "{} []"
     assert set(rest) == {"{'a': [1.5]} [Deposit(cents=3)]"}
+
+
+Cents = Annotated[Decimal, rs.decimal(10, 2)]
+BERLIN = timezone(timedelta(hours=1))
+NOON = datetime(2024, 1, 1, 13, tzinfo=BERLIN)
+
+
+class Sum(NamedTuple):
+    cents: Cents
+    at: datetime | None = None
+
+
+class Kept(rs.State):
+    sums: dict[str, list[Sum]] = rs.field(factory=dict)
+    pair: tuple[Cents, str] = (Decimal("0.00"), "")
+    some: list[int | Cents | datetime | None] = rs.field(factory=list)
+    any: list = rs.field(factory=list)  # type: ignore[type-arg]
+
+
+@rs.operator(key="key")
+def with_others(tick: Tick, row: Kept) -> Iterator[Said]:
+    yield Said(f"{row.sums!r} {row.pair!r} {row.some!r} {row.any!r}")
+    row.sums["a"] = [Sum(Decimal("1.5") * 2), Sum(Decimal(2), NOON)]
+    row.pair = (Decimal("1.500"), Status.OPEN)
+    row.some = [np.int64(1), Mood.LOUD, Decimal(2), NOON, None]
+    row.any = [np.float64(0.5)]
+
+
+def test_values_of_another_form_take_the_declared_one_however_deep() -> None:
+    """As in a field by itself: it is not the next checkpoint that finds them."""
+    rest = {s.text for s in ran(with_others)[1:]}
+    at = "datetime.datetime(2024, 1, 1, 12, 0, tzinfo=datetime.timezone.utc)"
+    sums = f"[Sum(cents=Decimal('3.00'), at=None), Sum(cents=Decimal('2.00'), at={at})]"
+    some = f"[1, 3, Decimal('2.00'), {at}, None]"
+    assert rest == {f"{{'a': {sums}}} (Decimal('1.50'), 'open') {some} [0.5]"}
+
+
+@rs.operator(key="key")
+def with_mills(tick: Tick, row: Kept) -> Iterator[Whole]:
+    yield Whole(1)
+    row.pair = (Decimal("1.505"), "")
+
+
+def test_a_decimal_inside_that_would_be_rounded_is_refused() -> None:
+    with pytest.raises(StateError, match=r"Kept\.pair of key 0 holds \(Decimal\('1.505'\)"):
+        ran(with_mills)
 
 
 class Tally(rs.State):

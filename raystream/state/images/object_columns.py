@@ -13,9 +13,9 @@ import pyarrow as pa
 from raystream.errors import StateError
 from raystream.schema.fields import Field
 from raystream.schema.objects import decode_all, encode_all
-from raystream.schema.state import State, exact_text
+from raystream.schema.state import State
 from raystream.schema.value_kind import Misfit
-from raystream.schema.values import check_of
+from raystream.schema.values import check_of, exact_text
 from raystream.state.images.image import KEY, START
 from raystream.state.images.row_shape import RowShape, field_type, key_type, number_type
 

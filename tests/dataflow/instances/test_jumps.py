@@ -144,6 +144,15 @@ def test_a_timer_between_two_records_rings_in_its_own_epoch(compiled: bool) -> N
     assert turns < 40 * 12
 
 
+def test_runs_are_as_long_in_any_order_of_steps() -> None:
+    """As with `run_local(flow, seed=...)`: a source by itself takes checkpoints by runs."""
+    sinks = Collect(), Collect()
+    run(daily(sinks[0], 40), sinks[0], jumps=True)
+    ran = run(daily(sinks[1], 40), sinks[1], jumps=True, rng=random.Random(1))
+    assert written(sinks[1]) == written(sinks[0])
+    assert ran.turns < 40 * 60
+
+
 def test_a_run_counts_as_one_epoch_between_checkpoints() -> None:
     job = LocalJob(daily(Collect(), 400), jumps=True)
     committed = [0]
