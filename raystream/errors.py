@@ -375,12 +375,22 @@ def lost(what: str) -> LostError:
     )
 
 
-def exited(error: SystemExit) -> OperatorError:
-    """What is raised when a user's function ended the program."""
+def leaves(error: BaseException) -> bool:
+    """Whether something was raised that is no `Exception`, and neither Ctrl-C nor the end of a
+    generator: a call of `sys.exit`, a panic of a library in Rust, a cancelled task."""
+    return not isinstance(error, Exception | KeyboardInterrupt | GeneratorExit)
+
+
+def left_by(error: BaseException) -> OperatorError:
+    """What is raised when a user's function raised what `leaves`."""
+    if isinstance(error, SystemExit):
+        did = f"called sys.exit({'' if error.code is None else repr(error.code)})"
+    else:
+        did = f"raised {what_was_raised(error)}"
     return OperatorError(
-        f"the job's code called sys.exit({'' if error.code is None else repr(error.code)})",
+        f"the job's code {did}",
         where=user_frame(error),
-        hint="Raise an exception instead, or return.",
+        hint="Raise an Exception instead, or return.",
     )
 
 

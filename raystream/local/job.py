@@ -107,11 +107,7 @@ class LocalJob:
         self.sources: list[LocalSource] = []
         self.instances: list[ReceivingInstance] = []
         self.tenures: list[Tenure[Any]] = []
-        instances = [*plan.instances()]
-        alone = sum(vertex.kind == "source" for vertex, _ in instances) == 1
-        self._together = rng is None or alone
-        """Whether all sources take the same steps, as one does by itself."""
-        for vertex, keys in instances:
+        for vertex, keys in plan.instances():
             chains = recut(resume[vertex.name], keys) if vertex.name in resume else None
             if vertex.kind == "source":
                 self._add_source(vertex, keys, chains or (), checkpoint)
@@ -147,7 +143,7 @@ class LocalJob:
             self.plan, vertex, keys, self.boundaries, self.rng, images, index, self._feed,
             committed=at,
         )  # fmt: skip
-        source.machine.checkpoints.together = self._together
+        source.machine.checkpoints.together = self.rng is None or _has_one_source(self.plan)
         if not images:
             source.read_again(checkpoint)
         self.sources.append(source)
@@ -365,6 +361,11 @@ class LocalJob:
     def progress(self) -> list[Progress]:
         """What every instance has done so far."""
         return [tenure.progress() for tenure in self.tenures]
+
+
+def _has_one_source(plan: Plan) -> bool:
+    """Whether one instance reads all: whatever steps it takes, no other takes other ones."""
+    return sum(vertex.kind == "source" for vertex, _ in plan.instances()) == 1
 
 
 @renamed(cut_every="checkpoint_every")

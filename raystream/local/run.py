@@ -16,7 +16,7 @@ from raystream.dataflow.plan import Plan
 from raystream.dataflow.sources.epochs import Positions
 from raystream.dataflow.sources.pace import release_of
 from raystream.durable.saves import Saves
-from raystream.errors import JobError, OvertakenError, exited
+from raystream.errors import JobError, OvertakenError, leaves, left_by
 from raystream.local.job import LocalJob
 from raystream.local.source import MakeFeed
 from raystream.native.memory import memory_use
@@ -142,8 +142,10 @@ def _run_opened(
     try:
         with _collecting_between_epochs():
             _drive(job, plan, started, samples, saving, on_progress)
-    except SystemExit as error:
-        raise exited(error) from None
+    except BaseException as error:
+        if leaves(error):
+            raise left_by(error) from None
+        raise
     finally:
         job.askers.stop()
         for source in job.sources:

@@ -205,6 +205,7 @@ AT_WORK = {
     "returns one record": ("return word", "{m}.py", "`yield` records, or return a list"),
     "returns a number": ("return 7", "key 'or'", "Does it return something other than records?"),
     "ends the program": ("yield exit('enough')", "exit('enough')", "called sys.exit('enough')"),
+    "panics": ("raise BaseException('oh')", "raise BaseException", "raised BaseException: oh"),
     "has no such field": (
         "tally.m = 1; yield word",
         "tally.m = 1",

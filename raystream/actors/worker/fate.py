@@ -10,7 +10,8 @@ from raystream.errors import (
     JobError,
     OperatorError,
     RaystreamError,
-    exited,
+    leaves,
+    left_by,
     user_traceback,
 )
 
@@ -42,8 +43,8 @@ def ours(error: BaseException) -> RaystreamError:
         if cause is not None and (told := user_traceback(cause)):
             error.add_note(told)
         return error
-    if isinstance(error, SystemExit):
-        return exited(error)
+    if isinstance(error, SystemExit) or (leaves(error) and user_traceback(error)):
+        return left_by(error)
     bug = InternalError(f"{type(error).__name__}: {error}")
     bug.add_note("".join(traceback.format_exception(error)).rstrip())
     return bug

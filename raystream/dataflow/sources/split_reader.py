@@ -16,7 +16,8 @@ from raystream.errors import (
     RaystreamError,
     StateError,
     Where,
-    exited,
+    leaves,
+    left_by,
     user_frame,
     what_was_raised,
 )
@@ -231,8 +232,6 @@ def told(source: str, method: str, split: Split, where: Where | None = None) -> 
     except RaystreamError as error:
         error.where = error.where or where
         raise
-    except SystemExit as error:
-        raise exited(error) from None
     except OSError as error:
         could_not = f"{source}: cannot read {split.name}"
         raise InputError(
@@ -247,3 +246,7 @@ def told(source: str, method: str, split: Split, where: Where | None = None) -> 
             where=user_frame(error) or where,
             bare=f"{raised} {type(error).__name__}",
         ) from error
+    except BaseException as error:
+        if leaves(error):
+            raise left_by(error) from None
+        raise

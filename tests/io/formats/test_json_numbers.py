@@ -59,3 +59,13 @@ def test_numbers_of_json_that_do_not_fit(text: str, tmp_path: Path) -> None:
         (tmp_path / "a.json").write_text(whole)
         with pytest.raises(InputError, match=r"line 1: ('|Exact\.)(time|price)"):
             read(rs.io.json(tmp_path, Exact))
+
+
+def test_numbers_of_messages_lose_no_digit() -> None:
+    """Also of many messages, which Arrow decodes at once where it can."""
+    codec = rs.io.formats.json().codec(Exact)
+    message = b'{"time": 9007199254740993.0, "price": 12345678901234567.89, "wait": 0.5}'
+    for number in (1, 100):
+        found = [*codec.decode([message] * number).records()]
+        price = Decimal("12345678901234567.89")
+        assert found == [Exact(9007199254740993, price, timedelta(seconds=0.5))] * number
