@@ -412,8 +412,12 @@ def _plain(value: Any) -> Any:
     """A value that JSON does not have, as the job reads it."""
     if isinstance(value, datetime.datetime | datetime.date):
         return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        micros = value // datetime.timedelta(microseconds=1)
+        return f"{'-' * (micros < 0)}{abs(micros) // 1_000_000}.{abs(micros) % 1_000_000:06}"
     if isinstance(value, enum.Enum):
-        return value.value
+        kinds = {type(member.value) for member in type(value)}
+        return value.value if kinds in ({int}, {str}) else value.name
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, Decimal | uuid.UUID):

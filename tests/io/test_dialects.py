@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -19,6 +21,13 @@ class Row(NamedTuple):
     time: int
     name: str
     v: float | None
+
+
+class Paid(NamedTuple):
+    time: int
+    price: Annotated[Decimal, rs.decimal(9, 3)] | None
+    wait: timedelta
+    at: Annotated[datetime, rs.timestamp(unit="ms")]
 
 
 class Maybe(NamedTuple):
@@ -256,6 +265,25 @@ DICTS = [t._asdict() for t in THINGS]
 def things(text: str, tmp_path: Path, record: Any = Thing, **options: Any) -> list[Any]:
     (tmp_path / "a.json").write_text(text)
     return read(rs.io.json(tmp_path, record, **options))
+
+
+def test_marks_of_numbers_are_those_of_decimals_lengths_and_counts_too(tmp_path: Path) -> None:
+    """Otherwise 1.234, of which the dialect makes 1234, would be a price of 1.234."""
+    text = "time;price;wait;at\n1;1.234;1.800,5;1.700.000.000.123\n2;-1.234,5;0;1,5\n3;;0;0\n"
+    marks: dict[str, Any] = {"delimiter": ";", "decimal": ",", "thousands": "."}
+    zero = datetime(1970, 1, 1, tzinfo=UTC)
+    assert rows(text, tmp_path, Paid, **marks) == [
+        (
+            1,
+            Decimal(1234),
+            timedelta(seconds=1800.5),
+            zero + timedelta(milliseconds=1_700_000_000_123),
+        ),
+        (2, Decimal("-1234.5"), timedelta(0), zero + timedelta(milliseconds=1.5)),
+        (3, None, timedelta(0), zero),
+    ]
+    with pytest.raises(InputError, match=r"line 2: 'price' is '1\.2\.3'"):
+        rows("time;price;wait;at\n1;1.2.3;0;0\n", tmp_path, Paid, **marks)
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,17 @@ def values_of(cells: Any, f: Field, kind: Any, dialect: Dialect) -> Any:
         return cells
     words = pa.array(sorted(set(dialect.null)), pa.string())
     cells = pc.if_else(pc.is_in(cells, value_set=words), pa.scalar(None, pa.string()), cells)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_number(f):
         cells = _number(cells, kind, dialect)
     return _cast(cells, kind)
+
+
+def _is_number(f: Field) -> bool:
+    """Whether the text of a value of a kind is a number: a Decimal, seconds, a time as a count."""
+    if f.value is None or f.value.members:
+        return False
+    counted = f.value.written is not None and f.value.written.unit is not None
+    return counted or f.value.digits is not None or f.value.name == "timedelta"
 
 
 def _number(cells: Any, kind: Any, dialect: Dialect) -> Any:

@@ -213,6 +213,8 @@ def _of_kind(value: Any, f: Field, kind: ValueKind, path: str) -> Any:
     and decimals as numbers, too, of as many digits as JSON has of them."""
     try:
         if kind.members:
+            if type(value) is bool and bool not in map(type, kind.members):
+                raise _misfit(value, f, path)
             plain = float(value) if type(value) is Decimal else value
             return kind.restore((kind.stored == "bytes" and base64.b64decode(value)) or plain)
         if isinstance(value, str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
 
@@ -59,6 +59,16 @@ def test_numbers_of_json_that_do_not_fit(text: str, tmp_path: Path) -> None:
         (tmp_path / "a.json").write_text(whole)
         with pytest.raises(InputError, match=r"line 1: ('|Exact\.)(time|price)"):
             read(rs.io.json(tmp_path, Exact))
+
+
+class Coded(NamedTuple):
+    code: Literal[1, 2]
+
+
+def test_true_is_not_the_number_one(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"code": true}')
+    with pytest.raises(InputError, match="line 1: 'code' is True"):
+        read(rs.io.json(tmp_path, Coded))
 
 
 def test_numbers_of_messages_lose_no_digit() -> None:
