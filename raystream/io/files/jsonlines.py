@@ -54,7 +54,7 @@ class JsonLine(Generic[U]):
         line = line.removeprefix("\ufeff")
         if not line.strip():
             return None
-        exact = _wants_digits(self.record)
+        exact = _wants_digits(typing.cast("Any", self.record))
         try:
             return self.of(_decoded(line, exact))
         except _Rounded:

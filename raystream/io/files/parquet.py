@@ -99,7 +99,7 @@ class _File:
             # INT96, in which Impala, Hive and older Spark write times, has nanoseconds, but goes
             # beyond the years 1677 to 2262, and PyArrow would wrap such times around.
             self._file = pq.ParquetFile(whole, coerce_int96_timestamp_unit="us")
-            self._fine = None  # the same file with nanoseconds, where the flow counts in these
+            self._fine: Any = None  # the same file with nanoseconds, where the flow counts in these
             if unit == "ns" and _has_int96(self._file):
                 self._fine = pq.ParquetFile(whole, coerce_int96_timestamp_unit="ns")
         try:
@@ -132,10 +132,8 @@ class _File:
     def _group(self, group: int) -> Iterator[Any]:
         taken = self._columns.taken
         names = list(dict.fromkeys(self._names[at] for at in taken.values()))
-        batches, fine = (
-            file and file.iter_batches(BATCH_ROWS, [group], columns=names, use_threads=False)
-            for file in (self._file, self._fine)
-        )
+        batches = _batches(self._file, group, names)
+        fine = None if self._fine is None else _batches(self._fine, group, names)
         while True:
             with _parsing(self._name):
                 rows = next(batches, None)
@@ -187,6 +185,11 @@ def _counted(schema: RecordSchema, found: Any, called: dict[str, str]) -> list[i
     wanted = [called.get(f.name, f.name) for f in schema.fields if f.integer and f.value is None]
     places = [found.get_field_index(column) for column in wanted]
     return [at for at in places if at >= 0 and _temporal(found.field(at).type, pa.int64())]
+
+
+def _batches(file: Any, group: int, names: list[str]) -> Iterator[Any]:
+    found: Iterator[Any] = file.iter_batches(BATCH_ROWS, [group], columns=names, use_threads=False)
+    return found
 
 
 def _has_int96(file: Any) -> bool:

@@ -6,11 +6,14 @@ columns of them, and the rest is as of a Parquet file (`raystream.io.files.decla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import pyarrow as pa
 
 from raystream.api.batch import Batch
@@ -90,10 +93,15 @@ class ValueRows:
             if all(v is None or isinstance(v, str) for v in values):
                 return pa.array(values, pa.string())
             kind = pa.binary(16)
+        if f.value is not None and f.value.written is not None and _are_numbers(values):
+            return pa.array(values)  # in the unit that the record says
+        if (cut := _cut_off(values, kind)) is not None:
+            raise InputError(f"{f.name!r} is {cut!r:.80}, which does not fit {f.declared}")
         try:
             return pa.array(values, kind)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            if f.value is not None and all(v is None or isinstance(v, str) for v in values):
+            parsed = f.value is not None and not f.value.members
+            if parsed and all(v is None or isinstance(v, str) for v in values):
                 return pa.array(values, pa.string())
             said = str(error).partition("\n")[0]
             raise InputError(f"{f.name!r} does not fit {f.declared}: {said}") from None
@@ -108,6 +116,54 @@ class ValueRows:
         raise InputError(
             f"{f.name!r} is missing", hint=f"Give {self.schema.name}.{f.name} a default."
         )
+
+
+_FLOAT32_MOST = float(np.finfo(np.float32).max)
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return set(map(type, values)) <= {int, float, type(None)}
+
+
+def _cut_off(values: Iterable[Any], kind: Any) -> Any:
+    """The first of some values of which Arrow would cut something off to make it one of a type,
+    without a word: the fraction of a number, the time of a day; None if there is none.
+
+    A number is no time either, as nothing says what it counts.
+    """
+    values = [v for v in values if v is not None]
+    parts = _parts_of(values, kind)
+    if parts is not None:
+        return next((cut for part in parts if (cut := _cut_off(*part)) is not None), None)
+    if pa.types.is_float32(kind):
+        floats = (v for v in values if isinstance(v, float))
+        return next((v for v in floats if _FLOAT32_MOST < abs(v) < math.inf), None)
+    odd: tuple[type, ...] = ()
+    if pa.types.is_date(kind):
+        odd = (datetime, float)
+    elif pa.types.is_timestamp(kind):
+        odd = (int, float)
+    elif pa.types.is_integer(kind) or pa.types.is_duration(kind):
+        return next((v for v in values if _has_fraction(v)), None)
+    return next((v for v in values if isinstance(v, odd)), None) if odd else None
+
+
+def _has_fraction(value: Any) -> bool:
+    if isinstance(value, float):
+        return not value.is_integer()
+    return isinstance(value, Decimal) and value != value.to_integral_value()
+
+
+def _parts_of(values: list[Any], kind: Any) -> list[tuple[list[Any], Any]] | None:
+    """What values of a nested type hold, and of which type it is to be; None of another type."""
+    if pa.types.is_list(kind):
+        return [([item for v in values for item in v], kind.value_type)]
+    if pa.types.is_map(kind):
+        pairs = [p for v in values for p in (v.items() if isinstance(v, Mapping) else v)]
+        return [([k for k, _ in pairs], kind.key_type), ([v for _, v in pairs], kind.item_type)]
+    if pa.types.is_struct(kind):
+        return [([v.get(f.name) for v in values if isinstance(v, Mapping)], f.type) for f in kind]
+    return None
 
 
 def _plain(kind: Any) -> Callable[[Any], Any]:
