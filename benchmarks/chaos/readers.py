@@ -12,8 +12,9 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,8 @@ KEYS = 20
 """How many keys a request asks for."""
 WAIT_SECONDS = 180
 """How long an answer may take: the owner may be dead, and so may the controller."""
+SAY_SECONDS = 1.0
+"""How often a client says what it has found."""
 COMMITTED, SCAN = 0.2, 0.02
 """How many of the requests read the committed checkpoint, and how many read all of its rows."""
 SHOWN = 5
@@ -80,6 +83,8 @@ class Found:
     """Of which epochs."""
     failed: int = 0
     """How many requests got no answer."""
+    died: int = 0
+    """How many clients died with the raylet of their node, and were started again."""
     wrong: list[str] = field(default_factory=list)
     """What was wrong, in words."""
 
@@ -88,6 +93,7 @@ class Found:
         self.answers += other.answers
         self.rows += other.rows
         self.failed += other.failed
+        self.died += other.died
         self.wrong += other.wrong
         self.epochs |= other.epochs
 
@@ -98,26 +104,31 @@ class Reader:
     Args:
         state: what is right.
         address: of the Ray cluster.
+        seen: the run and the epoch that it has seen before.
         say: is told of what is wrong, and of requests that got no answer.
     """
 
     def __init__(
-        self, state: State, address: str, rng: random.Random, say: Callable[[str], None] = print
+        self,
+        state: State,
+        address: str,
+        rng: random.Random,
+        seen: tuple[int, int] = (0, 0),
+        say: Callable[[str], None] = print,
     ) -> None:
-        self.found = Found()
+        self.found, self.seen = Found(), seen
         self._state, self._address, self._rng, self._say = state, address, rng, say
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        """Read until the job ends, or it is told to stop."""
-        seen = (0, 0)
+        """Read until the job ends, or it is told to stop. stopping: is asked after each request."""
         while not stopping():
             try:
                 with rs.query(
-                    NAME, OPERATOR, address=self._address, wait=WAIT_SECONDS, seen=seen
+                    NAME, OPERATOR, address=self._address, wait=WAIT_SECONDS, seen=self.seen
                 ) as reader:
                     while not stopping():
-                        self.ask(reader, seen)
-                        seen = reader.seen
+                        self.ask(reader, self.seen)
+                        self.seen = reader.seen
             except StateError:  # the input has ended, and its rows are gone
                 return
             except RaystreamError as error:
@@ -166,16 +177,78 @@ class Reader:
             self._say(f"wrong: {wrong}")
 
 
-def _read(lines: words.Lines, address: str, seed: int, stop: Any, told: Any) -> None:
+class Told(NamedTuple):
+    """What a client says now and then."""
+
+    found: Found
+    """What it has found since it last said so."""
+    seen: tuple[int, int]
+    """The run and the epoch that it has seen."""
+    last: bool
+    """Whether it has ended."""
+
+
+def _read(lines: words.Lines, address: str, seed: int, seen: Any, stop: Any, pipe: Any) -> None:
     """What a process does that reads."""
-    reader = Reader(State(lines), address, random.Random(seed))
+    reader, due = Reader(State(lines), address, random.Random(seed), seen), 0.0
+
+    def say(*, last: bool) -> None:
+        pipe.send(Told(reader.found, reader.seen, last))
+        reader.found = Found()
+
+    def stopping() -> bool:
+        nonlocal due
+        if time.monotonic() > due:
+            say(last=False)
+            due = time.monotonic() + SAY_SECONDS
+        stopped: bool = stop.is_set()
+        return stopped
+
     try:
-        reader.run(stop.is_set)
+        reader.run(stopping)
     except Exception as error:
         reader.found.wrong.append(f"{type(error).__name__}: {error}")
         raise
     finally:
-        told.send(reader.found)
+        say(last=True)
+
+
+class Client:
+    """A process that reads. Ray ends it when the raylet of its node dies; then it is started again,
+    and goes on with what it has seen.
+
+    Args:
+        start: starts a process, with what was seen before; returns that and the end of its pipe.
+    """
+
+    def __init__(self, start: Callable[[tuple[int, int]], tuple[Any, Any]]) -> None:
+        self.found, self._seen, self._start = Found(), (0, 0), start
+        self._process, self._pipe = start(self._seen)
+        self._ended = False
+
+    def look(self, *, again: bool = True) -> bool:
+        """Take what it says. again: it is started again if it has died. Returns whether it has
+        ended."""
+        died = not self._process.is_alive()  # asked first: what it said before is in the pipe
+        with suppress(EOFError, OSError):
+            while self._pipe.poll():
+                told = self._pipe.recv()
+                self.found.add(told.found)
+                self._seen, self._ended = told.seen, told.last
+        if died and not self._ended and again:
+            self.found.died += 1
+            self._process, self._pipe = self._start(self._seen)
+        return self._ended or died
+
+    def close(self) -> None:
+        """Wait until it has ended."""
+        until = time.monotonic() + 2 * WAIT_SECONDS
+        while not self.look(again=False) and time.monotonic() < until:
+            time.sleep(0.1)
+        self._process.join(WAIT_SECONDS if self._ended else 0)
+        if self._process.is_alive():
+            self.found.wrong.append("a client has not ended")
+            self._process.kill()
 
 
 class Readers:
@@ -188,32 +261,32 @@ class Readers:
     """
 
     def __init__(self, lines: words.Lines, count: int, address: str, seed: int) -> None:
-        context = multiprocessing.get_context("spawn")  # a fork would share this one's Ray
-        self._stop, self._begun = context.Event(), False
-        pipes = [context.Pipe(duplex=False) for _ in range(count)]
-        self._told = [there for there, _ in pipes]
-        self._processes = [
-            context.Process(target=_read, args=(lines, address, seed + i, self._stop, here))
-            for i, (_, here) in enumerate(pipes)
-        ]
+        self._context = multiprocessing.get_context("spawn")  # a fork would share this one's Ray
+        self._lines, self._count, self._address, self._seed = lines, count, address, seed
+        self._stop = self._context.Event()
+        self._clients: list[Client] = []
 
-    def begin(self) -> None:
-        """Begin to read, once."""
-        if not self._begun:
-            self._begun = True
-            for process in self._processes:
-                process.start()
+    def look(self) -> None:
+        """Begin to read, or go on: take what clients say, and start those again that have died."""
+        for client in self._clients:
+            client.look()
+        while len(self._clients) < self._count:
+            self._clients.append(Client(self._started))
+
+    def _started(self, seen: tuple[int, int]) -> tuple[Any, Any]:
+        self._seed += 1
+        mine, theirs = self._context.Pipe(duplex=False)
+        args = self._lines, self._address, self._seed, seen, self._stop, theirs
+        process = self._context.Process(target=_read, args=args)
+        process.start()
+        theirs.close()
+        return process, mine
 
     def close(self) -> Found:
         """Read no more. Returns what all clients have found."""
         self._stop.set()
         found = Found()
-        for process, told in zip(self._processes, self._told, strict=True):
-            if self._begun and told.poll(2 * WAIT_SECONDS):
-                found.add(told.recv())
-            else:
-                found.wrong.append("a client has not said what it found")
-            if self._begun:
-                process.join(WAIT_SECONDS)
-                process.kill()
+        for client in self._clients:
+            client.close()
+            found.add(client.found)
         return found

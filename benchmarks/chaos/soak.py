@@ -93,7 +93,7 @@ def run_job(
         if moving is not None:
             moving(sample)
         if readers is not None and sample.committed.epoch:
-            readers.begin()
+            readers.look()
 
     try:
         said = work.run(tell, seconds, cluster=address, copies=copies, state_memory=memory)
@@ -274,7 +274,8 @@ def _read(jobs: Sequence[Job]) -> str:
         f" {sum(f.rows for f in found):,} of them rows, of"
         f" {sum(len(f.epochs) for f in found):,} epochs:"
         f" {sum(len(f.wrong) for f in found)} wrong;"
-        f" {sum(f.failed for f in found)} requests without an answer"
+        f" {sum(f.failed for f in found)} requests without an answer;"
+        f" {sum(f.died for f in found)} times a client died with its node"
     )
 
 

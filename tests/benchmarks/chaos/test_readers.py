@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
+import time
 from collections import Counter
 from typing import Any, NamedTuple
 
 import pytest
 
-from benchmarks.chaos.readers import Reader, State
+from benchmarks.chaos.readers import Client, Found, Reader, State, Told
 from benchmarks.shared import words
 from raystream.dataflow.queries.request import Moment
 
@@ -40,7 +43,7 @@ def test_a_wrong_row_and_an_earlier_epoch_are_noted() -> None:
     state = State(LINES)
     rows = state.rows(40)
     key, n = next(iter(rows.items()))
-    reader = Reader(state, "auto", random.Random(1), lambda _: None)
+    reader = Reader(state, "auto", random.Random(1), say=lambda _: None)
     reader.check([Answer(key, {"n": n}, Moment(1, 40))], (1, 40))
     assert not reader.found.wrong
     for answer in (
@@ -53,3 +56,30 @@ def test_a_wrong_row_and_an_earlier_epoch_are_noted() -> None:
         reader.check([answer], (1, 40))
         assert len(reader.found.wrong) > before
     assert reader.found.answers == 5 and reader.found.rows == 4
+
+
+def _dies_at_first(seen: tuple[int, int], pipe: Any) -> None:
+    """A client that dies when it has seen one epoch, and ends when it has seen two."""
+    epoch = seen[1] + 1
+    pipe.send(Told(Found(answers=1, epochs={epoch}), (1, epoch), last=epoch == 2))
+    pipe.close()
+    os._exit(0 if epoch == 2 else 1)
+
+
+def test_a_client_that_died_goes_on_with_what_it_has_seen() -> None:
+    context = multiprocessing.get_context("spawn")
+
+    def start(seen: tuple[int, int]) -> tuple[Any, Any]:
+        mine, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_dies_at_first, args=(seen, theirs))
+        process.start()
+        theirs.close()
+        return process, mine
+
+    client = Client(start)
+    until = time.monotonic() + 60
+    while not client.look() or not client.found.died:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    client.close()
+    assert client.found == Found(answers=2, epochs={1, 2}, died=1)
