@@ -1,9 +1,9 @@
 """How large an Arrow IPC stream becomes, before anything of it is unpacked.
 
-A few kilobytes can become many gigabytes: by compressed buffers, and by a dictionary with long
-texts to which many rows point. So this module first adds up the sizes that the stream declares.
-They are in the metadata of its messages, which are FlatBuffers tables (`Message.fbs` of the Arrow
-format). It reads only the few numbers that it needs.
+A few kilobytes can become many gigabytes: by compressed buffers, and by a long text to
+which many rows point, in a dictionary or by views. So this module first adds up the sizes that the
+stream declares. They are in the metadata of its messages, which are FlatBuffers tables
+(`Message.fbs` of the Arrow format). It reads only the few numbers that it needs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from raystream.errors import InputError
@@ -77,34 +78,56 @@ def refuse_rows(rows: int) -> None:
 
 
 def refuse_long(column: Any, name: str, most: int) -> None:
-    """Refuse a dictionary column that becomes too large without its dictionary.
+    """Refuse a column that becomes too large without its dictionary, or with its views one by one.
 
     Args:
-        column: an Arrow array of any type; only texts and bytes with a dictionary are measured.
+        column: an Arrow array of any type; only texts and bytes with a dictionary or as views are
+            measured: the same bytes may count many times in them.
         name: that of the column. most: bytes that its values may have together.
 
     Raises:
         InputError: they have more.
     """
-    if not pa.types.is_dictionary(column.type):
-        return
-    values = column.type.value_type
-    if not (pa.types.is_large_string(values) or pa.types.is_string(values)) and not (
-        pa.types.is_binary(values) or pa.types.is_large_binary(values)
-    ):
-        return
-    import pyarrow.compute as pc  # takes a while, and only dictionaries need it
-
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    total = 0
-    for chunk in chunks:
-        lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
-        total += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+    if is_view(column.type):
+        total, without = sum(map(_bytes_of_views, chunks)), "views"
+    elif pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
+        total, without = sum(map(_bytes_without_dictionary, chunks)), "its dictionary"
+    else:
+        return
     if total > most:
         raise InputError(
-            f"the column {name!r} has more than {most:,} bytes without its dictionary",
+            f"the column {name!r} has more than {most:,} bytes without {without}",
             hint="Send less at once.",
         )
+
+
+def is_view(kind: Any) -> bool:
+    """Whether values of a type of Arrow say where their text or bytes are, as Polars sends them."""
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(
+        pa.types.is_large_string(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
+
+
+def _bytes_of_views(array: Any) -> int:
+    """A view has 16 bytes, of which the first four are the length."""
+    views = np.frombuffer(array.buffers()[1] or b"", np.int32).reshape(-1, 4)
+    there = views[array.offset : array.offset + len(array), 0][np.asarray(array.is_valid())]
+    return int(there.sum(dtype=np.int64))
+
+
+def _bytes_without_dictionary(array: Any) -> int:
+    import pyarrow.compute as pc  # takes a while, and only dictionaries need it
+
+    lengths = pc.binary_length(array.dictionary).cast(pa.int64())
+    return pc.sum(lengths.take(array.indices)).as_py() or 0
 
 
 def _sizes(metadata: bytes, body: Any) -> tuple[int, list[int]]:

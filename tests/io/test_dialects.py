@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -265,6 +266,16 @@ DICTS = [t._asdict() for t in THINGS]
 def things(text: str, tmp_path: Path, record: Any = Thing, **options: Any) -> list[Any]:
     (tmp_path / "a.json").write_text(text)
     return read(rs.io.json(tmp_path, record, **options))
+
+
+class Small(NamedTuple):
+    v: rs.Float32
+
+
+def test_a_float_that_is_too_large_is_not_infinity(tmp_path: Path) -> None:
+    assert rows("v\n0.1\n-inf\n", tmp_path, Small) == [(float(np.float32(0.1)),), (-np.inf,)]
+    with pytest.raises(InputError, match=r"a\.csv, line 3: .*1e\+39"):
+        rows("v\n0.1\n1e39\n", tmp_path, Small)
 
 
 def test_marks_of_numbers_are_those_of_decimals_lengths_and_counts_too(tmp_path: Path) -> None:

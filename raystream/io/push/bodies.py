@@ -11,8 +11,9 @@ from raystream.errors import InputError, RaystreamError
 from raystream.io.files.columns import columns_of
 from raystream.io.files.declared import batch_of, batch_of_records
 from raystream.io.files.jsonlines import JsonLine
+from raystream.io.files.parquet import as_usual, usual_kind
 from raystream.schema.records import record_schema
-from raystream.security.ipc_sizes import refuse_large, refuse_long, refuse_rows
+from raystream.security.ipc_sizes import is_view, refuse_large, refuse_long, refuse_rows
 
 ARROW = "application/vnd.apache.arrow.stream"
 """The content type of an Arrow IPC stream. Any other one stands for JSON Lines."""
@@ -63,12 +64,28 @@ def _arrow(record: type, body: bytes, most: int) -> Batch[Any]:
         table = reader.read_all()
     table.validate(full=True)
     schema = record_schema(record)
-    columns = columns_of(schema, table.schema, "the stream")
+    kinds = pa.schema([f.with_type(_usual_kind(f.type)) for f in table.schema])
+    columns = columns_of(schema, kinds, "the stream")
     for at in columns.taken.values():
         refuse_long(table.column(at), table.schema.names[at], most)
-    arrays = {name: _one(table.column(at)) for name, at in columns.taken.items()}
+    arrays = {
+        name: as_usual(_one(table.column(at)), kinds.field(at).type)
+        for name, at in columns.taken.items()
+    }
     rows = columns.rows(arrays, table.num_rows)
     return batch_of(schema, rows, lambda n: f"row {n} (from 0)")
+
+
+def _usual_kind(kind: Any) -> Any:
+    """As `usual_kind`, but not of views inside of other values, whose bytes are not measured."""
+    return usual_kind(kind) if is_view(kind) or _is_plain_list(kind) else kind
+
+
+def _is_plain_list(kind: Any) -> bool:
+    """Whether it is a list of one size of values that hold no others."""
+    if not pa.types.is_fixed_size_list(kind):
+        return False
+    return not pa.types.is_nested(kind.value_type) and not is_view(kind.value_type)
 
 
 def _one(column: Any) -> Any:
