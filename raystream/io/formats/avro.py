@@ -7,8 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -24,6 +26,7 @@ from raystream.io.formats.avro_columns import (
     encoded,
     fields_of,
     fits,
+    local_times,
 )
 from raystream.io.formats.base import Codec, Format
 from raystream.io.formats.registry import (
@@ -35,7 +38,7 @@ from raystream.io.formats.registry import (
     settings_of,
     unframed,
 )
-from raystream.io.formats.values import ValueRows
+from raystream.io.formats.values import NAIVE, ValueRows
 from raystream.schema.fields import AnyRecord
 
 U = TypeVar("U", bound=AnyRecord)
@@ -76,6 +79,15 @@ def avro(
         raise ConfigError(f"avro(subject={subject!r:.80}): a name", where=caller()[0])
     settings = None if registry is None else settings_of("avro", registry)
     return AvroFormat(settings, text, subject or "", renamed(columns))
+
+
+def _in_zone(value: datetime | None, name: str, zone: str | None) -> datetime | None:
+    """A time as a message has it that does not name its zone."""
+    if value is None:
+        return None
+    if zone is None:
+        raise InputError(f"Avro has {name!r} as a local-timestamp", hint=NAIVE)
+    return value.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
 
 
 def _dumped(schema: Any) -> str:
@@ -187,6 +199,8 @@ class AvroCodec(Codec[U]):
     def _one_by_one(self, batch: Batch[U]) -> list[bytes]:
         rows, found = self._rows.rows(batch), []
         for row in rows:
+            for name in self._local:
+                row[name] = _in_zone(row[name], name, self._rows.zones[name])
             buffer = io.BytesIO()
             try:
                 self._avro.schemaless_writer(buffer, self._schema, row)
@@ -194,6 +208,11 @@ class AvroCodec(Codec[U]):
                 raise InputError(f"Avro cannot hold a {self.record.__name__}: {error}") from None
             found.append(buffer.getvalue())
         return found
+
+    @cached_property
+    def _local(self) -> list[str]:
+        """The values that are times without a zone in the messages that are written."""
+        return [name for name in local_times(json.loads(self._text)) if name in self._rows.zones]
 
     def _written(self, number: int) -> tuple[Any, tuple[AvroField, ...] | None]:
         """The schema of messages with this number, and its fields if they are simple."""

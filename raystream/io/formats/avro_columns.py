@@ -22,7 +22,6 @@ PAD = 16
 VARINT_BYTES = 10
 """How many bytes a number has at most."""
 _SIMPLE = ("boolean", "int", "long", "float", "double", "string", "bytes")
-_TIMES = ("timestamp-micros", "local-timestamp-micros")
 _LIMITS = {
     "int": (-(1 << 31), (1 << 31) - 1),
     "time": (-62_135_596_800_000_000, 253_402_300_799_999_999),
@@ -64,10 +63,23 @@ def _field(name: str, kind: Any) -> AvroField | None:
     if isinstance(kind, Mapping):
         logical, kind = kind.get("logicalType"), kind.get("type")
         if logical is not None:
-            kind = "time" if (kind, logical in _TIMES) == ("long", True) else None
+            kind = "time" if (kind, logical) == ("long", "timestamp-micros") else None
     elif kind not in _SIMPLE:
         return None  # the name of another type, or what is nested
     return AvroField(name, kind, null) if kind in (*_SIMPLE, "time") else None
+
+
+def local_times(schema: Any) -> list[str]:
+    """The fields of a schema that are times without a zone."""
+    fields = schema.get("fields", ()) if isinstance(schema, Mapping) else ()
+    return [f["name"] for f in fields if _is_local(f["type"])]
+
+
+def _is_local(kind: Any) -> bool:
+    if isinstance(kind, list):
+        return any(map(_is_local, kind))
+    logical = kind.get("logicalType") if isinstance(kind, Mapping) else None
+    return str(logical).startswith("local-timestamp")
 
 
 def fits(kind: Any, field: AvroField) -> bool:

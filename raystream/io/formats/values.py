@@ -52,6 +52,12 @@ class ValueRows:
             [f.with_name(name) for f, name in zip(self.types, self._names, strict=True)]
         )
 
+    @property
+    def zones(self) -> dict[str, str | None]:
+        """The zone in which a record says that messages have a time, by the names of values."""
+        written = [None if f.value is None else f.value.written for f in self.schema.fields]
+        return {name: w.zone if w else None for name, w in zip(self._names, written, strict=True)}
+
     def batch(self, rows: Sequence[Mapping[str, Any]]) -> Batch[Any]:
         """The records of rows.
 
@@ -93,10 +99,16 @@ class ValueRows:
             if all(v is None or isinstance(v, str) for v in values):
                 return pa.array(values, pa.string())
             kind = pa.binary(16)
-        if f.value is not None and f.value.written is not None and _are_numbers(values):
-            return pa.array(values)  # in the unit that the record says
+        if f.value is not None and f.value.written is not None:
+            if _are_numbers(values):
+                return pa.array(values)  # in the unit that the record says
+            if f.value.written.zone is not None and any(map(_is_naive, values)):
+                return pa.array(values, pa.timestamp("us"))  # in the zone that it says
         if (cut := _cut_off(values, kind)) is not None:
-            raise InputError(f"{f.name!r} is {cut!r:.80}, which does not fit {f.declared}")
+            raise InputError(
+                f"{f.name!r} is {cut!r:.80}, which does not fit {f.declared}",
+                hint=NAIVE if _is_naive(cut) else "",
+            )
         try:
             return pa.array(values, kind)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -121,6 +133,13 @@ class ValueRows:
 _FLOAT32_MOST = float(np.finfo(np.float32).max)
 
 
+NAIVE = "It names no zone. Say which: Annotated[datetime, rs.timestamp(zone='Europe/Berlin')]."
+
+
+def _is_naive(value: Any) -> bool:
+    return isinstance(value, datetime) and value.tzinfo is None
+
+
 def _are_numbers(values: Sequence[Any]) -> bool:
     return set(map(type, values)) <= {int, float, type(None)}
 
@@ -129,7 +148,7 @@ def _cut_off(values: Iterable[Any], kind: Any) -> Any:
     """The first of some values of which Arrow would cut something off to make it one of a type,
     without a word: the fraction of a number, the time of a day; None if there is none.
 
-    A number is no time either, as nothing says what it counts.
+    A number is no time either, as nothing says what it counts; nor is a time of an unknown zone.
     """
     values = [v for v in values if v is not None]
     parts = _parts_of(values, kind)
@@ -138,14 +157,13 @@ def _cut_off(values: Iterable[Any], kind: Any) -> Any:
     if pa.types.is_float32(kind):
         floats = (v for v in values if isinstance(v, float))
         return next((v for v in floats if _FLOAT32_MOST < abs(v) < math.inf), None)
-    odd: tuple[type, ...] = ()
     if pa.types.is_date(kind):
-        odd = (datetime, float)
-    elif pa.types.is_timestamp(kind):
-        odd = (int, float)
-    elif pa.types.is_integer(kind) or pa.types.is_duration(kind):
+        return next((v for v in values if isinstance(v, datetime | float)), None)
+    if pa.types.is_timestamp(kind):
+        return next((v for v in values if isinstance(v, int | float) or _is_naive(v)), None)
+    if pa.types.is_integer(kind) or pa.types.is_duration(kind):
         return next((v for v in values if _has_fraction(v)), None)
-    return next((v for v in values if isinstance(v, odd)), None) if odd else None
+    return None
 
 
 def _has_fraction(value: Any) -> bool:

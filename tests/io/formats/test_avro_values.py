@@ -17,6 +17,7 @@ from raystream.errors import InputError
 
 fastavro = pytest.importorskip("fastavro")
 LONG_DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 1}
+LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 
 
@@ -49,6 +50,7 @@ CUT = [
     (date, "double", 5.0),
     (timedelta, "double", 0.5),
     (datetime, "long", 1_700_000_000),
+    (datetime, LOCAL, NOON.replace(tzinfo=None)),
     (Colour, {"type": "enum", "name": "E", "symbols": ["RED"]}, "RED"),
 ]
 
@@ -58,6 +60,25 @@ CUT = [
 def test_what_would_be_cut_off_is_refused(hint: Any, schema: Any, value: Any, number: int) -> None:
     with pytest.raises(InputError, match=r"'x' (is .*, which )?does not fit"):
         decoded(hint, schema, *[value] * number)
+
+
+@pytest.mark.parametrize("unit", ["millis", "micros"])
+@pytest.mark.parametrize("number", [1, 100])
+def test_a_time_without_a_zone_is_in_the_one_that_the_record_says(unit: str, number: int) -> None:
+    local = {"type": "long", "logicalType": f"local-timestamp-{unit}"}
+    berlin = Annotated[datetime, rs.timestamp(zone="Europe/Berlin")]
+    naive = NOON.replace(tzinfo=None)
+    found = decoded(berlin | None, ["null", local], *[naive, None] * number)
+    assert found == [NOON - timedelta(hours=1), None] * number
+    schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": ["null", local]}]}
+    record: Any = make_dataclass("record", [("x", berlin | None)], frozen=True)
+    codec = rs.io.formats.avro(schema=schema).codec(record)
+    again = codec.decode(codec.encode(rs.Batch(record, {"x": found})))
+    assert [r.x for r in again.records()] == found
+    record = make_dataclass("record", [("x", datetime | None)], frozen=True)
+    codec = rs.io.formats.avro(schema=schema).codec(record)
+    with pytest.raises(InputError, match="Avro has 'x' as a local-timestamp"):
+        codec.encode(rs.Batch(record, {"x": found}))
 
 
 def test_what_fits_is_taken() -> None:
