@@ -20,6 +20,12 @@ from raystream.schema.types import MAX_KEY_GROUPS, Split
 U = TypeVar("U", bound=AnyRecord)
 
 
+def _rows_of(table: object) -> str:
+    """How a table of Polars, Arrow or pandas gives its rows as dicts; "" if it is none."""
+    calls = "to_dicts()", "to_pylist()", 'to_dict("records")'
+    return next((call for call in calls if hasattr(table, call.partition("(")[0])), "")
+
+
 @dataclass(frozen=True)
 class Records(Source[U]):
     """Split i of n has every nth record from the ith on."""
@@ -33,6 +39,12 @@ class Records(Source[U]):
             raise ConfigError(
                 f"iterable(splits={self.number!r:.80}): a whole number, at least 1 and at most"
                 f" {MAX_KEY_GROUPS}"
+            )
+        if hasattr(self.records, "columns") and (rows := _rows_of(self.records)):
+            raise ConfigError(
+                f"iterable() was given a {type(self.records).__name__}: that is a table",
+                hint=f"Pass its records, [{self.record.__name__}(**row) for row in table.{rows}],"
+                " or write it to a Parquet file for rs.io.parquet, which is faster.",
             )
         if not isinstance(self.records, Iterable) and not callable(self.records):
             raise ConfigError(

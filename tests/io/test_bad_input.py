@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import raystream as rs
-from raystream.errors import InputError
+from raystream.errors import ConfigError, InputError
 from tests.io.kinds import Counted, Lane, Point, records
 
 
@@ -406,3 +406,10 @@ def test_iterables_are_checked() -> None:
     fails(rs.io.iterable([Small(1, 1), (1, 2)], Small), "record 1", "a tuple, not a Small")  # type: ignore[list-item]
     fails(rs.io.iterable([Small(1, 1), Small(1, None)], Small), "record 1")  # type: ignore[arg-type]
     fails(rs.io.iterable([Small(0, 0)] * 9 + [Small(1, "a")], Small), "record 9", "'a'")  # type: ignore[arg-type]
+
+
+def test_a_table_in_the_place_of_records_is_told_what_to_pass() -> None:
+    table: Any = pa.table({"time": [1]})
+    with pytest.raises(ConfigError, match="given a Table: that is a table") as told:
+        rs.io.iterable(table, Small)
+    assert "[Small(**row) for row in table.to_pylist()]" in str(told.value)

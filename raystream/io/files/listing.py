@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from raystream.errors import InputError
@@ -49,8 +49,9 @@ def splits_of(
     """The files of paths, glob patterns and folders (then: of these suffixes, in upper or lower
     case, packed or not), sorted by name; a file that is found twice is read once.
 
-    Links are followed; a folder that is reached by several links is read once. Visible files of a
-    folder with other suffixes are not read; a warning names them.
+    Links are followed; a folder that is reached by several links is read once, and so is a file,
+    which a warning names. Visible files of a folder with other suffixes are not read; a warning
+    names them.
 
     Args:
         may_be_empty: whether a file of no bytes is one, as it is of text without lines.
@@ -65,11 +66,38 @@ def splits_of(
             found.update(_in_bucket(path, suffixes))
         else:
             found.update(dict.fromkeys(_files_of(path, suffixes)))
+    for name in _links_to_others(found):
+        del found[name]
     for name, size in found.items():
         with reading(name):
             if not may_be_empty and (os.path.getsize(name) if size is None else size) == 0:
                 raise InputError(f"{name} is empty.", hint=EMPTY_HINT)
     return [Split(name) for name in sorted(found)]
+
+
+def _links_to_others(names: Collection[str]) -> list[str]:
+    """Links to files that are found by other names, too: a link such as `latest.csv` would bring
+    the records of a file a second time."""
+    links = sorted(name for name in names if not is_bucket(name) and os.path.islink(name))
+    if not links:
+        return []
+    of_links = set(links)
+    read = {os.path.realpath(n) for n in names if not is_bucket(n) and n not in of_links}
+    left = []
+    for name in links:
+        real = os.path.realpath(name)
+        if real in read:
+            left.append(name)
+        read.add(real)
+    if left:
+        told = _some([f"{name} is a link to {os.path.realpath(name)}" for name in left])
+        warnings.warn(
+            f"{len(left)} of the files that were found are found by another name, too, and are read"
+            f" once:{told}",
+            InputWarning,
+            stacklevel=2,
+        )
+    return left
 
 
 def _in_bucket(url: str, suffixes: tuple[str, ...]) -> dict[str, int]:
