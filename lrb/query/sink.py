@@ -24,6 +24,7 @@ from lrb.query.fed import Clock, Due, clock_of, released
 from lrb.query.flow import Answer
 from lrb.query.records import Alert, Balance, Toll
 from raystream.errors import InputError, JobError
+from raystream.io import parquet
 from spark_ingest.layout import slot
 
 LATENCY = "latency"
@@ -102,7 +103,7 @@ class AnswerParts(rs.Sink[Answer | Due]):
     def open(self, context: rs.SinkContext) -> None:
         """Take note of the run's clock, and open the parts of this range."""
         self._context = context
-        self._parts = rs.io.parquet(self.folder)
+        self._parts = parquet(self.folder)
         self._parts.open(context)
 
     def write(self, epoch: int, keys: rs.KeyRange, batch: rs.Batch[Answer | Due]) -> None:
