@@ -84,7 +84,7 @@ class Found:
     failed: int = 0
     """How many requests got no answer."""
     died: int = 0
-    """How many clients died with the raylet of their node, and were started again."""
+    """How often a client died, as Ray ends it with the raylet of its node."""
     wrong: list[str] = field(default_factory=list)
     """What was wrong, in words."""
 
@@ -249,6 +249,10 @@ class Client:
         if self._process.is_alive():
             self.found.wrong.append("a client has not ended")
             self._process.kill()
+        elif not self._ended:
+            self.found.died += 1
+        if not self.found.answers:
+            self.found.wrong.append("a client had no answer")
 
 
 class Readers:

@@ -275,7 +275,7 @@ def _read(jobs: Sequence[Job]) -> str:
         f" {sum(len(f.epochs) for f in found):,} epochs:"
         f" {sum(len(f.wrong) for f in found)} wrong;"
         f" {sum(f.failed for f in found)} requests without an answer;"
-        f" {sum(f.died for f in found)} times a client died with its node"
+        f" {sum(f.died for f in found)} times a client died"
     )
 
 

@@ -93,6 +93,7 @@ class SessionWindows(WindowLogic):
             self._open(key_group(key, self.groups), key, start, self._end(key, start))
 
     def forget_alarms(self, keys: Iterable[Any]) -> None:
+        """These sessions are on disk alone: those in memory are looked for by their starts."""
         for key, start in keys:
             self.know(key, start, there=False)
 

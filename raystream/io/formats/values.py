@@ -131,8 +131,6 @@ class ValueRows:
 
 
 _FLOAT32_MOST = float(np.finfo(np.float32).max)
-
-
 NAIVE = "It names no zone. Say which: Annotated[datetime, rs.timestamp(zone='Europe/Berlin')]."
 
 
@@ -162,6 +160,8 @@ def _cut_off(values: Iterable[Any], kind: Any) -> Any:
     if pa.types.is_timestamp(kind):
         return next((v for v in values if isinstance(v, int | float) or _is_naive(v)), None)
     if pa.types.is_integer(kind) or pa.types.is_duration(kind):
+        if not any(issubclass(k, float | Decimal) for k in set(map(type, values))):
+            return None  # nearly always, and quicker than to look at each
         return next((v for v in values if _has_fraction(v)), None)
     return None
 

@@ -116,11 +116,6 @@ class ColdRows:
         """How many pages had to be read from disk so far."""
         return self._reads + sum(s.reads for s in [*self.segments])
 
-    def add(self, parts: Iterable[RecordBlock], most: int, low: int, high: int) -> None:
-        """As `adding`, all at once."""
-        for _ in self.adding(parts, most, low, high):
-            pass
-
     def adding(self, parts: Iterable[RecordBlock], most: int, low: int, high: int) -> Iterator[int]:
         """Write rows, which replace what is there of their keys, in order of their hashes. After
         each part it says how many rows that had; after the last one they can be found.

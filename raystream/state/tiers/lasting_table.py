@@ -17,7 +17,6 @@ from raystream.state.images.image import Image
 from raystream.state.segments.cold_rows import ColdRows
 from raystream.state.segments.stored_segment import describe
 from raystream.state.tables.backend import Table
-from raystream.state.tiers.rounds import Candidates
 from raystream.state.tiers.row_folder import RowFolder, RowManifest, StoredRows
 from raystream.state.tiers.tiered_table import TieredTable
 
@@ -73,8 +72,8 @@ class LastingTable(TieredTable):
         )
         self._folder.note(manifest)
 
-    def written(self, found: Candidates, upto: int, *, leave: bool) -> None:
-        super().written(found, upto, leave=leave)
+    def written(self, upto: int, *, leave: bool) -> None:
+        super().written(upto, leave=leave)
         if not leave:
             self._upto = self.newest = upto
             self._newer_counts[:] = 0

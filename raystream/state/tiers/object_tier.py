@@ -185,12 +185,14 @@ class ObjectTier(LastingTable):
         get, upto = self.hot.rows.get, self._upto
         return [k for k in keys if (row := get(k)) is not None and row._mark <= upto]
 
-    def written(self, found: Candidates, upto: int, *, leave: bool) -> None:
-        super().written(found, upto, leave=leave)
-        if not leave and isinstance(found, _Keys):
-            self._clean.update(found.keys)
+    def written(self, upto: int, *, leave: bool) -> None:
+        super().written(upto, leave=leave)
         if leave:
             self._sampled = len(self.hot) // 2  # they may be of another size by now
+
+    def stay(self, keys: list[Any]) -> None:
+        """The rows of keys are on disk as they are, and stay in memory."""
+        self._clean.update(keys)
 
     def _clean_counts(self) -> np.ndarray:
         clean = self._untouched(self._clean.union(self._came))
@@ -257,7 +259,7 @@ class ObjectTier(LastingTable):
         return found
 
     def take_out(self, keys: list[Any]) -> np.ndarray:
-        """Take rows out of memory. Returns the epochs that touched them last."""
+        """Take rows out of memory. Returns int64: the epochs that touched them last."""
         hot = self.hot
         marks = np.array([hot.rows.pop(k)._mark for k in keys], np.int64)
         for key in keys:
@@ -315,12 +317,15 @@ class _Keys(Candidates):
         there = [row is not None and row._mark <= self._upto for row in rows]
         return list(compress(keys, there)), np.array(there, bool)
 
-    def records(self, run: SortedRows) -> RecordBlock:
-        return self._tier.records_of(self._left(run.which)[0])
+    def records(self, rows: SortedRows) -> RecordBlock:
+        return self._tier.records_of(self._left(rows.which)[0])
 
-    def take_out(self, run: SortedRows) -> tuple[np.ndarray, np.ndarray]:
-        keys, there = self._left(run.which)
-        return run.hashes[there], self._tier.take_out(keys)
+    def take_out(self, rows: SortedRows) -> tuple[np.ndarray, np.ndarray]:
+        keys, there = self._left(rows.which)
+        return rows.hashes[there], self._tier.take_out(keys)
+
+    def stay(self) -> None:
+        self._tier.stay(self.keys)
 
 
 _DECIMAL = 1

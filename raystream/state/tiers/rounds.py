@@ -1,4 +1,4 @@
-"""Rows leave memory in rounds, of which each epoch does a small part: no epoch waits for a round.
+"""Rows leave memory in rounds, of which each epoch does a small part.
 
 A round is of the rows that were touched last by some epoch, which is over. It
 
@@ -118,10 +118,10 @@ class Rounds:
 
 
 class Candidates(ABC):
-    """The rows of a round. They are sorted a part at a time, as nobody is to wait for the whole."""
+    """The rows of a round. They are sorted a part at a time, so that no epoch waits for all."""
 
     def __init__(self) -> None:
-        self._runs: list[SortedRows] = []
+        self._parts: list[SortedRows] = []
         self.rows = self.dirty = 0
         """How many rows there are, and how many of them are to be written."""
         self.ends: list[int] = []
@@ -132,30 +132,34 @@ class Candidates(ABC):
         if not len(hashes):
             return
         order = np.argsort(hashes, kind="stable")
-        run = SortedRows(hashes[order], which[order], dirty[order])
-        self._runs.append(run)
+        part = SortedRows(hashes[order], which[order], dirty[order])
+        self._parts.append(part)
         self.rows += len(order)
         self.dirty += int(np.count_nonzero(dirty))
-        self.ends += [int(run.hashes[0]), int(run.hashes[-1])]
+        self.ends += [int(part.hashes[0]), int(part.hashes[-1])]
 
     def between(self, low: int, high: int) -> SortedRows:
         """The rows whose hashes are from one up to another, without that."""
         parts = []
-        for run in self._runs:
-            begin, end = place_of(run.hashes, low), place_of(run.hashes, high)
-            parts.append(SortedRows(*(column[begin:end] for column in run)))
+        for part in self._parts:
+            begin, end = place_of(part.hashes, low), place_of(part.hashes, high)
+            parts.append(SortedRows(*(column[begin:end] for column in part)))
         joined = SortedRows(*map(np.concatenate, zip(*parts, strict=True)))
         order = np.argsort(joined.hashes, kind="stable")
         return SortedRows(*(column[order] for column in joined))
 
     @abstractmethod
-    def records(self, run: SortedRows) -> RecordBlock:
+    def records(self, rows: SortedRows) -> RecordBlock:
         """The records of these rows, without those that were touched since."""
 
     @abstractmethod
-    def take_out(self, run: SortedRows) -> tuple[np.ndarray, np.ndarray]:
-        """Take these rows out of memory, but for those that were touched since. Returns (the
-        hashes, the epochs) of those that left."""
+    def take_out(self, rows: SortedRows) -> tuple[np.ndarray, np.ndarray]:
+        """Take these rows out of memory, but for those that were touched since. Returns (uint64,
+        the hashes; int64, the epochs) of those that left."""
+
+    @abstractmethod
+    def stay(self) -> None:
+        """The rows are on disk as they are, and stay in memory, too."""
 
 
 Finding = Generator[int, None, Candidates]
@@ -178,13 +182,17 @@ def round_of(tier: TieredTable, upto: int, *, leave: bool) -> Iterator[int]:
             ends = [*found.ends, *(int(of_gone[at]) for at in (0, -1) if len(of_gone))]
             low, high = min(ends), max(ends)
             stretches = even_stretches(most, stretch, low, high + 1)
-            yield from tier.cold.adding(_parts(found, gone, stretches), most, low, high)
-    tier.written(found, upto, leave=leave)
-    if leave and found.rows:
+            for many in tier.cold.adding(_parts(found, gone, stretches), most, low, high):
+                tier.wrote(many)
+                yield many
+    tier.written(upto, leave=leave)
+    if not leave:
+        found.stay()
+    elif found.rows:
         for low, high in even_stretches(found.rows, stretch, min(found.ends), max(found.ends) + 1):
-            run = found.between(low, high)
-            tier.left(*found.take_out(run))
-            yield len(run.which)
+            rows = found.between(low, high)
+            tier.left(*found.take_out(rows))
+            yield len(rows.which)
 
 
 def _parts(
@@ -197,8 +205,8 @@ def _parts(
         last = place_of(removed, high)
         parts = [RecordBlock(gone.records[at:last], gone.heap)]
         if found.dirty:
-            run = found.between(low, high)
-            parts.append(found.records(SortedRows(*(column[run.dirty] for column in run))))
+            rows = found.between(low, high)
+            parts.append(found.records(SortedRows(*(column[rows.dirty] for column in rows))))
         yield in_order(parts)  # of a row that was removed and is back the second one stays
         at = last
 

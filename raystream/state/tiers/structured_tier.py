@@ -125,6 +125,7 @@ class StructuredTier(LastingTable):
         return hashes, words
 
     def _hashes(self, columns: Sequence[Any]) -> np.ndarray:
+        """uint64: the hashes of keys in columns, also of the starts of their windows."""
         return hash_columns(list(columns[: len(columns) - self._windows]))
 
     def _columns(self, keys: np.ndarray) -> list[Any]:
@@ -218,7 +219,8 @@ class StructuredTier(LastingTable):
         return found
 
     def take_out(self, slots: np.ndarray, upto: int) -> np.ndarray:
-        """Take rows out of memory that were touched last by an epoch. Returns by which."""
+        """Take the rows in these slots out of memory, which were touched last by epoch `upto`, or
+        before. Returns int64: the epoch of each."""
         epochs = self.hot.rows["_epoch"][slots]
         self.hot.take_out(slots, upto)
         self._seen = len(self.hot.removals.known())
@@ -285,12 +287,15 @@ class _Slots(Candidates):
         found: np.ndarray = (epochs <= self._upto) & (epochs != self._tier.free)
         return found
 
-    def records(self, run: SortedRows) -> RecordBlock:
-        return self._tier.records_of(run.which[self._left(run.which)])
+    def records(self, rows: SortedRows) -> RecordBlock:
+        return self._tier.records_of(rows.which[self._left(rows.which)])
 
-    def take_out(self, run: SortedRows) -> tuple[np.ndarray, np.ndarray]:
-        there = self._left(run.which)
-        return run.hashes[there], self._tier.take_out(run.which[there], self._upto)
+    def take_out(self, rows: SortedRows) -> tuple[np.ndarray, np.ndarray]:
+        there = self._left(rows.which)
+        return rows.hashes[there], self._tier.take_out(rows.which[there], self._upto)
+
+    def stay(self) -> None:
+        """Nothing is to be noted: the epochs of the rows say it."""
 
 
 def _distinct(columns: Sequence[np.ndarray]) -> np.ndarray:

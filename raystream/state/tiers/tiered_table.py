@@ -28,7 +28,7 @@ from raystream.state.segments.record import epochs_of, is_removed
 from raystream.state.segments.segment import HASHES, RecordBlock
 from raystream.state.tables.backend import FoundRows, Guard, OnDisk, PendingRows, Table
 from raystream.state.tiers.removed_keys import RemovedKeys
-from raystream.state.tiers.rounds import ALL, Candidates, Finding, Rounds
+from raystream.state.tiers.rounds import ALL, Finding, Rounds
 
 HOT_SHARE = 0.65
 """The rows in memory take this share of what they may take at most. The rest is for the places of
@@ -39,8 +39,8 @@ LEAST_ROWS = 2
 FOLD_EACH_BYTES = 1 << 20
 """Bytes of rows on disk that are folded after an epoch at least, about, if some are to be."""
 FOLD_TIMES = 8
-"""A row on disk is folded about so often. This many rows are folded for each that leaves, spread
-over the epochs: otherwise an epoch would wait for all of it."""
+"""A row on disk is folded about so often. This many rows are folded for each that is written,
+spread over the epochs: otherwise an epoch would wait for all of it."""
 SMOOTH = 16
 """Over about so many epochs."""
 SEGMENTS_MOST = 8
@@ -79,11 +79,11 @@ class TieredTable(Table):
         """So many of the oldest segments are not looked into: what comes is newer."""
         self.rounds = Rounds(self)
         self._writing = False
-        """Whether that writes: a row that is removed now may be in its segment."""
+        """Whether a round writes: a row that is removed now may be in its segment."""
         self._gone: list[Any] = []
         """The keys of rows that have left memory, if alarms are set for them."""
-        self._leave = 0.0
-        """How many rows leave after an epoch, on average."""
+        self._writes = 0.0
+        """How many rows are written after an epoch, on average."""
         self.brought = 0
         """How many rows came from disk so far."""
 
@@ -171,10 +171,15 @@ class TieredTable(Table):
         return keys
 
     def _count(self, hashes: np.ndarray, epochs: np.ndarray, by: int) -> None:
-        """Rows are on disk alone, or (by=-1) are not any more. epochs: that touched each last."""
+        """Rows are on disk alone, or (by=-1) are not any more.
+
+        Args:
+            hashes: uint64, of their keys. epochs: int64, which touched them last.
+        """
         self.cold_counts += by * self._by_group(hashes)
 
     def _by_group(self, hashes: np.ndarray) -> np.ndarray:
+        """int64 [groups]: how many of these hashes are of each key group."""
         groups = np.searchsorted(self._in_groups, hashes, "right") - 1
         return np.bincount(groups, minlength=self.groups)
 
@@ -223,17 +228,17 @@ class TieredTable(Table):
     def _fold(self) -> None:
         if not self._skipped:
             self.cold.fold(self._stored, self._to_fold())
-        self._leave -= self._leave / SMOOTH
+        self._writes -= self._writes / SMOOTH
 
     def share(self) -> float:
-        """How much memory the rows take, of what they may take."""
+        """How much memory the rows take, about, as a part of what they may take."""
         if len(self.hot) <= LEAST_ROWS:
             return 0.0
         return (len(self.hot) * self.row_bytes() + self._removed.nbytes) / max(1, self._most)
 
     @abstractmethod
     def row_bytes(self) -> float:
-        """What a row takes in memory, about."""
+        """How many bytes of memory a row takes, about."""
 
     def _to_fold(self) -> int:
         """How many rows on disk are folded after this epoch."""
@@ -241,7 +246,7 @@ class TieredTable(Table):
         if crowded > 1:
             return ALL
         least = max(1, FOLD_EACH_BYTES // self.cold.row_bytes)
-        return max(least, int(FOLD_TIMES * self._leave)) << crowded
+        return max(least, int(FOLD_TIMES * self._writes)) << crowded
 
     @abstractmethod
     def epochs(self, most: int) -> np.ndarray:
@@ -262,15 +267,20 @@ class TieredTable(Table):
             yield removed
         self._writing = False
 
-    def written(self, found: Candidates, upto: int, *, leave: bool) -> None:
-        """The rows are on disk as they are. leave: they leave memory now."""
+    def wrote(self, rows: int) -> None:
+        """So many rows were written."""
+        self._writes += rows / SMOOTH
+
+    def written(self, upto: int, *, leave: bool) -> None:
+        """The rows that were touched last by an epoch are on disk: those of the round, if they
+        leave memory now, otherwise all."""
         if leave:
             self.newest = max(self.newest, upto)
 
     def left(self, hashes: np.ndarray, epochs: np.ndarray) -> None:
-        """Rows have left memory; by which epochs they were touched last."""
+        """Rows have left memory. hashes: uint64, of their keys. epochs: int64, by which they were
+        touched last."""
         self._count(hashes, epochs, 1)
-        self._leave += len(hashes) / SMOOTH
 
     # ------------------------------------------------------------ checkpoints
 

@@ -66,17 +66,32 @@ def _dies_at_first(seen: tuple[int, int], pipe: Any) -> None:
     os._exit(0 if epoch == 2 else 1)
 
 
-def test_a_client_that_died_goes_on_with_what_it_has_seen() -> None:
+def _dies(seen: tuple[int, int], pipe: Any) -> None:
+    os._exit(1)
+
+
+def starter(does: Any) -> Any:
+    """Starts a process that does this."""
     context = multiprocessing.get_context("spawn")
 
     def start(seen: tuple[int, int]) -> tuple[Any, Any]:
         mine, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_dies_at_first, args=(seen, theirs))
+        process = context.Process(target=does, args=(seen, theirs))
         process.start()
         theirs.close()
         return process, mine
 
-    client = Client(start)
+    return start
+
+
+def test_a_client_without_an_answer_is_no_proof() -> None:
+    client = Client(starter(_dies))
+    client.close()
+    assert client.found == Found(died=1, wrong=["a client had no answer"])
+
+
+def test_a_client_that_died_goes_on_with_what_it_has_seen() -> None:
+    client = Client(starter(_dies_at_first))
     until = time.monotonic() + 60
     while not client.look() or not client.found.died:
         assert time.monotonic() < until

@@ -50,7 +50,8 @@ def records_of(rows, dtype):
 
 def add(cold, rows):
     hashes = rows.records["_hash"]
-    cold.add([rows], len(hashes), int(hashes[0]), int(hashes[-1]))
+    written = cold.adding([rows], len(hashes), int(hashes[0]), int(hashes[-1]))
+    assert list(written) == [len(hashes)]
 
 
 def values_of(rows):
