@@ -237,6 +237,7 @@ class _Module:
         from raystream.compiled.runtime import support
         from raystream.compiled.runtime.checked import FLAGS, user_jit
         from raystream.compiled.runtime.mixing import written_jit
+        from raystream.native.numba_internals import UNCOUNTED
 
         folder = cache_folder() / self.digest
         path = kept_file(folder, f"{_file_name(self.spec.name)}.py", self.text)
@@ -251,7 +252,7 @@ class _Module:
             names[f"emit_{t}"] = user_jit(names[f"emit_{t}"])
         for name in ("process", "fire"):
             if name in names:
-                names[name] = njit(**FLAGS, cache=True)(names[name])
+                names[name] = njit(**{**FLAGS, **UNCOUNTED}, cache=True)(names[name])
         try:
             with one_at_a_time(folder):
                 self._compile()

@@ -295,13 +295,10 @@ class _Driver:
     def _row(self) -> None:
         """Find the row of `key` and call the user's function with it."""
         text, rings_by = self.text, self.spec.rings_by
-        if rings_by is None:
-            self._find()
-        else:
+        self._find()
+        if rings_by is not None:
             self._each_type(lambda t: text(f"latest = min({self._integer(t, rings_by)}, upto)"))
-            with text.block("while True:"):
-                self._find()
-                self._ring_before()
+            self._ring_before()
         if self.spec.window is not None:
             text(f"set_alarm(alarms, meta, slot, {end_of_window(self.shape)})")
         self._before_call()
@@ -315,15 +312,15 @@ class _Driver:
             self._stop(FULL_TABLE)
 
     def _ring_before(self) -> None:
-        """Ring the alarm of the record's key if it is due before the record; otherwise leave the
-        loop. Each ring writes the row's next alarm, so a call that stops in between goes on with
+        """Ring the alarm of the record's key if it is due before the record, and come back to the
+        record. Each ring writes the row's next alarm, so a call that stops in between goes on with
         those that are left. A ring may forget the row, so it is found again."""
         assert self.spec.state is not None
-        self.text(f"if rows[slot].{self.spec.state.timer} > latest:", "    break")
-        self.text(f"run[{RINGING}] = 1")
-        self._before_call()
-        self._ring()
-        self.text(f"run[{RINGING}] = 0")
+        with self.text.block(f"if rows[slot].{self.spec.state.timer} <= latest:"):
+            self.text(f"run[{RINGING}] = 1")
+            self._before_call()
+            self._ring()
+            self.text(f"run[{RINGING}] = 0", "continue")
 
     def _ring(self) -> None:
         """Call `timer` with the row that was handed out."""

@@ -140,6 +140,7 @@ PARTS = [
         "to call compiled operators without a look at the types of what they are given",
         NUMBA,
     ),
+    Part("numba", "numba.core.options:DefaultOptions._nrt", "to count no references", NUMBA),
     Part("numba", f"{_CACHING}:_CacheLocator.get_cache_path", "to say where code is kept", JIT),
     Part("numba", f"{_CACHING}:_CacheLocator.ensure_cache_path", "to make that folder", JIT),
     Part("numba", f"{_CACHING}:CompileResultCacheImpl._locator_classes", "to say where", JIT),

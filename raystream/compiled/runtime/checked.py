@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from raystream.native.numba_internals import cgutils as utils
 
 FLAGS: dict[str, Any] = {"nogil": True, "error_model": "python"}
-USER_FLAGS: dict[str, Any] = {**FLAGS, "boundscheck": True}
+USER_FLAGS: dict[str, Any] = {**FLAGS, "boundscheck": True, "_nrt": True}
 OVERLOADED: dict[str, Any] = {"jit_options": USER_FLAGS, "strict": False}
 
 LEAST = -(1 << 63)

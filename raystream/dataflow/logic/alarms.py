@@ -55,9 +55,13 @@ class Dues:
         hold. What is added meanwhile comes too, if it is due."""
         heap = self.heaps.get(group)
         while heap and heap[0][0] <= upto:
-            entry = self._parts(heappop(heap))
+            entry = heappop(heap)
+            if self._may_be_none:
+                entry = self._parts(entry)
             if self._stands(*entry):
                 yield entry
+        if heap is not None and not heap:
+            self.heaps.pop(group, None)
 
     def _parts(self, entry: tuple[Any, ...]) -> tuple[Any, ...]:
         return (entry[0], *entry[2:]) if self._may_be_none else entry

@@ -149,7 +149,7 @@ class WindowLogic(Logic):
 
     def _due(self, end: int, key: Any, start: int) -> bool:
         """Whether a heap entry still stands for an open window."""
-        return (key, start) in self.table
+        return self.table.get((key, start)) is not None
 
     def next_due(self) -> int:
         return self.next
@@ -180,9 +180,7 @@ class WindowLogic(Logic):
     def ready(self, group: int, watermark: int) -> Iterator[tuple[int, Any, int]]:
         """What is due of a key group, in order: time, key and start of a window. What is noted
         meanwhile comes too, if it is due."""
-        yield from self.dues.ready(group, watermark)
-        if not self.dues.heaps.get(group):
-            self.dues.heaps.pop(group, None)
+        return self.dues.ready(group, watermark)
 
     def least(self) -> int:
         """The least time of all that is noted."""
@@ -224,8 +222,11 @@ class WindowLogic(Logic):
         assert self.spec.close is not None
         row = self.table.get((key, window.start))
         try:
-            last = [self.ends for _ in self.spec.told]  # no other flag goes with such a window
-            collector.extend(self.spec.close(key, window, row, *last) or ())
+            if self.spec.told:  # `last`: no other flag goes with such a window
+                emitted = self.spec.close(key, window, row, self.ends)
+            else:
+                emitted = self.spec.close(key, window, row)
+            collector.extend(emitted or ())
         except Exception as error:
             raise self._failed(error, collector, key, window) from error
         self.table.remove((key, window.start), collector.epoch)
@@ -272,6 +273,7 @@ class FixedWindows(WindowLogic):
         left, window = iter(records), (None, 0)
         windows: Iterator[tuple[Any, int]] = zip(keys, starts, strict=True)
         taken = zip(left, windows, strict=True)
+        known, end = None, 0
         try:
             for at, lo, hi in given.filled():
                 group = given.lo + at
@@ -279,7 +281,10 @@ class FixedWindows(WindowLogic):
                     row = get(window)
                     if row is None:
                         row = new(window)
-                        self._open(group, *window, end_of(window[1]))
+                        key, start = window
+                        if start != known:
+                            known, end = start, end_of(start)
+                        self._open(group, key, start, end)
                     row._mark = epoch
                     emitted = function(record, row)
                     if emitted is not None:
