@@ -72,7 +72,7 @@ def test_what_stands_comes_in_order(keys: int, times: list[int]) -> None:
         found.append((time, key))
         del known[key]
     assert found == expected
-    assert not dues.heaps[0]
+    assert 0 not in dues.heaps
 
 
 class Maybe(NamedTuple):
