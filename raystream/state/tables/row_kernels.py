@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic, overload
 
 from raystream.native.jit import kept_njit
-from raystream.native.numba_internals import UNCOUNTED, cgutils
+from raystream.native.numba_internals import UNCOUNTED, cgutils, uncounted
 from raystream.state.kernels import fold, hash_int
 
 LIVE, USED, CHAIN, NEXT, GONE, CROWDED, SINCE, UPTO, TAKEN, KEPT, OLD, OLD_SLOT, FIELDS = range(13)
@@ -135,7 +135,7 @@ def _key_at(columns: Any, at: Any) -> Any:
     return only if len(columns) == 1 else several
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def hash_key(key: Any, columns: Any) -> Any:
     """The hash of the first `columns` columns of a key (see `state.keys`)."""
     h = hash_int(key[0])
@@ -144,25 +144,25 @@ def hash_key(key: Any, columns: Any) -> Any:
     return h
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def first_bits(h: Any, values: Any) -> Any:
     """The first bits of a hash, as a number below `values`, a power of two up to 2 ** 32."""
     return np.int64(((h >> np.uint64(32)) * np.uint64(values)) >> np.uint64(32))
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def home_of(key: Any, index: Any) -> Any:
     """Where a key's search begins in the entries of an index."""
     return _home(hash_key(key, len(key)), index)
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def home_of_slot(rows: Any, slot: Any, index: Any) -> Any:
     """As `home_of`, for the key of a row."""
     return _home(hash_of_slot(rows, slot), index)
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def hash_of_slot(rows: Any, slot: Any) -> Any:
     """The hash of a row's key. It does not name `rows[slot]._key` by itself, because Numba would
     then count references to `rows`."""
@@ -172,19 +172,19 @@ def hash_of_slot(rows: Any, slot: Any) -> Any:
     return h
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def _home(h: Any, index: Any) -> Any:
     chosen = first_bits(h, len(index.pages))
     return np.int64(index.pages[chosen]) << PAGE_BITS | np.int64(h & np.uint64(PAGE - 1))
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def after(at: Any) -> Any:
     """The entry where a search goes on: the next one of the page; the first after the last."""
     return (at & ~np.int64(PAGE - 1)) | ((at + 1) & (PAGE - 1))
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def is_full(index: Any, page: Any) -> Any:
     """Whether a page is to be split before it takes another row.
 
@@ -197,7 +197,7 @@ def is_full(index: Any, page: Any) -> Any:
     return index.filled[page] >= room
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def _is(rows: Any, slot: Any, key: Any) -> Any:
     # The array, not the row: Numba would take a row of more fields for one of fewer, and warn.
     same = True
@@ -206,7 +206,7 @@ def _is(rows: Any, slot: Any, key: Any) -> Any:
     return same
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def find(rows: Any, index: Any, key: Any) -> Any:
     """The slot of a key, or -1."""
     entries = index.entries
@@ -218,7 +218,7 @@ def find(rows: Any, index: Any, key: Any) -> Any:
     return np.int64(-1)
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def find_or_insert(rows: Any, index: Any, meta: Any, key: Any, epoch: Any, home: Any) -> Any:
     """The slot of a key. A new key gets a slot with the defaults and `epoch`. -1: the table has to
     grow, and `meta[CROWDED]` says where.
@@ -253,7 +253,7 @@ def find_or_insert(rows: Any, index: Any, meta: Any, key: Any, epoch: Any, home:
     return slot
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def take_from_index(rows: Any, index: Any, slot: Any) -> None:
     """Take the slot of a row out of the index."""
     entries = index.entries
@@ -295,7 +295,7 @@ def remove_noted(
     remove(rows, index, meta, defaults, slot)
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def place(index: Any, home: Any, slot: Any) -> None:
     """Put a slot into the index. Its key is not there yet, and its page has room."""
     at = home
@@ -305,7 +305,7 @@ def place(index: Any, home: Any, slot: Any) -> None:
     index.filled[home >> PAGE_BITS] += 1
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def is_viewed(rows: Any, meta: Any, slot: Any) -> Any:
     """Whether the open view has yet to copy this row."""
     epoch = rows[slot]._epoch
@@ -316,7 +316,7 @@ def is_viewed(rows: Any, meta: Any, slot: Any) -> Any:
     return epoch > FREE and (epoch < meta[OLD] or (epoch == meta[OLD] and slot < meta[OLD_SLOT]))
 
 
-@njit(**UNCOUNTED)
+@uncounted
 def set_alarm(alarms: Any, meta: Any, slot: Any, due: Any) -> None:
     """Note that the row in this slot may be due at this time."""
     if due < alarms[slot >> ALARM_BITS]:
