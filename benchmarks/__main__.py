@@ -31,6 +31,7 @@ from benchmarks.parts import (
     keeping,
     kernels,
     paced_epochs,
+    page,
     query,
     restore,
     small_epochs,
@@ -56,6 +57,7 @@ app.command("claims")(claims.main)
 app.command("compiled")(compiled.main)
 app.command("small-epochs")(small_epochs.main)
 app.command("paced-epochs")(paced_epochs.main)
+app.command("page")(page.main)
 app.command("schedules")(schedules.main)
 app.command("push")(push.main)
 app.command("fuzz")(fuzz.main)

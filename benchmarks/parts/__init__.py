@@ -12,6 +12,7 @@ Each module is a command, but for `sizes`, which `benchmarks checkpoints` uses:
     paced_epochs  what it costs in three processes at a pace
     keeping    images at a keeper: speed and memory
     query      what queries for rows of state cost the instance that answers
+    page       what the live page costs the controller, its server and a browser
     sizes      rows, bytes and milliseconds of checkpoints, by the size of the state
     touch      memory that is touched for the first time
 """

@@ -94,6 +94,18 @@ def test_claims_are_timed() -> None:
         assert 0 < int(median.replace(",", "")) <= int(late.replace(",", ""))
 
 
+@pytest.mark.ray
+def test_looks_of_the_page_are_measured() -> None:
+    line = [sys.executable, "-m", "benchmarks", "page", "--instances", "3", "--looks", "2"]
+    told = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True)
+    assert "a look at 3 instances" in told.stdout
+    assert (
+        len(re.findall(r"with(?:out looks| a look a second) +│ [\d.]+% of a core", told.stdout))
+        == 2
+    )
+    assert re.search(r"CPU to draw it +│ [\d.]+ ms", told.stdout)
+
+
 @pytest.mark.long
 def test_linear_road_runs(tmp_path: Path) -> None:
     data = prepare(tmp_path, [report(0, 1, 3), report(30, 1, 4), balance(30, 1, 7)])
