@@ -117,6 +117,11 @@ if not TYPE_CHECKING:  # or every name that is not there would be fine to a type
         )
 
 
+def __dir__() -> list[str]:
+    """The connectors, also those of other packages: what a shell or an editor offers."""
+    return [*__all__, *_CONNECTORS.known()]
+
+
 U = TypeVar("U", bound=AnyRecord)
 
 

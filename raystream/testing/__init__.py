@@ -29,3 +29,7 @@ __all__ = [
     "run_local",
     "same",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
