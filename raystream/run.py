@@ -221,7 +221,8 @@ def _showing(*, values: bool) -> Iterator[None]:
 
 @contextmanager
 def _alone(job: str, address: str | None) -> Iterator[None]:
-    """Be connected to the cluster, if there is one, and see that no run of the job is there.
+    """Be connected to the cluster, if there is one, and see that no run of the job is there; where
+    there is none, that no run of this user has started a Ray on this machine for the same job.
 
     Raises:
         ConfigError: one is.
@@ -230,11 +231,15 @@ def _alone(job: str, address: str | None) -> Iterator[None]:
         yield
         return
     from raystream.actors.client.jobs import refuse_running
-    from raystream.actors.cluster.connecting import joined
+    from raystream.actors.cluster.connecting import joined, of_other_runs
 
     with joined(address) as there:
         if there:
-            refuse_running(job)
+            refuse_running(job, "in this cluster")
+        for other in () if there else of_other_runs(address):
+            with joined(other) as answers:
+                if answers:
+                    refuse_running(job, f"on a Ray of its own at {other}")
         yield
 
 

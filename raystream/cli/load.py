@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import sys
@@ -25,6 +26,8 @@ from raystream.schema.records import where_is
 
 POLICIES: dict[str, type[CpuThreshold] | type[RateBased]] = {"cpu": CpuThreshold, "rate": RateBased}
 """The policies by the names that the command has for them."""
+
+_STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def load_flow(target: str, folder: str = "") -> Flow:
@@ -102,8 +105,18 @@ def imported_from(folder: str) -> Iterator[None]:
 
 
 def _flows_of(module: Any) -> str:
-    flows = [n for n, v in vars(module).items() if isinstance(v, Flow)]
+    flows = [n for n, v in vars(module).items() if isinstance(v, Flow) or _makes_flow(module, v)]
     return f"Its flows: {', '.join(flows)}." if flows else "It has no rs.Flow."
+
+
+def _makes_flow(module: Any, found: Any) -> bool:
+    """Whether it is a function of this module that by its annotation makes a flow of nothing."""
+    if not inspect.isfunction(found) or found.__module__ != module.__name__:
+        return False
+    given = inspect.signature(found)
+    needed = [p for p in given.parameters.values() if p.default is p.empty and p.kind not in _STARS]
+    text = given.return_annotation  # a text with `from __future__ import annotations`
+    return not needed and (text is Flow or str(text).strip("'\"").rpartition(".")[2] == "Flow")
 
 
 def _import(name: str, folder: str) -> Any:

@@ -167,6 +167,12 @@ BROKEN = {
     "no name": ("flow = make()", "{m}:flo", "has no 'flo'\n  Its flows: flow."),
     "a file alone": ("", "some/flow.py", "does not name a flow\n  Write some.flow:NAME"),
     "no flow there": ("", "{m}:flow", "has no 'flow'\n  It has no rs.Flow."),
+    "no function of that name": (
+        "def live() -> rs.Flow: ...\ndef later(n: int = 1) -> 'rs.Flow': ...\n"
+        "def of(n: int) -> rs.Flow: ...\ndef other() -> int: ...",
+        "{m}:liv",
+        "has no 'liv'\n  Its flows: live, later.",
+    ),
     "an operator": (
         "flow = make()",
         "{m}:split",

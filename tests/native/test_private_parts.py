@@ -87,12 +87,12 @@ PARTS = [
     Part("ray", f"{_RAYLET}:AuthenticationTokenLoader.reset_cache", "to show another token", RAY),
     Part(
         "ray",
-        "ray._private.authentication.authentication_token_setup"
-        ":maybe_enable_token_auth_if_token_available",
+        f"{_RAYLET}:AuthenticationTokenLoader.has_token",
         "to show the user's token",
         RAY,
-        ("warn_if_disabled",),
+        ("ignore_auth_mode",),
     ),
+    Part("ray", f"{_RAYLET}:GcsClient", "to know at once that a token is wrong", RAY),
     Part(
         "ray",
         "ray.job_config:JobConfig.__init__",

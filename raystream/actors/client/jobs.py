@@ -35,17 +35,20 @@ def chosen(job: str, runs: Sequence[str]) -> str:
     found = [r for r in runs if job in ("", r)] or [r for r in runs if job_of(r) == job]
     if len(found) == 1:
         return found[0]
-    there = f"Running: {', '.join(found or runs)}." if runs else "No job is running."
-    ended = " What became of a job that has ended is in its report, which `raystream run` prints."
+    there = f"Running: {', '.join(found or runs)}." if runs else ""
+    ended = "What became of a job that has ended is in its report, which `raystream run` prints."
     what = f"{job} runs {len(found)} times" if found else f"no job {job} is running"
     if not job:
         what = f"{len(found)} jobs are running" if found else "no job is running"
-    raise ConfigError(what, hint=there + (" Name one of them." if found else ended))
+    raise ConfigError(what, hint=f"{there} {'Name one of them.' if found else ended}".strip())
 
 
-def refuse_running(job: str) -> None:
+def refuse_running(job: str, where: str) -> None:
     """Refuse to begin a job that is running in the cluster to which this process is connected: both
     would write to the same places.
+
+    Args:
+        where: where that cluster is, in words.
 
     Raises:
         ConfigError: it is running. JobError: its controller does not answer.
@@ -56,7 +59,7 @@ def refuse_running(job: str) -> None:
         outcome = None if controller is None else asked(run, controller.outcome)
         if outcome is not None and not outcome.ended:
             raise ConfigError(
-                f"{job} is running in this cluster already, as {run}",
+                f"{job} is running already, as {run} {where}",
                 hint=f"See it with `raystream status {name}`, end it with `raystream stop {name}`,"
                 " or give this flow another name.",
             )

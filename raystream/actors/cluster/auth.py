@@ -43,6 +43,19 @@ def show_own() -> str:
 
 
 def show_token_of_user() -> None:
-    """Show the token that the user has for all Rays, if there is one, as Ray does for the address
-    `auto`."""
-    internals.use_token_of_user()
+    """Show the token that the user has for all Rays, if there is one, unless the user's variables
+    say otherwise. Ray does that for the address `auto` alone, and with a warning each time."""
+    if MODE not in os.environ and internals.user_has_token():
+        os.environ[MODE] = "token"
+        internals.reload_token()
+
+
+def refuse_wrong_token(address: str) -> None:
+    """See that the cluster at host:port accepts the token that this process shows.
+
+    Raises:
+        AuthenticationError: it does not.
+    """
+    if os.environ.get(MODE, "").lower() == "token" and not internals.user_has_token():
+        return  # Ray says so when it joins; a client without a token would end this process
+    internals.refuse_wrong_token(address)

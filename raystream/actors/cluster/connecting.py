@@ -104,19 +104,21 @@ def _connect(
         common: options of `ray.init`. start, on_note: see `cluster`.
 
     Raises:
-        ConfigError: there is none at the address, or it does not accept this process's token.
+        ConfigError: there is none at the address, it does not accept this process's token, or it
+            is the address of a dashboard.
     """
+    if address.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"{address} is where jobs are submitted, not the address of a Ray cluster",
+            hint="Say --address HOST:PORT, as `ray start` prints it, or on the head itself unset"
+            " RAY_ADDRESS. From elsewhere: `ray job submit --address URL -- raystream status`.",
+        )
     try:
         if address == "auto":
             _start(common, start=start, on_note=on_note)
         else:
             _answers(address)
-            if (token := private_ray.noted().get(address)) is not None:
-                if token:
-                    auth.show(token)
-                else:
-                    auth.show_token_of_user()
-            ray.init(address=address, job_config=environment.job_config(), **common)
+            _join(address, common)
     except AuthenticationError as error:
         raise ConfigError(
             f"the Ray cluster at {address!r} is not open to this process: {error.message}",
@@ -128,6 +130,23 @@ def _connect(
             f"no Ray cluster at {address!r}: {str(error).partition(chr(10))[0]}",
             hint="Start one with `ray start --head`, or leave out the address.",
         ) from None
+
+
+def _join(address: str, common: dict[str, Any]) -> None:
+    """Join the cluster at an address. To a Ray of this machine this process shows the token that
+    the user has for it; to one elsewhere only where the user's variables say so.
+
+    Raises:
+        AuthenticationError: it does not accept this process's token.
+    """
+    token = private_ray.noted().get(address)
+    if token:
+        auth.show(token)
+    elif token is not None or address in _running():
+        auth.show_token_of_user()
+    if _is_plain(address):
+        auth.refuse_wrong_token(address)
+    ray.init(address=address, job_config=environment.job_config(), **common)
 
 
 @contextlib.contextmanager
@@ -154,6 +173,17 @@ def joined(address: str) -> Iterator[bool]:
         yield there
 
 
+def of_other_runs(address: str) -> list[str]:
+    """The addresses of the Rays that runs of this user have started for themselves on this machine,
+    where a run with this address joins none of them and starts one, too."""
+    if address != "auto" or "RAY_ADDRESS" in os.environ or _joinable() is not None:
+        return []
+    there = sorted(private_ray.noted().keys() & _running())
+    if there:
+        _set_defaults()
+    return there
+
+
 def listens(address: str) -> bool:
     """Whether a process listens at host:port."""
     try:
@@ -169,13 +199,18 @@ def _answers(address: str) -> None:
     Raises:
         ConnectionError: none does.
     """
+    if not _is_plain(address):
+        return
     host, _, port = address.rpartition(":")
-    if "://" in address or not port.isdecimal():
-        return  # another form of address, which Ray judges
     try:
         socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise ConnectionError(f"nobody answers there ({error})") from None
+
+
+def _is_plain(address: str) -> bool:
+    """Whether an address is host:port. Of other forms Ray is the judge."""
+    return "://" not in address and address.rpartition(":")[2].isdecimal()
 
 
 def _start(common: dict[str, Any], *, start: bool, on_note: Callable[[str], None] | None) -> None:
@@ -187,8 +222,7 @@ def _start(common: dict[str, Any], *, start: bool, on_note: Callable[[str], None
         ConfigError: there is none, and none is to be started; or it does not start.
     """
     if (address := _joinable()) is not None:
-        auth.show_token_of_user()
-        ray.init(address=address, job_config=environment.job_config(), **common)
+        _join(address, common)
         return
     if not start:
         raise ConfigError(

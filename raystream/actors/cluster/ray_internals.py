@@ -8,14 +8,14 @@ What Ray loads slowly is imported where it is used.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ray import _raylet
 from ray._private import services, utils, worker
-from ray._private.authentication import authentication_token_setup
+from ray.exceptions import RpcError
 from ray.experimental import internal_kv
 from ray.job_config import JobConfig
 
@@ -77,10 +77,22 @@ def reload_token() -> None:
     _its.AuthenticationTokenLoader.instance().reset_cache()
 
 
-def use_token_of_user() -> None:
-    """Show the token that the user has for all Rays, if there is one."""
-    use: Any = authentication_token_setup.maybe_enable_token_auth_if_token_available
-    use(warn_if_disabled=False)
+def user_has_token() -> bool:
+    """Whether the user has a token for all Rays: `ray.init` makes one where there is none."""
+    has: Any = _its.AuthenticationTokenLoader.instance().has_token
+    return bool(has(ignore_auth_mode=True))
+
+
+def refuse_wrong_token(address: str) -> None:
+    """Ask the cluster at host:port whether it accepts the token that this process shows.
+
+    To join a cluster that does not, Ray tries 20 times, and then says that it could not connect.
+
+    Raises:
+        ray.exceptions.AuthenticationError: it does not.
+    """
+    with suppress(RpcError):  # nobody answers: Ray says so when it joins
+        _its.GcsClient(address=address)
 
 
 # ---------------------------------------------------------------------- where workers import

@@ -44,7 +44,7 @@ def test_what_is_absent_or_ambiguous_is_refused_with_what_runs() -> None:
     assert caught.value.hint == f"Running: {RUNS[1]}, {RUNS[2]}. Name one of them."
     with pytest.raises(ConfigError) as caught:
         chosen("words", [])
-    assert caught.value.hint.startswith("No job is running. What became of a job that has ended is")
+    assert caught.value.hint.startswith("What became of a job that has ended is")
 
 
 def test_a_run_says_whose_it_is() -> None:

@@ -14,6 +14,7 @@ from urllib.error import HTTPError
 import psutil
 import pytest
 
+from raystream.cli.errors import REFUSED
 from tests.actors.conftest import GONE_SECONDS, job_processes
 from tests.actors.helpers.heads import (
     BIN,
@@ -162,6 +163,13 @@ def test_the_command_starts_a_ray_of_its_own_which_others_see_and_ends_it_when_i
         look = [sys.executable, "-m", "raystream", "status"]  # the only job
         seen = subprocess.run(look, env=env, capture_output=True, text=True, check=False)
         assert seen.returncode == 0 and "Named" in seen.stdout, seen.stdout + seen.stderr
+        again = [sys.executable, "-m", "raystream", "run", "forever:flow"]
+        refused = subprocess.run(
+            again, cwd=folder, env=env, capture_output=True, text=True, check=False
+        )
+        assert refused.returncode == REFUSED, refused.stdout + refused.stderr
+        assert "endless is running already, as endless-" in refused.stderr
+        assert "on a Ray of its own at" in refused.stderr
         *_, address = started.split()
         ask = [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address]
         other = subprocess.run(ask, env=env, capture_output=True, text=True, check=False)

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from ray._raylet import (
 )
 
 from raystream.actors.cluster import auth, connecting, environment, private_ray
+from raystream.actors.cluster import ray_internals as internals
 from raystream.actors.cluster.connecting import cluster, visited
 from raystream.cli.errors import REFUSED
 from raystream.errors import ConfigError
@@ -96,6 +98,15 @@ def test_auto_is_the_cluster_of_the_environment(monkeypatch: pytest.MonkeyPatch)
         pass
 
 
+def test_the_address_of_a_dashboard_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`RAY_ADDRESS` is that for `ray job submit`, and stays set."""
+    monkeypatch.setattr(connecting.ray, "is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
+    with pytest.raises(ConfigError, match="where jobs are submitted") as refused, visited("auto"):
+        pass
+    assert "unset RAY_ADDRESS" in refused.value.hint
+
+
 def test_a_cluster_that_was_killed_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
@@ -165,6 +176,7 @@ def test_who_looks_finds_the_ray_that_a_run_started_for_itself(
     monkeypatch.setattr(services, "find_gcs_addresses", lambda: {"127.0.0.1:2", "127.0.0.1:3"})
     monkeypatch.setattr(utils, "read_ray_address", lambda: None)
     monkeypatch.setattr(connecting, "_answers", lambda address: None)
+    monkeypatch.setattr(internals, "refuse_wrong_token", lambda address: None)
     monkeypatch.setattr(connecting.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(
         connecting.ray, "init", lambda address=None, **options: asked.append(address)
@@ -187,6 +199,73 @@ def test_who_looks_finds_the_ray_that_a_run_started_for_itself(
     monkeypatch.setattr(os, "getuid", lambda: -1)
     with pytest.raises(ConfigError, match="no Ray is there"), visited("auto"):
         pass  # those of other users are not looked at
+
+
+@pytest.fixture
+def begun(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[list[tuple[str, str | None]]]:
+    """A Ray that `ray start` has begun here, by a user who has a token; how it was joined: with
+    which address, and in which mode."""
+    token, told = tmp_path / "token", list[tuple[str, str | None]]()
+    token.write_text("f" * 64)
+    monkeypatch.setenv(auth.TOKEN_PATH, str(token))
+    for name in (auth.MODE, auth.TOKEN, "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ray_utils, "get_default_ray_temp_dir", lambda: str(tmp_path))
+    monkeypatch.setattr(services, "find_gcs_addresses", lambda: {"127.0.0.1:2"})
+    monkeypatch.setattr(utils, "read_ray_address", lambda: "127.0.0.1:2")
+    monkeypatch.setattr(connecting, "_answers", lambda address: None)
+    monkeypatch.setattr(internals, "refuse_wrong_token", lambda address: None)
+    monkeypatch.setattr(connecting.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(connecting.ray, "shutdown", lambda: None)
+    monkeypatch.setattr(
+        connecting.ray,
+        "init",
+        lambda address, **options: told.append((address, os.environ.get(auth.MODE))),
+    )
+    with auth.as_before():
+        internals.reload_token()
+        yield told
+
+
+@pytest.mark.parametrize("address", ["auto", "127.0.0.1:2"])
+def test_all_commands_show_the_users_token_to_a_ray_that_ray_start_has_begun_here(
+    begun: list[tuple[str, str | None]], address: str
+) -> None:
+    """Ray asks for it there as soon as the user has one, and shows it for `auto` alone."""
+    with cluster(address):
+        pass
+    with visited(address):
+        pass
+    assert begun == [("127.0.0.1:2", "token")] * 2
+    assert auth.MODE not in os.environ
+
+
+def test_a_ray_elsewhere_is_not_shown_the_users_token(
+    begun: list[tuple[str, str | None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with visited("192.0.2.1:6379"):
+        pass
+    monkeypatch.setenv(auth.MODE, "disabled")  # the user has chosen
+    with visited("auto"):
+        pass
+    assert begun == [("192.0.2.1:6379", None), ("127.0.0.1:2", "disabled")]
+
+
+def test_a_run_joins_what_ray_start_has_begun_and_looks_at_other_runs_only_where_there_is_none(
+    begun: list[tuple[str, str | None]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # which gets the settings of such a Ray
+    ray_of_a_run(tmp_path, "1", "127.0.0.1:3")
+    ray_of_a_run(tmp_path, "2", "127.0.0.1:4")  # has ended
+    monkeypatch.setattr(services, "find_gcs_addresses", lambda: {"127.0.0.1:2", "127.0.0.1:3"})
+    assert connecting.of_other_runs("auto") == []
+    monkeypatch.setattr(utils, "read_ray_address", lambda: None)
+    assert connecting.of_other_runs("auto") == ["127.0.0.1:3"]
+    assert connecting.of_other_runs("127.0.0.1:2") == []
+    monkeypatch.setitem(os.environ, "RAY_ADDRESS", "192.0.2.1:6379")
+    assert connecting.of_other_runs("auto") == []
 
 
 def test_a_ray_of_a_run_asks_for_a_token_unless_the_user_has_chosen(
