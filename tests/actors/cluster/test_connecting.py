@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,11 +21,13 @@ from ray._raylet import (
     get_authentication_mode,
 )
 
+from raystream.actors.client import jobs
 from raystream.actors.cluster import auth, connecting, environment, private_ray
 from raystream.actors.cluster import ray_internals as internals
 from raystream.actors.cluster.connecting import cluster, visited
 from raystream.cli.errors import REFUSED
 from raystream.errors import ConfigError
+from raystream.run import _alone
 from tests.gates import LIMIT_SECONDS
 
 
@@ -199,6 +201,31 @@ def test_who_looks_finds_the_ray_that_a_run_started_for_itself(
     monkeypatch.setattr(os, "getuid", lambda: -1)
     with pytest.raises(ConfigError, match="no Ray is there"), visited("auto"):
         pass  # those of other users are not looked at
+
+
+def test_a_run_asks_the_rays_of_other_runs_and_leaves_them_before_it_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at, asked = list[str](), list[tuple[str, list[str]]]()
+
+    @contextmanager
+    def joined(address: str) -> Iterator[bool]:
+        at.append(address)
+        yield address in ("127.0.0.1:2", "127.0.0.1:4")  # another one ends at this moment
+        at.remove(address)
+
+    others = [f"127.0.0.1:{port}" for port in (2, 3, 4)]
+    monkeypatch.setattr(connecting, "joined", joined)
+    monkeypatch.setattr(connecting, "of_other_runs", lambda address: others)
+    monkeypatch.setattr(jobs, "refuse_running", lambda job, where: asked.append((where, [*at])))
+    with _alone("words", "auto"):
+        assert at == ["auto"]
+    assert asked == [
+        (f"on a Ray of its own at {other}", ["auto", other]) for other in (others[0], others[2])
+    ]
+    asked.clear()
+    with _alone("words", "127.0.0.1:2"):  # a cluster that is there is the only one that counts
+        assert asked == [("in this cluster", ["127.0.0.1:2"])]
 
 
 @pytest.fixture
