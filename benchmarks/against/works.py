@@ -139,6 +139,7 @@ def measured(work: Work, tree: Path, sizes: Sizes, limit: float) -> Result:
     arguments = [argument.format(**fill) for argument in work.arguments]
     command = [sys.executable, "-m", "benchmarks", *arguments]
     env = {**os.environ, "PYTHONPATH": str(tree)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process of a job compiles all modules anew
     try:
         done = subprocess.run(
             command, cwd=tree, env=env, capture_output=True, text=True, timeout=limit, check=False

@@ -18,6 +18,8 @@ woken still waited. Its price, before Linux 6.17: a thread that never sleeps may
 """
 SHORT_SLICE = 100_000
 """The shortest slice that Linux grants, in nanoseconds."""
+USUAL_SLICE = 0
+"""Asks Linux for the slice that it gives a thread by itself."""
 SLACK = 1
 """By how much a timer may be late, in nanoseconds. Linux takes 50,000 unless asked."""
 SET_SLACK = 29
@@ -81,6 +83,11 @@ def be_prompt() -> None:
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(SET_SLACK, ctypes.c_ulong(SLACK), 0, 0, 0)
+
+
+def be_usual() -> None:
+    """From now on, this thread computes for as long as any other before others have their turn."""
+    _ask_for(USUAL_SLICE)
 
 
 def _ask_for(slice_ns: int) -> None:

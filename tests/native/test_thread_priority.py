@@ -23,6 +23,7 @@ from raystream.native.thread_priority import (
     LONG_SLICE,
     SHORT_SLICE,
     be_prompt,
+    be_usual,
     give_way,
     scheduling,
 )
@@ -40,7 +41,7 @@ GET_SLACK = 30
 """The number of PR_GET_TIMERSLACK."""
 
 
-def in_thread(ask: Callable[[], None] = lambda: None) -> tuple[int, ...]:
+def in_thread(ask: Callable[[], object] = lambda: None) -> tuple[int, ...]:
     """What the scheduler is asked by a thread of its own."""
     seen: list[tuple[int, ...]] = []
 
@@ -89,12 +90,20 @@ def test_the_timers_of_a_prompt_thread_are_exact_and_no_others() -> None:
     assert slack() == before > 1
 
 
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() not in CALLS, reason="the call is not known here"
+)
+def test_a_prompt_thread_gets_its_usual_slice_back() -> None:
+    assert in_thread(lambda: (be_prompt(), be_usual())) == in_thread()
+
+
 def test_where_slices_are_not_known_a_thread_goes_on_as_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "another")
     give_way()
     be_prompt()
+    be_usual()
     with pytest.raises(OSError, match="not implemented"):
         scheduling()
 

@@ -63,6 +63,10 @@ class Meter:
         finally:
             self.turn(before)
 
+    def rounds(self) -> int:
+        """How many times the thread began to work after it had waited for input."""
+        return self._mark.rounds
+
     def spent(self) -> Spent:
         """Seconds so far."""
         return self._spent(time.monotonic())

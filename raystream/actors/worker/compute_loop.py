@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -20,6 +21,7 @@ from raystream.actors.worker.driving.shared_thread import (
     SharedThread,
     quiet_thread,
 )
+from raystream.actors.worker.driving.slices import Slices, ask
 from raystream.actors.worker.driving.tidy import Tidy
 from raystream.actors.worker.fate import Fate
 from raystream.actors.worker.reading import CommitTeller, SourceReader
@@ -124,7 +126,8 @@ class ComputeLoop:
         self._pauses = NEAR_SECONDS if self._arrives else (WAIT_SECONDS, WAIT_SECONDS)
         self._asked: queue.SimpleQueue[tuple[int, Future[Captured | None]]] = queue.SimpleQueue()
         self._shared, self._ended = shared, threading.Event()
-        self._tidy = _nothing
+        self._tidy: Callable[[], None] = _nothing
+        self._slices: Callable[[], None] = _nothing
         self._begun_at = time.process_time()
 
     # ------------------------------------------------------------ called by other threads
@@ -165,7 +168,7 @@ class ComputeLoop:
 
     def _alone(self) -> None:
         quiet_thread()
-        self._tidy = Tidy()
+        self._tidy, self._slices = Tidy(), Slices(self._meter.rounds, ask)
         work_alone(self._guarded())
 
     def _guarded(self) -> Work[None]:
@@ -276,6 +279,7 @@ class ComputeLoop:
             yield from self._take_checkpoint(self.shipper)
         self._act(TRIM_EPOCHS)
         self._tidy()
+        self._slices()
 
     def _take_checkpoint(self, shipper: Shipper) -> Work[None]:
         """Take a checkpoint, once there is room for it."""
@@ -370,4 +374,4 @@ class ComputeLoop:
 
 
 def _nothing() -> None:
-    """A shared thread tidies up for all of its instances."""
+    """A shared thread does it for all of its instances."""
