@@ -39,7 +39,7 @@ from raystream.controller.reporting.report import Committed
 from raystream.controller.reporting.status import Status, status_of
 from raystream.dataflow.plan import Plan
 from raystream.dataflow.progress import Progress
-from raystream.errors import ConfigError
+from raystream.errors import ConfigError, JobError
 from raystream.page import watching
 from raystream.page.layout import PARTS
 from raystream.page.watching import LOOK_SECONDS, Watched, Watcher
@@ -181,7 +181,7 @@ def controller_cpu(instances: int, looks: int) -> tuple[float, float]:
     start_ray(num_cpus=1, logging_level=logging.ERROR)
     try:
         remote: Any = ray.remote
-        controller = remote(num_cpus=0)(MadeUpController).remote(instances, looks)
+        controller = remote(num_cpus=0)(MadeUpController).remote(instances, looks + 2)
         seen = ray.get(controller.status.remote(), timeout=LIMIT_SECONDS)
         assert len(seen.workers) == instances + 2
         shares = []
@@ -229,10 +229,12 @@ def in_browser(instances: int, looks: int) -> list[float]:
         session = page.context.new_cdp_session(page)
         session.send("Performance.enable")
         page.wait_for_timeout(3000)
-        busy = [_busy(session)]
+        busy, shown = [_busy(session)], page.inner_text("body")
         for _ in range(looks):
             page.wait_for_timeout(LOOK_SECONDS * 1e3)
             busy.append(_busy(session))
+        if page.inner_text("body") == shown:
+            raise JobError("the page was not updated while it was measured")
         return [b - a for a, b in pairwise(busy)]
 
 
@@ -280,7 +282,7 @@ def served(instances: int, looks: int) -> Iterator[str]:
 def _serve(instances: int, looks: int) -> None:
     from raystream.page.serving import serve
 
-    MadeUpWatcher.job = MadeUpJob(instances, looks)
+    MadeUpWatcher.job = MadeUpJob(instances, looks + int(LIMIT_SECONDS))
     watching.Watcher = MadeUpWatcher  # type: ignore[misc]
     with suppress(KeyboardInterrupt):
         serve("nowhere", tell=lambda url, _: print(url, flush=True))

@@ -374,4 +374,4 @@ class ComputeLoop:
 
 
 def _nothing() -> None:
-    """A shared thread does it for all of its instances."""
+    """A shared thread tidies up for all of its instances, and stays prompt."""

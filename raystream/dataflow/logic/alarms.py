@@ -55,9 +55,7 @@ class Dues:
         hold. What is added meanwhile comes too, if it is due."""
         heap = self.heaps.get(group)
         while heap and heap[0][0] <= upto:
-            entry = heappop(heap)
-            if self._may_be_none:
-                entry = self._parts(entry)
+            entry = self._parts(heappop(heap))
             if self._stands(*entry):
                 yield entry
         if heap is not None and not heap:

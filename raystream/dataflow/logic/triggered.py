@@ -126,7 +126,7 @@ class TriggeredWindows(WindowLogic):
 
     def _close_due(self, collector: Collector, keys: KeyRange, watermark: int, before: int) -> None:
         for group in self.dues.groups(watermark, keys):
-            for due, key, start in self.ready(group, watermark):
+            for due, key, start in self.dues.ready(group, watermark):
                 self._fire(collector, group, key, start, due)
             collector.close_group(before + group - keys.lo)
         self._tidy()

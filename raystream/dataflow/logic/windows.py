@@ -172,15 +172,10 @@ class WindowLogic(Logic):
             before: the place of the first key group in the collector.
         """
         for group in self.dues.groups(watermark, keys):
-            for end, key, start in self.ready(group, watermark):
+            for end, key, start in self.dues.ready(group, watermark):
                 self._close(collector, key, Window(start, end))
             collector.close_group(before + group - keys.lo)
         self.next = self.least()
-
-    def ready(self, group: int, watermark: int) -> Iterator[tuple[int, Any, int]]:
-        """What is due of a key group, in order: time, key and start of a window. What is noted
-        meanwhile comes too, if it is due."""
-        return self.dues.ready(group, watermark)
 
     def least(self) -> int:
         """The least time of all that is noted."""

@@ -15,9 +15,8 @@ class Slices:
     """Keeps a thread prompt as long as it waits for input now and then. It is prompt at first.
 
     A prompt thread goes on as soon as it is woken. It asks for a short slice to that end, and is
-    also put off sooner when others want its processor. A thread that never waits has only that
-    from it: it would find its data out of the cache more often. So it asks for the usual slice
-    until it waits again.
+    also put off sooner when others want its processor. A thread that never waits gains nothing from
+    that, and is put off for nothing. So it asks for the usual slice until it waits again.
 
     Args:
         rounds: says how many times the thread began to work after it had waited for input.
