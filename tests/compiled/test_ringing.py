@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 import raystream as rs
+from raystream.compiled.operator import compile_operator
 from raystream.errors import OperatorError
 from raystream.state.tables.row_kernels import ALARM_BITS
 from raystream.testing import Collect, run_local
@@ -109,3 +112,33 @@ def test_a_timer_that_says_nothing_rings_for_some_rows_after_the_others(
         found.append((sorted(sink.records()), rows))
     assert found[0] == found[1]
     assert {r.time for r in found[0][0]} == {0, 2, 3} and found[0][1]
+
+
+@rs.operator(key="key", compiled=True)
+class Uncounted:
+    """Sets an alarm with each record."""
+
+    def process(self, r: In, row: Alarm) -> None:
+        row.due = r.time + 5
+
+    def timer(self, key: int, time: int, row: Alarm) -> Iterator[Rang]:
+        yield Rang(key, time)
+
+
+def test_no_references_are_counted_for_a_record(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each reference that is counted is an atomic operation."""
+    monkeypatch.setenv("RAYSTREAM_CACHE", str(tmp_path))  # code that was kept cannot be looked at
+    flow = rs.Flow("uncounted")
+    lines = flow.source(rs.io.iterable([In(0, 1)], In), epochs=rs.by_time(seconds=1))
+    lines.through(Uncounted(), name="rings").to(Collect())
+    (spec,) = [n.spec for n in flow.nodes if n.name == "rings"]
+    operator = compile_operator(spec, groups=flow.key_groups)
+    operator.warm()
+    process, _ = operator.drivers
+    ((form, text),) = process.inspect_llvm().items()
+    name = re.escape(process.overloads[form].fndesc.mangled_name)
+    (body,) = re.findall(rf"^define [^\n]*@{name}\(.*?^}}", text, re.MULTILINE | re.DOTALL)
+    assert "llvm.prefetch" in body, "it is the loop over records"
+    assert "NRT_incref" not in body
